@@ -1,0 +1,45 @@
+# make demo    agents' requests without and with the proxy, in front of a real model server
+# make test    everything that must hold: ruff, mypy, pytest
+# make lint    ruff and mypy alone
+# make bench   the benchmarks
+# make clean   remove what these made
+#
+# All work in a virtual environment, .venv, made by the first of them.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+# Wheels only: a small machine without a compiler shall learn at once that there is none for it.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy
+METADATA := setup.cfg pyproject.toml
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/demo.stamp
+	$(BIN)/python -m tests.demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: .venv/test.stamp
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+
+bench: .venv/test.stamp
+	$(BIN)/python -m benchmarks.run
+
+clean:
+	rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/made.stamp:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+# Without a wheel for this machine the demo replays recorded answers, and says so.
+.venv/demo.stamp: .venv/made.stamp $(METADATA)
+	$(PIP) -e '.[real]' || { echo 'No model server for this machine.'; $(PIP) -e .; }
+	touch $@
+
+.venv/test.stamp: .venv/made.stamp $(METADATA)
+	$(PIP) -e '.[test,real]'
+	touch $@ .venv/demo.stamp

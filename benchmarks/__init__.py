@@ -1,0 +1,1 @@
+"""Measurements of the proxy beside nginx and the bare upstream; `python -m benchmarks.run`."""

@@ -1,0 +1,275 @@
+"""A load generator: `python -m benchmarks.load --url http://127.0.0.1:8003 --streams 100`.
+
+One thread, one epoll. Opens streams, reads them to the end, counts their events and holds each against the schedule of
+`benchmarks.upstream`. Prints one line of JSON. With `--idle` it prints `{"ready": N}` as soon as every stream has had
+its first content event and then holds them all open until its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import select
+import socket
+import sys
+import time
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchmarks import body as bodies
+from benchmarks.reply import Events, Reply
+
+# A proxy may write JSON with blanks and keys in another order than the upstream; the two fields are searched apart.
+_STAMP = re.compile(rb'"id":\s*"chatcmpl-(\d{20})"')
+_NUMBER = re.compile(rb'"created":\s*(\d+)')
+_RECEIVE = 1 << 18
+
+
+@dataclass(slots=True)
+class Tally:
+    """What all streams together saw; times in seconds."""
+
+    events: int = 0
+    first: array[float] = field(default_factory=lambda: array("d"))
+    gaps: array[float] = field(default_factory=lambda: array("d"))
+    lateness: array[float] = field(default_factory=lambda: array("d"))
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Job:
+    """What to send and what to expect: events and their rate per stream (rate 0: no schedule)."""
+
+    address: tuple[str, int]
+    request: bytes
+    stream: bool
+    events: int
+    rate: float
+
+
+class Stream:
+    """One request and what comes back for it."""
+
+    def __init__(self, job: Job, tally: Tally) -> None:
+        """Begin to connect; the time to the first event counts from here."""
+        self.opened = time.monotonic()
+        self.sock = socket.socket()
+        self.sock.setblocking(False)
+        self.sock.connect_ex(job.address)
+        self.unsent = job.request
+        self.content = 0
+        self._job, self._tally = job, tally
+        self._reply, self._events = Reply(), Events()
+        self._last = 0.0
+        self._finished = self._done = False
+        self._ordered = True
+
+    def send(self) -> bool:
+        """Write the request; return whether all of it has gone."""
+        try:
+            self.unsent = self.unsent[self.sock.send(self.unsent) :]
+        except BlockingIOError:
+            return False
+        return not self.unsent
+
+    def receive(self) -> bool:
+        """Read what is there; return whether the answer is over."""
+        try:
+            data = self.sock.recv(_RECEIVE)
+        except BlockingIOError:
+            return False
+        now = time.monotonic()
+        if not data:
+            self._reply.eof()
+            return True
+        text = self._reply.feed(data)
+        if self._job.stream:
+            for event in self._events.feed(text):
+                self._count(event, now)
+        elif text and not self._last:
+            self._last = now
+            self._tally.first.append(now - self.opened)
+        return self._reply.done
+
+    def error(self) -> str | None:
+        """Return what was wrong with a stream that is over."""
+        if self._reply.status != 200:
+            return f"status {self._reply.status}"
+        if not self._reply.done:
+            return "broke off"
+        if not self._job.stream:
+            return None
+        if self.content != self._job.events:
+            return f"{self.content} events instead of {self._job.events}"
+        if not self._ordered:
+            return "an event twice or out of order"
+        if not self._finished:
+            return "no finish reason"
+        return None if self._done else "no [DONE]"
+
+    def _count(self, event: bytes, now: float) -> None:
+        """Count one event and hold it against the event before and against the schedule."""
+        tally = self._tally
+        tally.events += 1
+        if self._last:
+            tally.gaps.append(now - self._last)
+        else:
+            tally.first.append(now - self.opened)
+        self._last = now
+        found = _NUMBER.search(event)
+        number = int(found[1]) if found else -1
+        if number == self.content + 1 <= self._job.events:
+            self.content = number
+            if self._job.rate and (start := _STAMP.search(event)):
+                tally.lateness.append(now - int(start[1]) / 1e9 - number / self._job.rate)
+        elif 1 <= number <= self._job.events:
+            self._ordered = False
+        elif b'"finish_reason":"stop"' in event.replace(b" ", b""):
+            self._finished = True
+        elif event[5:].strip() == b"[DONE]":
+            self._done = True
+
+
+class Load:
+    """Opens `streams` streams, at most `parallel` at once, and reads them all."""
+
+    def __init__(self, job: Job, streams: int, parallel: int, spread: float) -> None:
+        """`spread`: seconds over which the first streams are opened, evenly at random but the same in every run."""
+        self.tally = Tally()
+        self._job, self._parallel = job, parallel
+        moments = random.Random(1)
+        self._starts = sorted((moments.uniform(0.0, spread) for _ in range(streams)), reverse=True)
+        self._epoll = select.epoll()
+        self._open: dict[int, Stream] = {}
+        self._waiting = streams
+        self._stop = False
+
+    def run(self, limit: float, idle: bool) -> dict[str, Any]:
+        """Run to the end, for at most `limit` seconds, and return the results."""
+        began, used = time.monotonic(), time.process_time()
+        if idle:
+            self._epoll.register(sys.stdin.fileno(), select.EPOLLIN)
+        while (self._starts or self._open) and not self._stop and time.monotonic() - began < limit:
+            pause = self._start(began)
+            for descriptor, mask in self._epoll.poll(pause):
+                self._ready(descriptor, mask)
+            if idle and self._waiting == 0:
+                self._waiting = -1
+                print(json.dumps({"ready": len(self._open)}), flush=True)
+        if not (idle and self._stop):
+            self.tally.errors["time limit"] += len(self._starts) + len(self._open)
+        elapsed = time.monotonic() - began
+        return results(self.tally, elapsed, (time.process_time() - used) / elapsed)
+
+    def _start(self, began: float) -> float:
+        """Open the streams whose time has come; return the seconds to wait for the next, at most a tenth."""
+        while self._starts and len(self._open) < self._parallel:
+            wait = began + self._starts[-1] - time.monotonic()
+            if wait > 0:
+                return min(wait, 0.1)
+            self._starts.pop()
+            stream = Stream(self._job, self.tally)
+            self._open[stream.sock.fileno()] = stream
+            self._epoll.register(stream.sock.fileno(), select.EPOLLOUT)
+        return 0.1
+
+    def _ready(self, descriptor: int, mask: int) -> None:
+        """Act on what epoll said of one descriptor."""
+        stream = self._open.get(descriptor)
+        if stream is None:
+            self._stop = not os.read(descriptor, 1024)
+            return
+        before = stream.content
+        try:
+            if stream.unsent:
+                if stream.send():
+                    self._epoll.modify(descriptor, select.EPOLLIN)
+                return
+            over = stream.receive()
+        except (OSError, ValueError, IndexError) as error:
+            self._end(stream, f"{type(error).__name__}: {error}")
+            return
+        self._waiting -= stream.content > 0 and before == 0
+        if over:
+            self._end(stream, stream.error())
+
+    def _end(self, stream: Stream, error: str | None) -> None:
+        """Close a stream that is over and note its error."""
+        del self._open[stream.sock.fileno()]
+        stream.sock.close()
+        if error:
+            self.tally.errors[error] += 1
+
+
+def results(tally: Tally, elapsed: float, busy: float) -> dict[str, Any]:
+    """Return the figures: milliseconds, events/s, and `generator`, the share of one core that this process took."""
+    return {
+        "events": tally.events,
+        "seconds": round(elapsed, 3),
+        "events_per_s": round(tally.events / elapsed, 1),
+        "answers": len(tally.first),
+        "first_ms": quantile(tally.first, 0.5),
+        "first_p99_ms": quantile(tally.first, 0.99),
+        "gap_ms": quantile(tally.gaps, 0.5),
+        "gap_p99_ms": quantile(tally.gaps, 0.99),
+        "gap_max_ms": quantile(tally.gaps, 1.0),
+        "late_ms": quantile(tally.lateness, 0.5),
+        "late_p99_ms": quantile(tally.lateness, 0.99),
+        "generator": round(busy, 3),
+        "errors": {reason: count for reason, count in tally.errors.items() if count},
+    }
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return a quantile of seconds in milliseconds; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1e3, 3)
+
+
+def job(options: argparse.Namespace) -> Job:
+    """Return what to send, from the command line."""
+    target = urlsplit(options.url)
+    bench = json.loads(options.bench)
+    if options.body:
+        text = Path(options.body).read_bytes()
+        bench = json.loads(text).get("bench", {})
+    else:
+        text = bodies.encoded(bench, not options.whole)
+    host, port = target.hostname or "127.0.0.1", target.port or 80
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json, text/event-stream\r\nContent-Length: {len(text)}\r\n\r\n"
+    )
+    events, rate = int(bench.get("events", 50)), float(bench.get("rate", 50.0))
+    return Job((host, port), head.encode() + text, not options.whole, events, rate)
+
+
+def main() -> None:
+    """Read the command line, run, print the results."""
+    parser = argparse.ArgumentParser(description="load generator")
+    parser.add_argument("--url", required=True, help="http://host:port of the target")
+    parser.add_argument("--streams", type=int, default=1)
+    parser.add_argument("--parallel", type=int, default=0, help="streams open at once at most; 0: all")
+    parser.add_argument("--spread", type=float, default=0.0, help="seconds over which the streams are opened")
+    parser.add_argument("--bench", default="{}", help="what the upstream shall answer, as JSON")
+    parser.add_argument("--body", help="a file with the request to send instead of the built-in one")
+    parser.add_argument("--whole", action="store_true", help="ask without streaming")
+    parser.add_argument("--idle", action="store_true", help="hold the streams open until standard input closes")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds until it ends by itself")
+    options = parser.parse_args()
+    load = Load(job(options), options.streams, options.parallel or options.streams, options.spread)
+    print(json.dumps(load.run(options.limit, options.idle)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The measurements; each takes a running target and returns its figures by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import processes
+from benchmarks.targets import ROOT, Target
+
+Figures = dict[str, float | None]
+
+# Streams that begin within a second at random moments have their events at different times.
+SPREAD = 1.0
+# The longest measurement takes a third of this where all is well.
+LIMIT_SECONDS = 35.0
+
+
+class Failed(Exception):
+    """A measurement whose answers were wrong: its figures say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    first: int = 100
+    paced_streams: int = 100
+    paced_seconds: float = 10.0
+    flat_streams: int = 50
+    flat_events: int = 2_000
+    over_streams: int = 400
+    over_seconds: float = 4.0
+    rate: float = 50.0
+    whole: int = 500
+    idle: int = 1_000
+
+
+FULL = Sizes()
+QUICK = Sizes(first=40, paced_seconds=2.5, flat_events=600, over_seconds=1.5, whole=150)
+
+
+def warm(target: Target) -> None:
+    """Let a target load and open what it does on its first requests."""
+    _load(target, 20, {"events": 20, "rate": 0}, parallel=4)
+    _load(target, 10, {}, "--whole", parallel=1)
+
+
+def first_event(target: Target, sizes: Sizes) -> Figures:
+    """Return the milliseconds from connecting to the first event, one stream at a time."""
+    seen = _load(target, sizes.first, {"events": 5, "rate": 0}, parallel=1)
+    return {"first.ms": seen["first_ms"], "first.p99_ms": seen["first_p99_ms"]}
+
+
+def paced(target: Target, sizes: Sizes) -> Figures:
+    """Return CPU per event, gaps and lateness of streams at an ordinary pace."""
+    events = int(sizes.paced_seconds * sizes.rate)
+    bench = {"events": events, "rate": sizes.rate}
+    seen, cpu = _load_and_cpu(target, sizes.paced_streams, bench, "--spread", str(SPREAD))
+    return {
+        "paced.cpu_us": _per(cpu, seen["events"], 1e6),
+        "paced.first_p99_ms": seen["first_p99_ms"],
+        "paced.gap_p99_ms": seen["gap_p99_ms"],
+        "paced.late_ms": seen["late_ms"],
+        "paced.late_p99_ms": seen["late_p99_ms"],
+        "paced.busy": _per(cpu, seen["seconds"], 100.0),
+    }
+
+
+def flat(target: Target, sizes: Sizes) -> Figures:
+    """Return what comes through when the upstream writes as fast as the sockets take it."""
+    bench = {"events": sizes.flat_events, "rate": 0}
+    seen, cpu = _load_and_cpu(target, sizes.flat_streams, bench)
+    return _saturated("flat", seen, cpu)
+
+
+def over(target: Target, sizes: Sizes) -> Figures:
+    """Return what comes through when more is offered, event by event, than one worker is asked to carry."""
+    bench = {"events": int(sizes.over_seconds * sizes.rate), "rate": sizes.rate}
+    seen, cpu = _load_and_cpu(target, sizes.over_streams, bench)
+    return {**_saturated("over", seen, cpu), "over.late_p99_ms": seen["late_p99_ms"]}
+
+
+def whole(target: Target, sizes: Sizes) -> Figures:
+    """Return CPU and time of answers that are not streamed, one at a time."""
+    seen, cpu = _load_and_cpu(target, sizes.whole, {}, "--whole", parallel=1)
+    return {"whole.cpu_ms": _per(cpu, seen["answers"], 1e3), "whole.ms": seen["first_ms"]}
+
+
+def memory(target: Target, sizes: Sizes) -> Figures:
+    """Return the worker's memory with idle streams open, and the time to the first byte of one more."""
+    before = target.worker_rss()
+    with _idle(target, sizes.idle) as ready:
+        during = target.worker_rss()
+        more = _load(target, 1, {"events": 1, "rate": 0})
+    known = target.pid is not None
+    return {
+        "idle.streams": ready,
+        "idle.before_mb": before / 1e6 if known else None,
+        "idle.during_mb": during / 1e6 if known else None,
+        "idle.kib_per_stream": (during - before) / 1024 / ready if known else None,
+        "idle.next_ms": more["first_ms"],
+    }
+
+
+def _saturated(name: str, seen: dict[str, Any], cpu: float | None) -> Figures:
+    """Return the figures of a run at full load, their names beginning with `name`."""
+    return {
+        f"{name}.first_p99_ms": seen["first_p99_ms"],
+        f"{name}.events_per_s": seen["events_per_s"],
+        f"{name}.cpu_us": _per(cpu, seen["events"], 1e6),
+        f"{name}.gap_p99_ms": seen["gap_p99_ms"],
+        f"{name}.gap_max_ms": seen["gap_max_ms"],
+        f"{name}.busy": _per(cpu, seen["seconds"], 100.0),
+        f"{name}.generator": seen["generator"] * 100.0,
+    }
+
+
+def _per(cpu: float | None, count: float, scale: float) -> float | None:
+    """Return CPU seconds by something, times `scale`; None if the CPU was not measured."""
+    return None if cpu is None else cpu / count * scale
+
+
+def _load_and_cpu(
+    target: Target, streams: int, bench: dict[str, Any], *more: str, parallel: int = 0
+) -> tuple[dict[str, Any], float | None]:
+    """Run the load generator; return its results and the CPU seconds that the target used meanwhile."""
+    before = target.cpu()
+    seen = _load(target, streams, bench, *more, parallel=parallel)
+    return seen, target.cpu() - before if target.pid else None
+
+
+def _load(target: Target, streams: int, bench: dict[str, Any], *more: str, parallel: int = 0) -> dict[str, Any]:
+    """Run the load generator to its end; raise Failed if any answer was wrong."""
+    process = _generator(target, streams, bench, "--parallel", str(parallel), "--limit", str(LIMIT_SECONDS), *more)
+    try:
+        output, _ = process.communicate(timeout=LIMIT_SECONDS + 5.0)
+    except subprocess.TimeoutExpired as error:
+        raise Failed("the load generator did not end") from error
+    finally:
+        processes.stop(process)
+    if process.returncode != 0:
+        raise Failed(f"the load generator ended with {process.returncode}")
+    return _checked(output)
+
+
+@contextmanager
+def _idle(target: Target, streams: int) -> Iterator[int]:
+    """Hold silent streams open while the block runs; give their number."""
+    process = _generator(target, streams, {"events": 1, "hold": 20}, "--idle", "--spread", "1", "--limit", "15")
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        opened = _checked(process.stdout.readline()).get("ready", 0)
+        if opened != streams:
+            raise Failed(f"{opened} of {streams} idle streams were opened")
+        time.sleep(0.3)
+        yield opened
+        process.stdin.close()
+        _checked(process.stdout.readline())
+    finally:
+        processes.stop(process)
+
+
+def _generator(target: Target, streams: int, bench: dict[str, Any], *more: str) -> subprocess.Popen[str]:
+    """Start the load generator."""
+    options: Sequence[str] = ("--url", target.url, "--streams", str(streams), "--bench", json.dumps(bench), *more)
+    command = [sys.executable, "-m", "benchmarks.load", *options]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _checked(line: str) -> dict[str, Any]:
+    """Return a line of results; raise Failed if it names errors."""
+    results: dict[str, Any] = json.loads(line or "{}")
+    if results.get("errors"):
+        raise Failed(", ".join(f"{count} x {reason}" for reason, count in results["errors"].items()))
+    return results

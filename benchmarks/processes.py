@@ -1,0 +1,73 @@
+"""What /proc says of processes, and how a process that we started is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """Return the process and all that descend from it."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (fields := _stat(int(entry))):
+            parents.setdefault(int(fields[1]), []).append(int(entry))
+    found = [pid]
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """Return the CPU time, user and system, that these processes have used so far."""
+    ticks = 0
+    for pid in pids:
+        if fields := _stat(pid):
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS
+
+
+def rss(pid: int) -> int:
+    """Return the resident bytes of a process, 0 if it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def stop(process: subprocess.Popen[str], patience: float = 5.0) -> None:
+    """End a process that we started; after `patience` seconds kill it and its children, each by its pid."""
+    pids = family(process.pid) if process.poll() is None else []
+    if pids:
+        process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    # The master goes first and takes its workers with it; one that does not go is still ours to end.
+    until = time.monotonic() + 2.0
+    while (left := [pid for pid in pids if _stat(pid)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return []
+    # The name before stands in brackets and may hold blanks.
+    fields = text.rpartition(")")[2].split()
+    return [] if fields[0] == "Z" else fields

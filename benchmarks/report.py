@@ -1,0 +1,121 @@
+"""Turns figures into the table and the list of targets that the benchmarks print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.measure import Figures
+
+Results = dict[str, Figures]
+
+# (figure, what it is, digits after the point)
+_ROWS: tuple[tuple[str, str, int], ...] = (
+    ("first.ms", "(a) time to first event, median ms", 2),
+    ("first.added_ms", "(a) added over direct, ms", 2),
+    ("first.p99_ms", "(a) time to first event, p99 ms", 2),
+    ("paced.cpu_us", "(b) paced: CPU us per event", 1),
+    ("paced.ratio", "(b) paced: CPU, times nginx", 2),
+    ("paced.first_p99_ms", "(b) paced: time to first event, p99 ms", 1),
+    ("paced.gap_p99_ms", "(b) paced: gap p99 ms", 1),
+    ("paced.late_ms", "(b) paced: lateness median ms", 2),
+    ("paced.late_p99_ms", "(b) paced: lateness p99 ms", 2),
+    ("paced.busy", "(b) paced: target's load, % of a core", 0),
+    ("flat.events_per_s", "(c) flat out: events/s", 0),
+    ("flat.cpu_us", "(c) flat out: CPU us per event", 1),
+    ("flat.first_p99_ms", "(c) flat out: time to first event, p99 ms", 1),
+    ("flat.gap_p99_ms", "(c) flat out: gap p99 ms", 1),
+    ("flat.gap_max_ms", "(c) flat out: gap max ms", 1),
+    ("flat.busy", "(c) flat out: target's load, % of a core", 0),
+    ("flat.generator", "(c) flat out: generator's load, % of a core", 0),
+    ("over.events_per_s", "(c) 400 x 50/s: events/s", 0),
+    ("over.cpu_us", "(c) 400 x 50/s: CPU us per event", 1),
+    ("over.first_p99_ms", "(c) 400 x 50/s: time to first event, p99 ms", 1),
+    ("over.gap_p99_ms", "(c) 400 x 50/s: gap p99 ms", 1),
+    ("over.gap_max_ms", "(c) 400 x 50/s: gap max ms", 1),
+    ("over.late_p99_ms", "(c) 400 x 50/s: lateness p99 ms", 1),
+    ("over.busy", "(c) 400 x 50/s: target's load, % of a core", 0),
+    ("over.generator", "(c) 400 x 50/s: generator's load, % of a core", 0),
+    ("whole.cpu_ms", "(d) whole: CPU ms per request", 2),
+    ("whole.ms", "(d) whole: time to answer, median ms", 2),
+    ("idle.streams", "(e) idle streams", 0),
+    ("idle.before_mb", "(e) worker's RSS before, MB", 1),
+    ("idle.during_mb", "(e) worker's RSS during, MB", 1),
+    ("idle.kib_per_stream", "(e) KiB per idle stream", 1),
+    ("idle.next_ms", "(e) time to first byte of one more, ms", 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One number to hold: a figure of the proxy and the least or the most that it may be."""
+
+    what: str
+    figure: str
+    most: float | None = None
+    least: float | None = None
+    unit: str = ""
+
+
+BOUNDS = (
+    Bound("added time to first event", "first.added_ms", most=2.0, unit="ms"),
+    Bound("CPU per streamed event over nginx", "paced.ratio", most=4.0, unit="x"),
+    Bound("events/s, one worker, flat out", "flat.events_per_s", least=15_000, unit="/s"),
+    Bound("gap p99, flat out", "flat.gap_p99_ms", most=150.0, unit="ms"),
+    Bound("events/s, one worker, 400 x 50/s", "over.events_per_s", least=15_000, unit="/s"),
+    Bound("gap p99, 400 x 50/s", "over.gap_p99_ms", most=150.0, unit="ms"),
+    Bound("CPU per whole request", "whole.cpu_ms", most=1.5, unit="ms"),
+    Bound("memory per idle stream", "idle.kib_per_stream", most=100.0, unit="KiB"),
+    Bound("memory of one worker, 1,000 streams", "idle.during_mb", most=150.0, unit="MB"),
+)
+ELSEWHERE = (
+    "CPU per streamed event over LiteLLM (<= 1/8)",
+    "first byte of a string parameter (<= 20 ms)",
+    "scanner (>= 20 MB/s)",
+)
+
+
+def compare(results: Results) -> None:
+    """Add the figures that hold one target against another."""
+    for figures in results.values():
+        first, bare = figures.get("first.ms"), results.get("direct", {}).get("first.ms")
+        if first is not None and bare is not None:
+            figures["first.added_ms"] = first - bare
+        cpu, least = figures.get("paced.cpu_us"), results.get("nginx", {}).get("paced.cpu_us")
+        if cpu is not None and least:
+            figures["paced.ratio"] = cpu / least
+
+
+def table(results: Results) -> Iterator[str]:
+    """Yield the lines of the table, in Markdown: one column for each target."""
+    names = list(results)
+    width = max(len(what) for _, what, _ in _ROWS)
+    yield f"| {'':<{width}} |" + "".join(f" {name:>8} |" for name in names)
+    yield f"| {'-' * width} |" + " -------: |" * len(names)
+    for figure, what, digits in _ROWS:
+        cells = (_number(results[name].get(figure), digits) for name in names)
+        yield f"| {what:<{width}} |" + "".join(f" {cell:>8} |" for cell in cells)
+
+
+def verdicts(proxy: Figures) -> Iterator[str]:
+    """Yield a line for each number to hold: what was measured, and whether it is met."""
+    for bound in BOUNDS:
+        limit = f"<= {bound.most:g}" if bound.most is not None else f">= {bound.least:g}"
+        value = proxy.get(bound.figure)
+        yield f"{bound.what:<38} {limit:>9} {bound.unit:<4} {_number(value, 2):>10}  {_verdict(bound, value)}"
+    for what in ELSEWHERE:
+        yield f"{what:<65} not measured here"
+
+
+def _verdict(bound: Bound, value: float | None) -> str:
+    """Return whether a value is within its bound."""
+    if value is None:
+        return "not measured"
+    low = bound.least is not None and value < bound.least
+    high = bound.most is not None and value > bound.most
+    return "NOT MET" if low or high else "met"
+
+
+def _number(value: float | None, digits: int) -> str:
+    """Return a figure as text, a dash if there is none."""
+    return "-" if value is None else f"{value:.{digits}f}"

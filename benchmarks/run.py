@@ -1,0 +1,112 @@
+"""All measurements in one run: `python -m benchmarks.run [--quick]`; `--help` names the options."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from benchmarks import measure, report, targets
+from benchmarks.measure import Figures, Sizes
+from benchmarks.targets import Starter, Target
+
+FILES = 8_192
+LIMIT_SECONDS = 240
+Measurement = Callable[[Target, Sizes], Figures]
+
+_ON_ONE: tuple[Measurement, ...] = (
+    measure.first_event,
+    measure.paced,
+    measure.flat,
+    measure.over,
+    measure.whole,
+)
+
+
+def main() -> int:
+    """Measure what the command line asks for, print table and verdicts; return 1 if a measurement failed."""
+    parser = argparse.ArgumentParser(description="benchmarks of the proxy beside nginx and the bare upstream")
+    parser.add_argument("--quick", action="store_true", help="shorter measurements, for a first look")
+    parser.add_argument("--targets", default="direct,nginx,proxy", help="which of them, with commas between")
+    parser.add_argument("--proxy-args", default="", help="further options for the proxy's command line")
+    options = parser.parse_args()
+    _bounded()
+    known: dict[str, Starter] = {
+        "direct": targets.direct,
+        "nginx": targets.nginx,
+        "proxy": targets.proxy(shlex.split(options.proxy_args)),
+    }
+    names = options.targets.split(",")
+    if unknown := set(names) - set(known):
+        parser.error(f"unknown target: {', '.join(sorted(unknown))}")
+    sizes = measure.QUICK if options.quick else measure.FULL
+    began = time.monotonic()
+    with targets.upstream(LIMIT_SECONDS) as port:
+        seen = {name: _measure(name, known[name], port, sizes) for name in names}
+    _print({name: figures for name, (figures, _) in seen.items()})
+    print(f"\n{time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
+    return 0 if all(good for _, good in seen.values()) else 1
+
+
+def _measure(name: str, start: Starter, port: int, sizes: Sizes) -> tuple[Figures, bool]:
+    """Return the figures of one target, and whether all measurements of it could be made."""
+    figures: Figures = {}
+    # Memory is taken from a fresh process: what the others leave behind would hide what a stream needs.
+    runs = (_ON_ONE, (measure.memory,))
+    good = True
+    for measurements in runs:
+        try:
+            with start(port) as target:
+                measure.warm(target)
+                for one in measurements:
+                    good &= _one(one, target, sizes, figures)
+        except (targets.Unavailable, measure.Failed) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            # A machine without nginx can still measure the proxy.
+            return figures, isinstance(error, targets.Unavailable) and name != "proxy"
+    return figures, good
+
+
+def _one(one: Measurement, target: Target, sizes: Sizes, figures: Figures) -> bool:
+    """Add the figures of one measurement; return whether it could be made."""
+    began = time.monotonic()
+    try:
+        figures.update(one(target, sizes))
+    except measure.Failed as error:
+        print(f"{target.name}, {one.__name__}: {error}", file=sys.stderr)
+        return False
+    print(f"{target.name}, {one.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr)
+    return True
+
+
+def _print(results: report.Results) -> None:
+    """Print the table, and the numbers to hold."""
+    report.compare(results)
+    print("\n".join(report.table(results)))
+    print("\nNumbers to hold")
+    print("\n".join(report.verdicts(results.get("proxy", {}))))
+
+
+def _bounded() -> None:
+    """Allow enough open files for 1,000 streams, and end the run, with all it started, after LIMIT_SECONDS."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, _end)
+    signal.alarm(LIMIT_SECONDS)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Leave by an exception, so that every block ends what it started."""
+    raise SystemExit(f"ended by {signal.Signals(number).name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""What the upstream says: the bytes of a stream in vLLM's shape, made before they are needed.
+
+Every chunk of a stream differs from the same chunk of another only in the id, which holds the stream's start. The id
+has a fixed width, so a chunk is three pieces joined, and its length is known in advance.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from benchmarks.body import MODEL
+
+_TEXT = (
+    "about above across after again along always among another answer around because before began below between "
+    "better branch build called carry change check clear close common course cover create deep different during early "
+    "earth enough every example family father field figure final follow found friend garden general gentle given great "
+    "ground happen heavy house hundred"
+)
+WORDS = _TEXT.split()
+ID_WIDTH = 20
+MAX_EVENTS = 100_000
+
+_HEAD = b'data: {"id":"chatcmpl-'
+STREAM_HEADERS = (
+    b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+    b"transfer-encoding: chunked\r\n\r\n"
+)
+_PROMPT_TOKENS = 900
+
+
+class Script:
+    """The chunks of every stream; one object serves all of them."""
+
+    def __init__(self, prepared: int = 2_000) -> None:
+        """Make the content chunks 1 to `prepared`; later ones are made when first asked for."""
+        self._sizes: list[bytes] = []
+        self._tails: list[bytes] = []
+        self._grow(prepared)
+
+    def role(self, ident: bytes) -> bytes:
+        """Return the first chunk, which carries the role and no text."""
+        return _chunk(ident, _tail(0, {"role": "assistant", "content": ""}))
+
+    def content(self, ident: bytes, number: int) -> bytes:
+        """Return content chunk `number`, counted from 1."""
+        if number > len(self._tails):
+            self._grow(number)
+        return b"".join((self._sizes[number - 1], _HEAD, ident, self._tails[number - 1]))
+
+    def end(self, ident: bytes, events: int, usage: bool) -> bytes:
+        """Return what follows the last of `events` content chunks: finish, usage if asked for, [DONE], end of body."""
+        last = _chunk(ident, _tail(events + 1, {"content": ""}, "stop"))
+        if usage:
+            last += _chunk(ident, _usage_tail(events))
+        return last + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+
+    def _grow(self, count: int) -> None:
+        """Make the content chunks up to number `count`."""
+        for number in range(len(self._tails) + 1, count + 1):
+            tail = _tail(number, {"content": words(number)})
+            self._sizes.append(_size(tail))
+            self._tails.append(tail)
+
+
+def ident(start: float) -> bytes:
+    """Return the id of a stream that began at `start`, in seconds of time.monotonic()."""
+    return b"%0*d" % (ID_WIDTH, round(start * 1e9))
+
+
+def words(number: int) -> str:
+    """Return the text of content chunk `number`; no two of the first 2,000 are equal."""
+    return f" {WORDS[number % len(WORDS)]} {WORDS[number // len(WORDS) % len(WORDS)]}"
+
+
+def whole(start: float) -> bytes:
+    """Return a whole completion of about 1 KB, with its headers."""
+    text = "".join(words(number) for number in range(1, 56)).strip()
+    message = {"role": "assistant", "content": text, "refusal": None, "reasoning_content": None}
+    answer = {
+        "id": "chatcmpl-" + ident(start).decode(),
+        "object": "chat.completion",
+        "created": 1,
+        "model": MODEL,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop", "stop_reason": None}],
+        "usage": _usage(110),
+    }
+    return reply(answer)
+
+
+def reply(answer: dict[str, Any], status: str = "200 OK") -> bytes:
+    """Return a JSON answer with its headers."""
+    body = _json(answer)
+    return b"HTTP/1.1 %s\r\nserver: uvicorn\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
+        status.encode(),
+        len(body),
+        body,
+    )
+
+
+def _tail(number: int, delta: dict[str, str], finish: str | None = None) -> bytes:
+    """Return what follows the id in chunk `number`; the field `created` holds that number."""
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": None}
+    return _after_id({"created": number, "model": MODEL, "choices": [choice]})
+
+
+def _usage_tail(events: int) -> bytes:
+    """Return what follows the id in the chunk of the usage."""
+    return _after_id({"created": events + 2, "model": MODEL, "choices": [], "usage": _usage(events)})
+
+
+def _usage(completion: int) -> dict[str, int]:
+    """Return the usage of an answer of `completion` tokens."""
+    total = _PROMPT_TOKENS + completion
+    return {"prompt_tokens": _PROMPT_TOKENS, "total_tokens": total, "completion_tokens": completion}
+
+
+def _after_id(fields: dict[str, Any]) -> bytes:
+    """Return the rest of an event after its id, and the end of its HTTP chunk."""
+    return b'",' + _json({"object": "chat.completion.chunk", **fields})[1:] + b"\n\n\r\n"
+
+
+def _chunk(ident: bytes, tail: bytes) -> bytes:
+    """Return one whole HTTP chunk."""
+    return _size(tail) + _HEAD + ident + tail
+
+
+def _size(tail: bytes) -> bytes:
+    """Return the size line of a chunk; its own closing line break does not count."""
+    return b"%x\r\n" % (len(_HEAD) + ID_WIDTH + len(tail) - 2)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    """Return JSON without blanks, as vLLM writes it."""
+    return json.dumps(value, separators=(",", ":")).encode()

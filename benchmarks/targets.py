@@ -1,0 +1,170 @@
+"""The things that are measured: the upstream directly, nginx in front of it, the proxy in front of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+from benchmarks import processes
+
+ROOT = Path(__file__).resolve().parent.parent
+# One worker, with a thread for each of the 1,000 idle streams and some to spare.
+PROXY = ("-m", "proxy", "serve", "--host", "127.0.0.1", "--workers", "1", "--threads", "1100")
+START_SECONDS = 20.0
+
+_NGINX = """
+daemon off;
+worker_processes 1;
+pid {folder}/pid;
+error_log stderr warn;
+events {{ worker_connections 8192; }}
+http {{
+  access_log off;
+  client_body_buffer_size 1m;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  upstream server {{ server 127.0.0.1:{upstream}; keepalive 128; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    location / {{
+      proxy_pass http://server;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+      proxy_read_timeout 120s;
+    }}
+  }}
+}}
+"""
+
+
+class Unavailable(Exception):
+    """A target that cannot be started here; the text says why."""
+
+
+@dataclass(slots=True)
+class Target:
+    """Something that answers on 127.0.0.1:`port`; `pid` is its first process, None if it is the upstream itself."""
+
+    name: str
+    port: int
+    pid: int | None = None
+
+    @property
+    def url(self) -> str:
+        """Return where it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def cpu(self) -> float:
+        """Return the CPU seconds that all its processes have used so far."""
+        return processes.cpu_seconds(processes.family(self.pid)) if self.pid else 0.0
+
+    def worker_rss(self) -> int:
+        """Return the resident bytes of its worker: the largest child, or the process itself if it has none."""
+        if not self.pid:
+            return 0
+        pids = processes.family(self.pid)
+        return max(processes.rss(pid) for pid in pids[1:] or pids)
+
+
+Starter = Callable[[int], AbstractContextManager[Target]]
+
+
+@contextmanager
+def upstream(lifetime: float) -> Iterator[int]:
+    """Run the paced upstream, for `lifetime` seconds at most; give its port."""
+    command = [sys.executable, "-m", "benchmarks.upstream", "--lifetime", str(lifetime)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield int(json.loads(process.stdout.readline())["port"])
+    finally:
+        processes.stop(process)
+
+
+@contextmanager
+def direct(port: int) -> Iterator[Target]:
+    """Give the upstream itself."""
+    yield Target("direct", port)
+
+
+@contextmanager
+def nginx(port: int) -> Iterator[Target]:
+    """Run nginx in front of the upstream at `port`: one worker that passes bytes, unbuffered."""
+    # Debian keeps it where the PATH of an ordinary user does not lead.
+    binary = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if not binary:
+        raise Unavailable("nginx is not installed")
+    with tempfile.TemporaryDirectory(prefix="bench-nginx-") as folder:
+        listen = free_port()
+        config = Path(folder, "nginx.conf")
+        config.write_text(_NGINX.format(folder=folder, upstream=port, port=listen))
+        command = [binary, "-e", "stderr", "-p", folder, "-c", str(config)]
+        with _running("nginx", command, listen, Path(folder, "log")) as target:
+            yield target
+
+
+def proxy(extra: Sequence[str] = ()) -> Starter:
+    """Return what runs the proxy, with `extra` command line options, in front of an upstream's port."""
+
+    @contextmanager
+    def start(port: int) -> Iterator[Target]:
+        listen = free_port()
+        command = [sys.executable, *PROXY, "--upstream", f"http://127.0.0.1:{port}", "--port", str(listen), *extra]
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-proxy-") as folder,
+            _running("proxy", command, listen, Path(folder, "log")) as target,
+        ):
+            yield target
+
+    return start
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _running(name: str, command: Sequence[str], port: int, log: Path) -> Iterator[Target]:
+    """Run a command until the block ends; enter the block when it answers on `port`."""
+    with log.open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise Unavailable(f"{name} did not start: {log.read_text().strip()[-600:] or 'no word'}")
+            time.sleep(0.05)
+        yield Target(name, port, process.pid)
+    finally:
+        processes.stop(process)
+
+
+def _answers(port: int) -> bool:
+    """Return whether an HTTP server answers on `port`, whatever it says."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=2.0)
+    try:
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True

@@ -1,0 +1,86 @@
+"""Answers of the upstream that are read whole: bodies, and what an answer that is no success means."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from http import HTTPStatus
+
+from .errors import ProxyError, UpstreamBroken, UpstreamRefused, refusal
+from .events import load_json
+from .limits import MAX_ANSWER, MAX_ERROR_BODY
+from .pump import Patience, Pump
+from .upstream import Upstream, UpstreamCall
+
+_MAX_QUOTED = 300
+_PASSED_HEADERS = ("Retry-After", "X-Should-Retry", "X-Request-Id")
+
+
+def gather(
+    parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
+) -> Generator[None, None, bytes]:
+    """All parts joined; yields where a part is None. Over the limit it raises if `strict`, else it stops there."""
+    found: list[bytes] = []
+    size = 0
+    for part in parts:
+        if part is None:
+            yield
+            continue
+        found.append(part)
+        size += len(part)
+        if size > limit:
+            if strict:
+                raise UpstreamBroken(f"the model server's answer is longer than {limit} bytes")
+            break
+    return b"".join(found)[:limit]
+
+
+def refused(call: UpstreamCall, body: bytes) -> ProxyError:
+    """The error that an answer other than 200 stands for: its own status and words, in the OpenAI shape."""
+    status = call.status
+    if 300 <= status < 400:
+        return UpstreamBroken(f"the model server answered with a redirect ({status}), which is not followed")
+    if not 400 <= status <= 599:
+        return UpstreamBroken(f"the model server answered with status {status}")
+    error = _error_of(call, body)
+    error.headers = tuple((name, call.header(name)) for name in _PASSED_HEADERS if call.header(name))
+    return error
+
+
+def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
+    try:
+        parsed = load_json(body)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict):
+        given = parsed.get("error") or parsed.get("detail") or parsed.get("message")
+        shaped = isinstance(parsed.get("error"), dict)
+        if given:
+            return refusal(given, status=call.status, body=body if shaped else None)
+    return refusal(_described(call, body), status=call.status)
+
+
+def _described(call: UpstreamCall, body: bytes) -> str:
+    """A sentence for an answer without a JSON error: an HTML page of something between, or plain text."""
+    try:
+        phrase = f"{call.status} {HTTPStatus(call.status).phrase}"
+    except ValueError:
+        phrase = str(call.status)
+    text = body.decode("utf-8", "replace").strip()
+    if not text or text.startswith("<"):
+        return f"the model server, or something before it, answered {phrase}" + (" with an HTML page" if text else "")
+    return f"the model server answered {phrase}: {text[:_MAX_QUOTED]}"
+
+
+def fetch(upstream: Upstream, path: str, headers: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
+    """GET something small: the status and at most 64 KiB of the body, within about so many seconds.
+
+    Raises an UpstreamError if there is no answer.
+    """
+    pump = Pump(None, Patience(header=seconds, idle=seconds))
+    with upstream.open("GET", path, headers) as call:
+        whole = gather(pump.receive(call), MAX_ERROR_BODY, strict=False)
+        while True:
+            try:
+                next(whole)
+            except StopIteration as done:
+                return call.status, done.value

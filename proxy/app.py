@@ -1,0 +1,178 @@
+"""The WSGI application: its paths, the rewriter that runs before every view, and errors in the path's dialect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flask import Flask, Response, g, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
+from werkzeug.exceptions import NotFound as NoSuchPath
+
+from . import views
+from .config import load
+from .dialects.chat import error_body
+from .errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpstreamRefused
+from .intake import credential, parse_body, read_body, request_id
+from .requestlog import log_visit, set_up_logging
+from .rewrite import read_chat
+from .service import Service, make_service
+from .views import CHAT, Visit, json_response, passed, paths, visit
+
+log = logging.getLogger("proxy")
+
+_PASSED = {
+    "/v1/models": ("GET",),
+    "/v1/completions": ("POST",),
+    "/v1/embeddings": ("POST",),
+    "/tokenize": ("POST",),
+    "/detokenize": ("POST",),
+}
+_LISTED = ("GET", "POST", "PUT", "DELETE")
+_View = Callable[..., Response]
+
+
+def create_app() -> Flask:
+    """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
+    settings, rules = load()
+    set_up_logging(verbose=settings.verbose)
+    return make_app(make_service(settings, rules))
+
+
+def make_app(service: Service) -> Flask:
+    """The application over a worker's state."""
+    app = Flask("proxy", static_folder=None)
+    app.url_map.merge_slashes = False
+    _add(app, "/", views.root, ("GET",))
+    for path in ("/health", "/_health"):
+        _add(app, path, views.health, ("GET",))
+    _add(app, "/_ready", views.ready, ("GET",))
+    _add_api(app, CHAT, views.chat_completions, ("POST",))
+    for path, methods in _PASSED.items():
+        _add_api(app, path, _passing(path), methods)
+    _add_api(app, "/v1/models/<path:name>", _one_model, ("GET",))
+    for path in service.settings.pass_through:
+        if path not in _PASSED and path != CHAT:
+            _add_api(app, path, _passing(path), _LISTED)
+    app.before_request(lambda: _rewrite(service))
+    app.after_request(_closing)
+    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(ProxyError, _proxy_error)
+    app.register_error_handler(Exception, _defect)
+    return app
+
+
+def _add(app: Flask, path: str, view: _View, methods: tuple[str, ...]) -> None:
+    app.add_url_rule(path, path, view, methods=methods, provide_automatic_options=False)
+
+
+def _add_api(app: Flask, path: str, view: _View, methods: tuple[str, ...]) -> None:
+    """A path for every client, and under `/for/NAME` for the client that says so."""
+    _add(app, path, view, methods)
+    _add(app, f"/for/<client>{path}", lambda client, **values: view(**values), methods)
+
+
+def _passing(path: str) -> _View:
+    return lambda: passed(path)
+
+
+def _one_model(name: str) -> Response:
+    """A model's name is the only part of a path that comes from the client: plain words between slashes."""
+    words = name.split("/")
+    if not all(word.strip(".") and set(word) <= _NAME for word in words):
+        raise NotFound(f"{name!r} is no name of a model")
+    return passed(f"/v1/models/{name}")
+
+
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
+
+
+def _rewrite(service: Service) -> Response | None:
+    """Before every view: who asks, one snapshot of the rules, and a dialect's body, read and checked."""
+    g.visit = now = Visit(request_id(request.environ), service, request.environ.get("gunicorn.socket"))
+    service.enter()
+    if request.method == "OPTIONS":
+        return _options()
+    if request.routing_exception is not None:
+        return None  # Flask raises it next
+    now.client = _client(service)
+    if request.method in ("POST", "PUT"):
+        now.body = read_body(request.environ, service.settings.max_body)
+    if request.endpoint is not None and request.endpoint.endswith(CHAT):
+        now.chat = read_chat(now.body, parse_body(now.body))
+    return None
+
+
+def _client(service: Service) -> str:
+    """The client's name: from the path, from its key, or the setting (User-Agents do not tell)."""
+    named = (request.view_args or {}).get("client")
+    if named is not None:
+        if named not in service.rules.clients:
+            known = ", ".join(service.rules.client_names) or "none"
+            raise NotFound(f"there is no client {named!r} in the rules; known are: {known} (clients: in rules.yaml)")
+        return str(named)
+    key = credential(request.environ)
+    return (service.rules.client_for_key(key.encode()) if key else "") or service.settings.client
+
+
+def _options() -> Response:
+    """`OPTIONS` of any path: 204, and what the path takes."""
+    response = Response(status=204)
+    missing = request.routing_exception
+    if isinstance(missing, NoSuchMethod) and missing.valid_methods:
+        response.headers["Allow"] = ", ".join([*missing.valid_methods, "OPTIONS"])
+    return response
+
+
+def _closing(response: Response) -> Response:
+    """After every view: when the answer is all out, or nobody takes it any more, the request has ended."""
+    now = visit()
+
+    def ended() -> None:
+        now.service.leave()
+        log_visit(now, response.status_code)
+
+    response.call_on_close(ended)
+    response.headers.setdefault("X-Request-Id", now.id)
+    return response
+
+
+def _proxy_error(error: ProxyError) -> Response:
+    """An error of ours in the dialect of the path: the OpenAI shape."""
+    visit().error = visit().error or error.message
+    if isinstance(error, ClientGone):
+        return Response(status=error.status)
+    response = json_response(error_body(error), error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = error.retry_after
+    for name, value in error.headers if isinstance(error, UpstreamRefused) else ():
+        response.headers[name] = value
+    return response
+
+
+def _http_error(error: HTTPException) -> Response:
+    """What Flask itself refuses: it says so in HTML, and clients read JSON."""
+    service = visit().service
+    if isinstance(error, NoSuchPath):
+        known = ", ".join(paths(service))
+        return _proxy_error(
+            NotFound(
+                f"there is nothing at {request.path!r}; this proxy answers {known}. Another path of the model server "
+                "is passed through when it is listed in settings.pass_through of rules.yaml."
+            )
+        )
+    if isinstance(error, NoSuchMethod):
+        allowed = ", ".join(error.valid_methods or ())
+        response = _proxy_error(MethodNotAllowed(f"{request.path} takes {allowed}, not {request.method}"))
+        response.headers["Allow"] = allowed
+        return response
+    refused = ProxyError(error.description or error.name)
+    refused.status = error.code or 500
+    return _proxy_error(refused)
+
+
+def _defect(error: Exception) -> Response:
+    """A defect of the proxy; the log has the traceback."""
+    log.error("a request could not be answered", exc_info=error)
+    return _proxy_error(InternalError("the proxy failed; its log says why"))

@@ -1,0 +1,86 @@
+"""When a request may go up a second time, and how (design: who parses, `auto`).
+
+Once, and only while nothing but heartbeats has gone to the client: when no connection could be made, when the server
+refused the request before it generated anything and said what to change, and when llama-server's own parser failed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from .errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from .rewrite import KEEPS_TOOLS, ChatRequest, Plan
+
+# What a server says when it was started without a tool parser (vLLM), and when its own parser failed (llama-server).
+_NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
+_PARSER_FAILED = re.compile(r"Failed to parse input|empty grammar stack")
+# What names a field that the server does not take. Never one without which the request is another one.
+_REFUSED = re.compile(
+    r"extra[ _]forbidden|not permitted|not supported|unsupported|unknown|unexpected|unrecognized|not allowed",
+    re.IGNORECASE,
+)
+_NEEDED = frozenset(
+    ("model", "messages", "tools", "tool_choice", "stream", "max_tokens", "max_completion_tokens", "response_format")
+)
+_QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
+_CONTEXT = re.compile(r"maximum context length is (\d{1,9}) tokens")
+# vLLM's and OpenAI's words for the prompt's length, oldest last.
+_PROMPT = re.compile(
+    r"request has (\d{1,9}) input tokens|prompt contains at least (\d{1,9}) input tokens|\((\d{1,9}) in the messages"
+)
+_LONGEST = 4096
+
+
+def second_plan(request: ChatRequest, plan: Plan, error: UpstreamError, server: str) -> Plan | None:
+    """The plan for a second try after this error, or None if there is to be none.
+
+    `server` is the kind of server as far as it is known.
+    """
+    if plan.second:
+        return None
+    again = replace(plan, second=True)
+    if isinstance(error, UpstreamUnreachable):
+        return again if error.refused else None
+    if not isinstance(error, UpstreamRefused):
+        return None
+    message = error.message[:_LONGEST]
+    if _asks_for_proxy(error.status, message):
+        useful = server in KEEPS_TOOLS and request.tools is not None and not request.forced and plan.parse != "proxy"
+        return replace(again, parse="proxy", server=server) if useful else None
+    if error.status != 400:
+        return None
+    left = _tokens_left(request, message)
+    if left is not None:
+        return replace(again, max_tokens=left)
+    field = _refused_field(request, message)
+    return replace(again, without=(*plan.without, field)) if field else None
+
+
+def asks_for_proxy(error: UpstreamError) -> bool:
+    """True if the server showed that it cannot find the calls itself."""
+    return isinstance(error, UpstreamRefused) and _asks_for_proxy(error.status, error.message[:_LONGEST])
+
+
+def _asks_for_proxy(status: int, message: str) -> bool:
+    if status == 400:
+        return bool(_NO_PARSER.search(message))
+    return status >= 500 and bool(_PARSER_FAILED.search(message))
+
+
+def _tokens_left(request: ChatRequest, message: str) -> int | None:
+    """What is left of the context for the answer, if the request asked for more than that (F85)."""
+    limit, prompt = _CONTEXT.search(message), _PROMPT.search(message)
+    if not limit or not prompt:
+        return None
+    left = int(limit.group(1)) - int(next(group for group in prompt.groups() if group))
+    asked = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
+    return left if isinstance(asked, int) and 0 < left < asked else None
+
+
+def _refused_field(request: ChatRequest, message: str) -> str | None:
+    """The one optional field of the body that the message names as refused."""
+    if not _REFUSED.search(message):
+        return None
+    named = {name for name in _QUOTED.findall(message) if name in request.body} - _NEEDED
+    return named.pop() if len(named) == 1 else None

@@ -1,0 +1,225 @@
+"""Structured deltas to calls, by index.
+
+Servers send a call in pieces, `delta.tool_calls[]`: index, id and name once, then fragments of the arguments. What
+they leave out or send wrongly is put right here (F26, F38, F42 to F47, F51), what is right goes on as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .arguments import LiveArguments
+from .errors import ProxyError, UpstreamBroken
+from .events import (
+    Call,
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Event,
+    Failed,
+    Json,
+    JsonObject,
+    Repair,
+    Text,
+    dump_json,
+    load_json,
+)
+from .limits import MAX_CALLS
+from .tools import Tools
+
+_IN_NESTED = re.compile(r'["{}\[\]]')
+_STRING_REST = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A call that is being gathered; `index` is the client's, given when the call opens."""
+
+    server_id: str = ""
+    name: str = ""
+    early: str = ""
+    live: LiveArguments | None = None
+    index: int = -1
+    id: str = ""
+    fixes: tuple[Repair, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True once its arguments are a whole object."""
+        return self.live is not None and self.live.complete
+
+
+class CallGatherer:
+    """The calls of one choice. `take_index` and `new_id` are shared with the calls that are found in its text.
+
+    `clean` is true if the last deltas left exactly as they came, so that their event need not be written anew.
+    """
+
+    def __init__(
+        self,
+        choice: int,
+        tools: Tools,
+        take_index: Callable[[], int],
+        new_id: Callable[[int], str],
+        *,
+        max_calls: int = MAX_CALLS,
+    ) -> None:
+        self._choice = choice
+        self._tools = tools
+        self._take_index = take_index
+        self._new_id = new_id
+        self._max_calls = max_calls
+        self._calls: list[_Pending] = []
+        self._by_index: dict[int, _Pending] = {}
+        self._last: _Pending | None = None
+        self.clean = True
+
+    def feed(self, deltas: Iterable[Json]) -> tuple[Event, ...]:
+        """Take the `tool_calls` list of one delta; give what it opens and adds."""
+        events: list[Event] = []
+        self.clean = True
+        for delta in deltas:
+            if isinstance(delta, dict):
+                events += self._delta(delta)
+        return tuple(events)
+
+    def finish(self, *, stopped: bool) -> tuple[Event, ...]:
+        """Say that no more deltas come; `stopped` if the model ended by itself and was not cut off."""
+        events: list[Event] = []
+        for call in self._calls:
+            events += self._close(call, stopped)
+            if events and isinstance(events[-1], Failed):
+                break
+        self._calls.clear()
+        return tuple(events)
+
+    def _delta(self, delta: JsonObject) -> list[Event]:
+        function = delta.get("function")
+        function = function if isinstance(function, dict) else {}
+        name = function.get("name")
+        name = name if isinstance(name, str) else ""
+        call = self._call(delta, name)
+        call.name = call.name or name
+        fragment = _text(function.get("arguments"))
+        if call.live is not None:
+            # Name and id were said; a repetition is not passed on (F39, F45).
+            self.clean = self.clean and not name and not delta.get("id")
+            return self._fragment(call, delta, fragment)
+        call.early += fragment
+        if not call.name or not call.early.lstrip().startswith("{"):
+            self.clean = False
+            return []
+        self.clean = self.clean and bool(name) and call.early == fragment
+        early, call.early = call.early, ""
+        return self._opened(call) + self._fragment(call, delta, early)
+
+    def _fragment(self, call: _Pending, delta: JsonObject, fragment: str) -> list[Event]:
+        assert call.live is not None
+        new = call.live.feed(fragment)
+        self.clean = self.clean and new == fragment and delta.get("index") == call.index
+        return [CallArguments(self._choice, call.index, new)] if new else []
+
+    def _call(self, delta: JsonObject, name: str) -> _Pending:
+        """The call that a delta belongs to: that of its index, else the last one, unless a new one plainly begins."""
+        index, given = delta.get("index"), delta.get("id")
+        given = given if isinstance(given, str) or given is None else str(given)
+        call = self._by_index.get(index) if isinstance(index, int) else self._last
+        renewed = call and name and ((given and call.server_id and given != call.server_id) or call.complete)
+        if call is None or renewed:
+            if len(self._calls) >= self._max_calls:
+                raise UpstreamBroken(f"the reply has more than {self._max_calls} tool calls (max_calls)")
+            call = _Pending()
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._by_index[index] = call
+        call.server_id = call.server_id or given or ""
+        self._last = call
+        return call
+
+    def _opened(self, call: _Pending) -> list[Event]:
+        tool = self._tools.resolve(call.name)
+        name = tool.name if tool else call.name
+        call.index = self._take_index()
+        call.id = call.server_id or self._new_id(call.index)
+        if name != call.name:
+            call.fixes += (Repair("name", call.name, name, "the only offered tool that this name can mean"),)
+        if call.id != call.server_id:
+            call.fixes += (Repair("id", call.server_id, call.id, "the server gave none"),)
+        self.clean = self.clean and not call.fixes
+        call.name = name
+        call.live = LiveArguments(tool)
+        return [CallOpened(self._choice, call.index, call.id, name)]
+
+    def _close(self, call: _Pending, stopped: bool) -> list[Event]:
+        if call.live is None:
+            return self._close_unopened(call, stopped)
+        events: list[Event] = []
+        if not call.live.complete:
+            rest = self._completion(call.live, stopped)
+            if isinstance(rest, ProxyError):
+                return [Failed(rest)]
+            if rest:
+                events.append(CallArguments(self._choice, call.index, rest))
+                call.live.feed(rest)
+        arguments = call.live.text
+        closed = CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)
+        return [*events, closed]
+
+    def _completion(self, live: LiveArguments, stopped: bool) -> str | ProxyError:
+        """What is still to be sent of an open call's arguments; an error if it cannot be finished (C4, half calls)."""
+        if _is_object(live.text):
+            return live.rest
+        if not stopped:
+            return ""
+        closers = missing_closers(live.text)
+        if closers and _is_object(live.text + closers):
+            return live.rest + closers
+        return UpstreamBroken("the model ended in the middle of a tool call, and its arguments cannot be completed")
+
+    def _close_unopened(self, call: _Pending, stopped: bool) -> list[Event]:
+        """A call of which nothing was sent: whole now, or text after all."""
+        arguments = call.early.strip() or "{}"
+        whole = call.name and _is_object(arguments) and (stopped or call.early.strip())
+        if not whole:
+            written = call.name + call.early
+            return [Text(self._choice, written)] if written else []
+        call.early = ""
+        events: list[Event] = [*self._opened(call), CallArguments(self._choice, call.index, arguments)]
+        return [*events, CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)]
+
+
+def _text(arguments: Json) -> str:
+    """The text of a delta's `arguments`; servers that send an object mean its JSON."""
+    if arguments is None:
+        return ""
+    if isinstance(arguments, str):
+        return arguments
+    return dump_json(arguments).decode()
+
+
+def missing_closers(text: str) -> str:
+    """The brackets that are open at the end of a JSON text, closed; empty inside a string, whose end is not known."""
+    stack: list[str] = []
+    pos = 0
+    while found := _IN_NESTED.search(text, pos):
+        pos = found.end()
+        mark = found.group()
+        if mark == '"':
+            end = _STRING_REST.match(text, pos)
+            if end is None:
+                return ""
+            pos = end.end()
+        elif mark in "{[":
+            stack.append("}" if mark == "{" else "]")
+        elif not stack or stack.pop() != mark:
+            return ""
+    return "".join(reversed(stack))
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(load_json(text), dict)
+    except ValueError:
+        return False

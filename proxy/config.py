@@ -1,0 +1,384 @@
+"""Settings: from flags, the environment and the rules file to one frozen `Settings`.
+
+The only module that reads the environment. Each setting is described once, as a field of `Settings`; its flag, its
+variable, its key in the rules file and its line of `--help` all come from there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from .errors import RulesError
+from .rules import CLIENT_NAME, MAX_BYTES, Rules, Setting, nearest, parse_rules, shown
+
+PREFIX = "TOOL_PROXY_"
+RULES_VARIABLE = f"{PREFIX}RULES"
+# Set by `serve` for its workers, which run in another folder: where ./rules.yaml is looked for.
+FOLDER_VARIABLE = f"{PREFIX}FOLDER"
+SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
+BUILT_IN = "built-in"
+
+# Takes a value of any type, returns the one to use, or raises ValueError that says what is needed.
+Check: TypeAlias = Callable[[Setting], Setting]
+_Default = TypeVar("_Default", bound=Setting)
+
+_DAY = 86400
+_PATH_WORD = re.compile(r"[A-Za-z0-9_.-]+")
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
+_URL = re.compile(r"[!-~]+")
+_INT = re.compile(r"[-+]?[0-9]{1,18}")
+_FLOAT = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?")
+_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+def _whole(low: int, high: int) -> Check:
+    def check(value: Setting) -> Setting:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def _seconds(value: Setting) -> Setting:
+    if type(value) not in (int, float) or not 0 < (number := float(value)) <= _DAY:  # type: ignore[arg-type]
+        raise ValueError(f"a number of seconds over 0 and up to {_DAY}")
+    return number
+
+
+def _truth(value: Setting) -> Setting:
+    if type(value) is not bool:
+        raise ValueError("true or false")
+    return value
+
+
+def _upstream(value: Setting) -> Setting:
+    needed = ValueError("an http:// or https:// URL of a host, without user, query or fragment")
+    if not isinstance(value, str) or not _URL.fullmatch(value) or re.search(r"[@?#\\]", value):
+        raise needed
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        raise needed from None
+    if not usable:
+        raise needed
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1').rstrip('/')}"
+
+
+def _host(value: Setting) -> Setting:
+    if not isinstance(value, str) or not _HOST.fullmatch(value):
+        raise ValueError("an IP address or a host name")
+    return value.strip("[]")
+
+
+def _client(value: Setting) -> Setting:
+    if not isinstance(value, str) or (value and not CLIENT_NAME.fullmatch(value)):
+        raise ValueError("the name of a client in the rules")
+    return value
+
+
+def _paths(value: Setting) -> Setting:
+    if not isinstance(value, tuple) or not all(map(_is_path, value)):
+        raise ValueError("a list of plain paths like /v1/rerank")
+    return tuple(dict.fromkeys(value))
+
+
+def _is_path(path: str) -> bool:
+    words = path.split("/")
+    plain = all(_PATH_WORD.fullmatch(word) and word not in (".", "..") for word in words[1:])
+    return words[0] == "" and len(words) > 1 and plain
+
+
+def _file(value: Setting) -> Setting:
+    # Relative to what? The workers run in another folder than the command.
+    if not isinstance(value, str) or (value and not os.path.isabs(value)):
+        raise ValueError("the absolute path of a file")
+    return value
+
+
+def _setting(
+    default: _Default,
+    check: Check,
+    help: str,
+    *,
+    group: str,
+    metavar: str = "N",
+    flags: tuple[str, ...] = (),
+    variables: tuple[str, ...] = (),
+) -> _Default:
+    """A field of `Settings`; `flags` and `variables` are the earlier systems' names for it."""
+    about = {"check": check, "help": help, "group": group, "metavar": metavar, "flags": flags, "variables": variables}
+    return field(default=default, metadata={"default": default, **about})
+
+
+_WHERE = "Where"
+_HOW_MUCH = "How much at once"
+_TIMES = "Times"
+_LIMITS = "Limits of one request"
+_CLIENTS = "Clients and paths"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the proxy was told, checked; the times are in seconds."""
+
+    upstream: str = _setting(
+        "http://127.0.0.1:8000",
+        _upstream,
+        "where the model server is; with or without /v1 at the end",
+        group=_WHERE,
+        metavar="URL",
+        flags=("--vllm-url", "--target-url"),
+        variables=("VLLM_URL",),
+    )
+    upstream_ca: str = _setting(
+        "",
+        _file,
+        "file with the CA certificate of an https model server; an absolute path",
+        group=_WHERE,
+        metavar="FILE",
+    )
+    host: str = _setting(
+        "127.0.0.1",
+        _host,
+        "address to listen on; 0.0.0.0 opens the proxy to the network, without keys",
+        group=_WHERE,
+        metavar="HOST",
+    )
+    port: int = _setting(8003, _whole(1, 65535), "port to listen on", group=_WHERE, variables=("PROXY_PORT",))
+    workers: int = _setting(
+        1, _whole(1, 256), "worker processes; more than one only if one CPU core is not enough", group=_HOW_MUCH
+    )
+    threads: int = _setting(512, _whole(4, 16384), "requests that one worker serves at the same time", group=_HOW_MUCH)
+    heartbeat: float = _setting(
+        10.0,
+        _seconds,
+        "seconds without a byte to the client until a heartbeat is sent",
+        group=_TIMES,
+        metavar="SECONDS",
+    )
+    connect_timeout: float = _setting(
+        2.0, _seconds, "seconds to wait for a connection to the model server", group=_TIMES, metavar="SECONDS"
+    )
+    send_timeout: float = _setting(
+        60.0, _seconds, "seconds that the model server may leave a request unread", group=_TIMES, metavar="SECONDS"
+    )
+    header_timeout: float = _setting(
+        600.0,
+        _seconds,
+        "seconds until the model server's headers, or its whole answer if that is not streamed",
+        group=_TIMES,
+        metavar="SECONDS",
+    )
+    idle_timeout: float = _setting(
+        600.0, _seconds, "seconds between two bytes of the model server", group=_TIMES, metavar="SECONDS"
+    )
+    hold_timeout: float = _setting(
+        900.0,
+        _seconds,
+        "seconds that text which may become a tool call is held back at most",
+        group=_TIMES,
+        metavar="SECONDS",
+    )
+    max_tool_calls: int = _setting(
+        0,
+        _whole(0, 1_000_000),
+        "tool results in one conversation at which the proxy ends it; 0 is no limit",
+        group=_LIMITS,
+        variables=("MAX_TOOL_CALLS",),
+    )
+    max_calls: int = _setting(128, _whole(1, 10_000), "tool calls in one reply", group=_LIMITS)
+    max_body: int = _setting(33_554_432, _whole(1024, 2**31), "bytes of one request's body", group=_LIMITS)
+    max_event: int = _setting(
+        16_777_216, _whole(1024, 2**31), "bytes of one event of the model server's stream", group=_LIMITS
+    )
+    max_held: int = _setting(4_194_304, _whole(1024, 2**31), "characters held back for one tool call", group=_LIMITS)
+    client: str = _setting(
+        "",
+        _client,
+        "name of the client in the rules that all requests are taken to come from",
+        group=_CLIENTS,
+        metavar="NAME",
+    )
+    pass_through: tuple[str, ...] = _setting(
+        (
+            "/v1/rerank",
+            "/v1/score",
+            "/v1/classify",
+            "/v1/audio/transcriptions",
+            "/v1/audio/translations",
+            "/v1/messages",
+            "/v1/responses",
+        ),
+        _paths,
+        "paths that are passed to the model server as they are",
+        group=_CLIENTS,
+        metavar="PATH,PATH",
+    )
+    verbose: bool = _setting(False, _truth, "log more", group=_CLIENTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is known of one setting; `flags` and `variables` begin with its own name, the aliases follow."""
+
+    name: str
+    default: Setting
+    check: Check
+    help: str
+    group: str
+    metavar: str
+    flags: tuple[str, ...]
+    variables: tuple[str, ...]
+
+    def from_text(self, text: str, where: str) -> Setting:
+        """The value of a flag or a variable; raises RulesError that names `where` it was written."""
+        return self.checked(_typed(text, self.default), where)
+
+    def checked(self, value: Setting, where: str) -> Setting:
+        """The value to use for `value`; raises RulesError that names `where` it was written."""
+        try:
+            return self.check(value)
+        except ValueError as needed:
+            # A URL with a password in it must not get into a log.
+            named = "this value" if "@" in str(value) else shown(value)
+            raise RulesError(f"{where}: {named} cannot be used; it must be {needed}") from None
+
+
+def _typed(text: str, default: Setting) -> Setting:
+    """`text` as the type of `default`; the text itself if it is not of that type, for the check to refuse."""
+    if isinstance(default, bool):
+        return _TRUTHS.get(text.lower(), text)
+    if isinstance(default, int):
+        return int(text) if _INT.fullmatch(text) else text
+    if isinstance(default, float):
+        return float(text) if _FLOAT.fullmatch(text) else text
+    if isinstance(default, tuple):
+        return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+    return text
+
+
+def _specs() -> tuple[Spec, ...]:
+    def spec(name: str, about: Mapping[str, Any]) -> Spec:
+        flags = (f"--{name.replace('_', '-')}", *about["flags"])
+        variables = (f"{PREFIX}{name.upper()}", *about["variables"])
+        return Spec(name=name, **{**about, "flags": flags, "variables": variables})
+
+    return tuple(spec(each.name, each.metadata) for each in fields(Settings))
+
+
+SPECS = _specs()
+
+
+def environment() -> dict[str, str]:
+    """A copy of the process's environment."""
+    return dict(os.environ)
+
+
+def working_folder(env: Mapping[str, str]) -> Path:
+    """The folder that relative paths start from, spelled as the user sees it.
+
+    A symlink in it stays one: a deployment switches it, and a reload shall find the new release's files.
+    """
+    if FOLDER_VARIABLE in env:
+        return Path(env[FOLDER_VARIABLE])
+    try:
+        spelled = env.get("PWD", "")
+        return Path(spelled) if os.path.isabs(spelled) and os.path.samefile(spelled, ".") else Path.cwd()
+    except OSError:
+        return Path("/")
+
+
+def find_rules(flag: str | None, env: Mapping[str, str], cwd: Path) -> Path | None:
+    """The rules file in force: of the flag, the environment, `cwd`, the system; None is the built-in one.
+
+    Raises RulesError if the one that was named is not there.
+    """
+    named = flag if flag is not None else env.get(RULES_VARIABLE)
+    if named is not None:
+        path = cwd / named
+        if not named or not _exists(path):
+            source = "--rules" if flag is not None else RULES_VARIABLE
+            raise RulesError(f"{source}: there is no file {shown(named)}; give the path of a rules file")
+        return path
+    return next(filter(_exists, (cwd / "rules.yaml", SYSTEM_RULES)), None)
+
+
+def _exists(path: Path) -> bool:
+    """False only if there is nothing: what cannot be looked at may be there, and shall not be passed over."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return True
+
+
+def _unreadable(path: Path, error: OSError) -> RulesError:
+    return RulesError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions")
+
+
+def read_rules(path: Path | None) -> Rules:
+    """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
+    builtin = parse_rules(resources.files(__package__).joinpath("rules.yaml").read_bytes(), BUILT_IN)
+    if path is None:
+        return builtin
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return parse_rules(text, str(path), builtin)
+
+
+def load(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> tuple[Settings, Rules]:
+    """The settings and rules in force: flag (by the setting's name, or `rules`), environment, file, default.
+
+    Reads the process's environment if `env` is None. Raises RulesError, one line that names the place, for the first
+    thing that is wrong.
+    """
+    flags = {} if flags is None else flags
+    env = environment() if env is None else env
+    _refuse_unknown_variables(env)
+    rules = read_rules(find_rules(flags.get("rules"), env, working_folder(env)))
+    filed = _checked_file(rules)
+    values: dict[str, Any] = {spec.name: _value(spec, flags, env, filed) for spec in SPECS}
+    settings = Settings(**values)
+    if settings.client and settings.client not in rules.clients:
+        names = nearest(settings.client, rules.client_names) or "a name that the rules have; they have none"
+        raise RulesError(f"{rules.source}: there is no client {shown(settings.client)}; set client to {names}")
+    return settings, rules
+
+
+def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: Mapping[str, Setting]) -> Setting:
+    if spec.name in flags:
+        return spec.from_text(flags[spec.name], spec.flags[0])
+    for variable in spec.variables:
+        if variable in env:
+            return spec.from_text(env[variable], variable)
+    return filed.get(spec.name, spec.default)
+
+
+def _checked_file(rules: Rules) -> dict[str, Setting]:
+    """The file's settings, all of them checked, also those that a flag or a variable will hide."""
+    specs = {spec.name: spec for spec in SPECS}
+    for name in rules.settings:
+        if name not in specs:
+            raise RulesError(f"{rules.source}: there is no setting {shown(name)}; use {nearest(name, specs)}")
+    return {name: specs[name].checked(value, f"{rules.source}: {name}") for name, value in rules.settings.items()}
+
+
+def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
+    known = {RULES_VARIABLE, FOLDER_VARIABLE, *(spec.variables[0] for spec in SPECS)}
+    for name in env:
+        if name.startswith(PREFIX) and name not in known:
+            raise RulesError(f"{name}: there is no such variable; use {nearest(name, known - {FOLDER_VARIABLE})}")

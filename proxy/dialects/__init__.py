@@ -1,0 +1,36 @@
+"""The dialects that clients speak. Each turns its request into the internal one, and internal events into its wire.
+
+`Writer` is the seam: the reply (`reply.py`) knows nothing of a dialect but this.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..errors import ProxyError
+from ..events import Chunk, Event
+
+
+class Writer(Protocol):
+    """Internal events to the bytes of one dialect's stream."""
+
+    def see(self, chunk: Chunk) -> None:
+        """An upstream chunk came; what is written next carries its id, model and time."""
+
+    def begin(self, choices: int) -> bytes:
+        """What opens a stream of so many choices that is made from a whole answer."""
+
+    def write(self, event: Event) -> bytes:
+        """One event of the engine, in this dialect; empty if it says nothing there."""
+
+    def aside(self, raw: bytes) -> bytes:
+        """An upstream event without data (a comment), as it leaves."""
+
+    def end(self) -> bytes:
+        """What comes after the last event of a reply that was finished."""
+
+    def error(self, error: ProxyError) -> bytes:
+        """What ends a stream that cannot be finished; nothing follows it."""
+
+    def heartbeat(self) -> bytes:
+        """A sign of life that changes nothing for the client."""

@@ -1,0 +1,215 @@
+"""Chat Completions, to the client: the stream of chunks, and whole answers.
+
+Source: the OpenAI API reference, "Chat Completions: streaming events". What the engine let pass leaves as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .. import sse
+from ..errors import ProxyError, UpstreamRefused
+from ..events import (
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Json,
+    JsonObject,
+    Passed,
+    Reasoning,
+    Text,
+    Usage,
+    dump_json,
+    load_json,
+)
+from ..rules import Clean
+
+DONE = b"[DONE]"
+_EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """How one client wants its replies.
+
+    `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
+    chunks instead of comments as signs of life (F76). `parsed`: the request offers tools.
+    """
+
+    model: str
+    usage: bool
+    clean: Clean
+    heartbeat_chunk: bool = False
+    parsed: bool = False
+
+
+class ChatWriter:
+    """Internal events to chat-completion chunks (dialects.Writer).
+
+    `expand`: what passes is no chunk of a stream, so it is said anew.
+    """
+
+    def __init__(self, options: ChatOptions, *, expand: bool = False) -> None:
+        self._options = options
+        self._expand = expand
+        self._last: JsonObject = {}
+        self._reasoning = "reasoning"
+
+    def see(self, chunk: Chunk) -> None:
+        """Keep the envelope of the newest chunk for the chunks that are written here."""
+        self._last = chunk.body
+
+    def aside(self, raw: bytes) -> bytes:
+        """Comments pass."""
+        return raw
+
+    def begin(self, choices: int) -> bytes:
+        """The role of each choice."""
+        return b"".join(self._chunk(choice, {"role": "assistant", "content": ""}) for choice in range(choices))
+
+    def end(self) -> bytes:
+        """The end marker of the dialect."""
+        return sse.encode(DONE)
+
+    def error(self, error: ProxyError) -> bytes:
+        """An error event, which the SDKs raise; no `[DONE]` follows it, which would mean success."""
+        return sse.encode(error_body(error))
+
+    def heartbeat(self) -> bytes:
+        """A comment, or for clients whose own timer sees only chunks an empty one (F64, F76)."""
+        if not self._options.heartbeat_chunk:
+            return sse.comment("ping")
+        return self._chunk(0, {})
+
+    def write(self, event: Event) -> bytes:
+        """One event as chunks."""
+        match event:
+            case Passed():
+                return self._passed(event)
+            case Text():
+                return self._chunk(event.choice, {"content": event.text})
+            case Reasoning():
+                return self._chunk(event.choice, {self._reasoning_key(): event.text})
+            case CallOpened():
+                function: JsonObject = {"name": event.name, "arguments": ""}
+                return self._call(event.choice, {"index": event.index, "id": event.id, "type": "function"}, function)
+            case CallArguments():
+                return self._call(event.choice, {"index": event.index}, {"arguments": event.fragment})
+            case Finished():
+                return self._finish(event)
+            case Usage():
+                return self._usage(event.usage)
+            case CallClosed():
+                return b""
+            case Failed():
+                return self.error(event.error)
+
+    def _passed(self, event: Passed) -> bytes:
+        options = self._options
+        if self._expand:
+            return b"".join(self.write(inner) for inner in event.events)
+        if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
+            return b""
+        empty = options.parsed and _EMPTY_CALLS.search(event.raw)
+        if not (empty or options.clean):
+            return event.raw
+        return cleaned_event(event.raw, options.clean, drop_empty_calls=bool(empty))
+
+    def _reasoning_key(self) -> str:
+        """Reasoning goes by two names; the client gets it by the one that its server uses (F73)."""
+        for entry in _entries(self._last):
+            said = entry.get("delta") or entry.get("message")
+            if isinstance(said, dict) and isinstance(said.get("reasoning_content"), str):
+                self._reasoning = "reasoning_content"
+        return self._reasoning
+
+    def _envelope(self) -> JsonObject:
+        last = self._last
+        envelope: JsonObject = {
+            "id": last.get("id", "chatcmpl-proxy"),
+            "object": "chat.completion.chunk",
+            "created": last.get("created", 0),
+            "model": last.get("model", self._options.model),
+        }
+        if "system_fingerprint" in last and "system_fingerprint" not in self._options.clean.top:
+            envelope["system_fingerprint"] = last["system_fingerprint"]
+        return envelope
+
+    def _chunk(self, choice: int, delta: JsonObject, finish: str | None = None) -> bytes:
+        entry: JsonObject = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return sse.encode(dump_json({**self._envelope(), "choices": [entry]}))
+
+    def _call(self, choice: int, call: JsonObject, function: JsonObject) -> bytes:
+        return self._chunk(choice, {"tool_calls": [{**call, "function": function}]})
+
+    def _finish(self, event: Finished) -> bytes:
+        """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
+        source = event.source
+        if source is None or self._expand:
+            return self._chunk(event.choice, {}, event.reason)
+        entries: list[Json] = [
+            {**entry, "delta": {}, "finish_reason": event.reason}
+            for entry in _entries(source.body)
+            if entry.get("index", 0) == event.choice
+        ]
+        body = {**source.body, "choices": entries}
+        return sse.encode(dump_json(clean_body(body, self._options.clean)))
+
+    def _usage(self, usage: Mapping[str, Json]) -> bytes:
+        if not self._options.usage:
+            return b""
+        kept = {key: value for key, value in usage.items() if key not in self._options.clean.usage}
+        return sse.encode(dump_json({**self._envelope(), "choices": [], "usage": kept}))
+
+
+def error_body(error: ProxyError) -> bytes:
+    """The OpenAI error object; an upstream's own body stays as it came."""
+    if isinstance(error, UpstreamRefused) and error.body is not None:
+        return error.body
+    fields = {"message": error.message, "type": error.kind, "param": None, "code": error.status}
+    return dump_json({"error": fields})
+
+
+def clean_body(body: JsonObject, clean: Clean, *, drop_empty_calls: bool = False) -> JsonObject:
+    """A chunk or an answer without the fields that the client does not expect, and without empty call lists (F64)."""
+    result = {key: value for key, value in body.items() if key not in clean.top}
+    usage = result.get("usage")
+    if isinstance(usage, dict):
+        result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
+    if "choices" in result:
+        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls) for entry in _entries(body)]
+    return result
+
+
+def cleaned_event(raw: bytes, clean: Clean, *, drop_empty_calls: bool) -> bytes:
+    """An event cleaned; as it came if nothing had to go."""
+    decoder = sse.Decoder()
+    events = decoder.feed(raw) or decoder.finish()
+    body = load_json(events[0].data or b"null") if events else None
+    if not isinstance(body, dict):
+        return raw
+    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean))
+    return raw if cleaned == body else sse.encode(dump_json(cleaned))
+
+
+def _clean_entry(entry: JsonObject, clean: Clean, drop_empty_calls: bool) -> JsonObject:
+    result = {key: value for key, value in entry.items() if key not in clean.choice}
+    for name in ("delta", "message"):
+        said = result.get(name)
+        if isinstance(said, dict):
+            kept = {key: value for key, value in said.items() if key not in clean.message}
+            if drop_empty_calls and kept.get("tool_calls") == []:
+                del kept["tool_calls"]
+            result[name] = kept
+    return result
+
+
+def _entries(body: JsonObject) -> Iterable[JsonObject]:
+    choices = body.get("choices")
+    return [entry for entry in choices if isinstance(entry, dict)] if isinstance(choices, list) else []

@@ -1,0 +1,144 @@
+"""Chat Completions in one piece: a whole answer takes the way of a stream of one chunk, and comes back together.
+
+There is no second code path that repairs: the message becomes a chunk, the engine says what it holds, and only what
+it says differently is changed in the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..errors import UpstreamBroken, refusal
+from ..events import (
+    CallArguments,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Json,
+    JsonObject,
+    Passed,
+    Text,
+    dump_json,
+    load_json,
+)
+from ..rules import Clean
+from .chat import clean_body
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the engine said of one choice."""
+
+    text: list[str] = field(default_factory=list)
+    calls: list[JsonObject] = field(default_factory=list)
+    finish: str = "stop"
+
+
+def read_whole(body: bytes) -> JsonObject:
+    """The parsed body of a whole answer; an error object in it is raised, and so is anything that is no answer."""
+    try:
+        answer = load_json(body)
+    except ValueError:
+        raise UpstreamBroken("the model server's answer is no JSON") from None
+    if not isinstance(answer, dict):
+        raise UpstreamBroken("the model server's answer is no JSON object")
+    if answer.get("error"):
+        raise refusal(answer["error"])
+    if not isinstance(answer.get("choices"), list):
+        raise UpstreamBroken("the model server's answer has no choices")
+    return answer
+
+
+def as_chunk(answer: JsonObject) -> Chunk:
+    """The answer as the one chunk that says all of it; it has no bytes of its own."""
+    entries: list[Json] = []
+    for number, entry in enumerate(_entries(answer)):
+        message = entry.get("message")
+        delta = dict(message) if isinstance(message, dict) else {}
+        calls = delta.get("tool_calls")
+        if isinstance(calls, list):
+            delta["tool_calls"] = [
+                {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
+            ]
+        reason = entry.get("finish_reason")
+        entries.append({"index": entry.get("index", number), "delta": delta, "finish_reason": reason})
+    return Chunk({**answer, "choices": entries}, b"")
+
+
+def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], clean: Clean, *, parsed: bool) -> bytes:
+    """The answer as the engine says it; the very bytes that came if it says nothing else.
+
+    Raises the error of a `Failed` event.
+    """
+    said: dict[int, _Said] = {}
+    for event in _flat(events):
+        _note(said, event)
+    result = dict(answer)
+    if parsed:
+        result["choices"] = [_entry(entry, said, number) for number, entry in enumerate(_entries(answer))]
+    result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean))
+    return body if result == answer else dump_json(result)
+
+
+def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject:
+    index = entry.get("index", number)
+    now = said.get(index if isinstance(index, int) else number, _Said())
+    message = entry.get("message")
+    if not isinstance(message, dict):
+        return entry
+    changed = dict(message)
+    text = "".join(now.text)
+    if text != (message.get("content") or ""):
+        # Blanks around a call are no content.
+        changed["content"] = text if text.strip() else None
+    if now.calls and now.calls != _known(message.get("tool_calls")):
+        changed["tool_calls"] = [*now.calls]
+    return {**entry, "message": changed, "finish_reason": now.finish}
+
+
+def _known(calls: Json) -> list[JsonObject]:
+    """The server's own calls in the words in which `_note` says them, to see whether something changed."""
+    known: list[JsonObject] = []
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(call, dict) and isinstance(function, dict):
+            known.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
+    return known
+
+
+def _call(id_: Json, name: Json, arguments: Json) -> JsonObject:
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _note(said: dict[int, _Said], event: Event) -> None:
+    match event:
+        case Failed():
+            raise event.error
+        case Text():
+            said.setdefault(event.choice, _Said()).text.append(event.text)
+        case Finished():
+            said.setdefault(event.choice, _Said()).finish = event.reason
+        case CallOpened():
+            said.setdefault(event.choice, _Said()).calls.append(_call(event.id, event.name, ""))
+        case CallArguments():
+            function = said[event.choice].calls[event.index]["function"]
+            assert isinstance(function, dict)
+            function["arguments"] = f"{function['arguments']}{event.fragment}"
+        case _:
+            pass
+
+
+def _flat(events: Iterable[Event]) -> Iterator[Event]:
+    for event in events:
+        if isinstance(event, Passed):
+            yield from event.events
+        else:
+            yield event
+
+
+def _entries(answer: JsonObject) -> list[JsonObject]:
+    choices = answer.get("choices")
+    return [entry for entry in choices if isinstance(entry, dict)] if isinstance(choices, list) else []

@@ -1,0 +1,156 @@
+"""The engine: upstream chunks in, events out; one path for streamed and whole replies.
+
+It has no I/O and no clock. What needs no change comes out as `Passed`, with the bytes that came; text is held only
+while it can become a call (contract C2); finish reasons are made true at the end (contract C4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from .choice import Choice, read_entry
+from .errors import UpstreamBroken, refusal
+from .events import Chunk, Event, Failed, Finished, Json, Passed, Reasoning, Repair, Text, Usage
+from .formats import grammar
+from .formats.scanner import Scanner
+from .limits import MAX_CALLS, MAX_HELD
+from .tools import Tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the engine must know of the request.
+
+    `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
+    `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
+    for JSON; `results`: the texts of the tool results since the last user message (F89).
+    """
+
+    tools: Tools | None
+    seed: bytes
+    raw_text: bool = False
+    json_reply: bool = False
+    results: tuple[str, ...] = ()
+    max_held: int = MAX_HELD
+    max_calls: int = MAX_CALLS
+
+
+class Engine:
+    """Chunks of one reply to events; after a `Failed`, or after `finish`, nothing may be fed any more."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._choices: dict[int, Choice] = {}
+        self._finished: dict[int, bool] = {}
+        self._trailing: list[Chunk] = []
+
+    @property
+    def held(self) -> bool:
+        """True while text waits that may become a call."""
+        return any(choice.scanner.held for choice in self._choices.values())
+
+    @property
+    def audit(self) -> tuple[Repair, ...]:
+        """The repairs so far (contract C6)."""
+        return tuple(repair for choice in self._choices.values() for repair in choice.audit)
+
+    @property
+    def calls(self) -> int:
+        """The number of calls that the proxy opened so far."""
+        return sum(choice.calls for choice in self._choices.values())
+
+    def feed(self, chunk: Chunk) -> tuple[Event, ...]:
+        """Take one upstream chunk; give what it decides."""
+        error = chunk.body.get("error")
+        if error:
+            return (*self.release(), Failed(refusal(error)))
+        choices = chunk.body.get("choices")
+        if not isinstance(choices, list) or not choices:
+            return self._without_choices(chunk)
+        if self._task.tools is None:
+            return self._unparsed(chunk, choices)
+        events: list[Event] = []
+        for entry in choices:
+            if isinstance(entry, dict):
+                said = read_entry(entry)
+                choice = self._choice(entry.get("index"))
+                events += choice.feed(chunk, said, alone=len(choices) == 1)
+                self._finished[choice.number] = choice.finish is not None
+        return tuple(events)
+
+    def release(self) -> tuple[Event, ...]:
+        """Let go what is held, as text; only an end that was already said still waits."""
+        return tuple(event for choice in self._choices.values() for event in choice.release())
+
+    def finish(self, *, done: bool) -> tuple[Event, ...]:
+        """Say that the upstream's body ended properly, with `[DONE]` or without; give the rest and the finish.
+
+        The reply is complete if it was `done` or if every choice has its finish reason (contract C4, F57).
+        """
+        if not self._finished or not (done or all(self._finished.values())):
+            return (*self.release(), Failed(UpstreamBroken("the model server's reply ended before it was finished")))
+        events: list[Event] = []
+        for choice in self._choices.values():
+            events += choice.end()
+            if isinstance(events[-1], Failed):
+                return tuple(events)
+        return (*events, *(Passed(chunk.raw, _said(chunk)) for chunk in self._trailing))
+
+    def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
+        """A chunk of usage, or of nothing that we know: it passes, but never before a finish that waits."""
+        if any(self._finished.values()):
+            self._trailing.append(chunk)
+            return ()
+        return (Passed(chunk.raw, _said(chunk)),)
+
+    def _unparsed(self, chunk: Chunk, choices: list[Json]) -> tuple[Event, ...]:
+        """Without tools everything passes as it came; only the finish waits for the end of the body."""
+        final = False
+        for entry in choices:
+            if isinstance(entry, dict):
+                number = _number(entry.get("index"))
+                ends = read_entry(entry).finish is not None
+                final = final or ends
+                self._finished[number] = ends or self._finished.get(number, False)
+        if final:
+            self._trailing.append(chunk)
+            return ()
+        return (Passed(chunk.raw, _said(chunk)),)
+
+    def _choice(self, index: Json) -> Choice:
+        number = _number(index)
+        choice = self._choices.get(number)
+        if choice is None:
+            task = self._task
+            tools = task.tools or Tools(())
+            rules = grammar(json_reply=task.json_reply, raw_text=task.raw_text)
+            scanner = Scanner(tools, rules, results=task.results, max_held=task.max_held, max_calls=task.max_calls)
+            choice = Choice(number, scanner, tools, lambda index: self._new_id(number, index), task.max_calls)
+            self._choices[number] = choice
+        return choice
+
+    def _new_id(self, choice: int, index: int) -> str:
+        """`call_` and 24 hexadecimal digits, the same at every cut."""
+        key = b"%b %d %d" % (self._task.seed, choice, index)
+        return "call_" + blake2b(key, digest_size=12).hexdigest()
+
+
+def _number(index: Json) -> int:
+    return index if isinstance(index, int) and index >= 0 else 0
+
+
+def _said(chunk: Chunk) -> tuple[Text | Reasoning | Finished | Usage, ...]:
+    """What a chunk that passes unparsed says, for the dialects that must say it in their own words."""
+    events: list[Text | Reasoning | Finished | Usage] = []
+    choices = chunk.body.get("choices")
+    for entry in choices if isinstance(choices, list) else []:
+        if isinstance(entry, dict):
+            said, number = read_entry(entry), _number(entry.get("index"))
+            events += [Reasoning(number, said.reasoning)] if said.reasoning else []
+            events += [Text(number, said.text)] if said.text else []
+            events += [Finished(number, said.finish, chunk)] if said.finish else []
+    usage = chunk.body.get("usage")
+    if isinstance(usage, dict):
+        events.append(Usage(usage))
+    return tuple(events)

@@ -1,0 +1,169 @@
+"""The error tree: what can go wrong with a request, and what the client is told.
+
+Nothing of `requests`, `urllib3`, `json` or `yaml` gets past the module that called it: each maps its library's
+exceptions to one of these, once.
+
+    ProxyError                     never raised itself
+    |-- BadRequest                 400  the client's request cannot be used as it is
+    |   |-- NotFound               404  no such path, client or model
+    |   |-- MethodNotAllowed       405
+    |   `-- BodyTooLarge           413
+    |-- UpstreamError              never raised itself: the model server's side
+    |   |-- UpstreamUnreachable    502  no connection; nothing was sent
+    |   |-- UpstreamTimeout        504  no answer, or no bytes, for too long
+    |   |-- UpstreamBroken         502  it answered, and not by the protocol, or broke off
+    |   `-- UpstreamRefused        its own status: it answered with an error
+    |-- LimitExceeded              never leaves the proxy: what was held is let go as text
+    |-- ClientGone                 499  nobody is left to tell
+    |-- RulesError                 the rules file or a setting is not usable
+    `-- InternalError              500  a defect of the proxy
+"""
+
+from __future__ import annotations
+
+
+class ProxyError(Exception):
+    """Superclass of all errors of the proxy; never raised itself.
+
+    `status` is the HTTP status, `kind` the `error.type` of the OpenAI shape, `retry_after` the seconds for a
+    `Retry-After` header or None, `message` one sentence for the person at the client.
+    """
+
+    status = 500
+    kind = "server_error"
+    retry_after: str | None = None
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class BadRequest(ProxyError):
+    """The request cannot be used; the message says where and why."""
+
+    status = 400
+    kind = "invalid_request_error"
+
+
+class NotFound(BadRequest):
+    """There is nothing at this path; the message names what there is."""
+
+    status = 404
+    kind = "not_found_error"
+
+
+class MethodNotAllowed(BadRequest):
+    """The path exists, for other methods."""
+
+    status = 405
+
+
+class BodyTooLarge(BadRequest):
+    """The body is over the limit that the message names."""
+
+    status = 413
+
+
+class UpstreamError(ProxyError):
+    """The model server failed; never raised itself."""
+
+    status = 502
+    kind = "upstream_error"
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection could be made; nothing was sent, so asking again is safe (F75: model servers load for minutes).
+
+    `refused` is true if the far side said no at once, so that a second try costs nothing.
+    """
+
+    retry_after = "5"
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class UpstreamTimeout(UpstreamError):
+    """The upstream was silent for longer than the limit that the message names."""
+
+    status = 504
+    kind = "timeout_error"
+
+
+class UpstreamBroken(UpstreamError):
+    """The upstream's answer broke off or was not HTTP, or not what was asked for (F57, F69)."""
+
+
+class UpstreamRefused(UpstreamError):
+    """The upstream answered with an error of its own, whose status and words are kept.
+
+    `body` is its JSON body as it came (at most 64 KiB), or None where the message was taken from something else;
+    `code` is its `error.code` if it gave one, `param` its `error.param`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        kind: str = "upstream_error",
+        body: bytes | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.body = body
+        self.headers = headers
+
+
+class LimitExceeded(ProxyError):
+    """A named limit of a parser was reached: `limit` is its name (contract C7)."""
+
+    def __init__(self, limit: str, value: int) -> None:
+        super().__init__(f"{limit} is limited to {value}")
+        self.limit = limit
+
+
+class ClientGone(ProxyError):
+    """The client closed its connection; there is nobody left to answer."""
+
+    status = 499
+
+
+class RulesError(ProxyError):
+    """The rules file or a setting cannot be used; the message gives file, place and remedy in one line."""
+
+
+class InternalError(ProxyError):
+    """A defect of the proxy; the log has the traceback."""
+
+
+_STATUS_OF_KIND = {
+    "invalid_request_error": 400,
+    "BadRequestError": 400,
+    "authentication_error": 401,
+    "not_found_error": 404,
+    "NotFoundError": 404,
+    "rate_limit_error": 429,
+    "overloaded_error": 503,
+    "unavailable_error": 503,
+}
+
+
+def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> UpstreamRefused:
+    """The upstream's own error, from the `error` member of its JSON: an object, or (vLLM's 401) a string.
+
+    `status` is that of the response; 0 for an error event in a stream, whose status is its `code`, or told by its
+    `type`, else 502.
+    """
+    fields = error if isinstance(error, dict) else {"message": error}
+    kind = fields.get("type")
+    kind = kind if isinstance(kind, str) and kind else "upstream_error"
+    code = fields.get("code")
+    if not status and isinstance(code, int) and 400 <= code <= 599:
+        status = code
+    message = fields.get("message")
+    text = message if isinstance(message, str) and message else "the model server reported an error"
+    return UpstreamRefused(text, status=status or _STATUS_OF_KIND.get(kind, 502), kind=kind, body=body)

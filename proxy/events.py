@@ -1,0 +1,161 @@
+"""What the engine says, and the few types that everything below the engine shares.
+
+One frozen, slotted dataclass per event, one union `Event`. An event belongs to a choice (`n > 1` gives several);
+`index` counts the calls of a choice 0, 1, 2 in the order in which the client sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import orjson
+
+from .errors import ProxyError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+JsonObject: TypeAlias = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One `chat.completion.chunk`: its parsed body, and the bytes of the event that carried it."""
+
+    body: JsonObject
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that a client can execute: `arguments` is the text of one JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """An audit record (contract C6): which rule, what it was before, what after, and why."""
+
+    id: str
+    before: str
+    after: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Visible text."""
+
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Text of the model's reasoning, from `reasoning` or `reasoning_content` (F73)."""
+
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOpened:
+    """A call begins; id and name are final."""
+
+    choice: int
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """The next fragment of an open call's arguments."""
+
+    choice: int
+    index: int
+    fragment: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallClosed:
+    """The call is whole: all its fragments joined are `call.arguments`."""
+
+    choice: int
+    index: int
+    call: Call
+    fixes: tuple[Repair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The choice ended. `source` is the upstream's own chunk, if it sent one that says so."""
+
+    choice: int
+    reason: str
+    source: Chunk | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The token counts as the server gave them."""
+
+    usage: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The reply cannot be finished; nothing follows."""
+
+    error: ProxyError
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """An upstream event that needs no change: its bytes, and what it says (contract C1)."""
+
+    raw: bytes
+    events: tuple[Text | Reasoning | CallOpened | CallArguments | Finished | Usage, ...]
+
+
+Event: TypeAlias = (
+    Text | Reasoning | CallOpened | CallArguments | CallClosed | Finished | Usage | Failed | Passed
+)
+
+
+def load_json(data: bytes | str) -> Json:
+    """Parse strict JSON (RFC 8259: no NaN, no trailing data); raise ValueError if it is not.
+
+    Escaped lone surrogates, which orjson refuses and models do write, are accepted.
+    """
+    try:
+        value: Json = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        value = _load_slowly(data)
+    return value
+
+
+def _load_slowly(data: bytes | str) -> Json:
+    import json  # noqa: PLC0415 - only for what orjson refuses
+
+    def refuse(word: str) -> Json:
+        raise ValueError(f"{word} is not JSON")
+
+    try:
+        value: Json = json.loads(data, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def dump_json(value: object) -> bytes:
+    """Write compact JSON, UTF-8 as it is; what orjson cannot (lone surrogates, huge integers), escaped."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        import json  # noqa: PLC0415
+
+        return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,55 @@
+"""The text formats in which models write tool calls, and the one scanner that finds them.
+
+A format is a line in the tables of `wrappers.py` or `row.py`, or a small parser of its own that they name; the scanner
+knows none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from .row import END_OF_TURN, STARTS, end_of_turn, row
+from .wrappers import WRAPPERS, Body, wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What begins with `opener`, at the start of a line only if `line_start`; `parse` reads it, opener and all."""
+
+    name: str
+    opener: bytes
+    line_start: bool
+    parse: Body
+
+
+_STRONG = tuple(Format(item.opener.decode(), item.opener, False, wrapped(item)) for item in WRAPPERS)
+_WEAK = tuple(Format("row", opener, line_start, row) for opener, line_start in STARTS.items())
+_ENDS = tuple(Format("end_of_turn", token, False, end_of_turn) for token in END_OF_TURN)
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The formats that count in one reply, and a pattern of the bytes that one of them can begin with."""
+
+    by_first_byte: Mapping[int, tuple[Format, ...]]
+    first_byte: re.Pattern[bytes]
+
+
+@cache
+def grammar(*, json_reply: bool, raw_text: bool) -> Grammar:
+    """The formats for a reply.
+
+    `json_reply`: the client asked for JSON (`response_format`), so weak evidence never counts (contract C3).
+    `raw_text`: the proxy alone parses, so the text holds the model's own end-of-turn token.
+    """
+    return _grammar((*_STRONG, *(() if json_reply else _WEAK), *(_ENDS if raw_text else ())))
+
+
+def _grammar(formats: Iterable[Format]) -> Grammar:
+    table: dict[int, tuple[Format, ...]] = {}
+    for item in formats:
+        table[item.opener[0]] = (*table.get(item.opener[0], ()), item)
+    return Grammar(table, re.compile(b"[%b]" % re.escape(bytes(table))))

@@ -1,0 +1,123 @@
+"""Calls written as JSON objects: `{"name": …, "arguments": {…}}` and its spellings (F1, F2, F6).
+
+One object, several behind each other or line by line, or an array of them; pretty-printed or not; `parameters`,
+`args` or `input` for `arguments`; the OpenAI shape `{"type": "function", "function": {…}}`; arguments as a JSON
+string. The reading ends at the first key that no call has, so that a JSON answer is let go at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..events import load_json
+from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
+
+_ARGUMENTS = frozenset(("arguments", "parameters", "args", "input"))
+_IGNORED = frozenset(("id", "index"))
+
+
+@dataclass(slots=True)
+class _Members:
+    """What was read of one call's object so far."""
+
+    name: str | None = None
+    arguments: bytes | None = None
+    inner: RawCall | None = None
+
+
+def json_calls(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read one object or one array of objects that stands here."""
+    if (yield from reader.byte()) == b"[":
+        return (yield from _array(reader))
+    return ((yield from _call(reader)),)
+
+
+def _array(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    yield from reader.expect(b"[")
+    calls = []
+    while True:
+        yield from reader.blanks()
+        calls.append((yield from _call(reader)))
+        yield from reader.blanks()
+        end = yield from reader.which((b",", b"]"))
+        if end == b"]":
+            return tuple(calls)
+        if end is None:
+            raise NotACall
+
+
+def _call(reader: Reader, inner: bool = False) -> Parsing[RawCall]:
+    yield from reader.expect(b"{")
+    members = _Members()
+    seen: set[str] = set()
+    while True:
+        yield from reader.blanks()
+        key = yield from _key(reader)
+        if key in seen:
+            raise NotACall
+        seen.add(key)
+        yield from _member(reader, key, members, inner)
+        yield from reader.blanks()
+        end = yield from reader.which((b",", b"}"))
+        if end == b"}":
+            return _finished(reader, members)
+        if end is None:
+            raise NotACall
+
+
+def _key(reader: Reader) -> Parsing[str]:
+    key = _string((yield from reader.string(MAX_KEY)))
+    yield from reader.blanks()
+    yield from reader.expect(b":")
+    yield from reader.blanks()
+    return key
+
+
+def _member(reader: Reader, key: str, members: _Members, inner: bool) -> Parsing[None]:
+    if key == "name" and members.inner is None:
+        members.name = _string((yield from reader.string(MAX_KEY)))
+        reader.tool(members.name)
+    elif key in _ARGUMENTS and members.arguments is None and members.inner is None:
+        members.arguments = yield from reader.value()
+    elif key == "function" and not inner and members.name is None and members.arguments is None:
+        members.inner = yield from _call(reader, inner=True)
+    elif key == "type":
+        if (yield from reader.string(MAX_KEY)) != b'"function"':
+            raise NotACall
+    elif key in _IGNORED:
+        yield from reader.value()
+    else:
+        raise NotACall
+
+
+def _finished(reader: Reader, members: _Members) -> RawCall:
+    if members.inner is not None:
+        return members.inner
+    if members.name is None or (members.arguments is None and not reader.wrapped):
+        raise NotACall
+    return RawCall(reader.tool(members.name), members.name, _arguments(members.arguments or b"null"))
+
+
+def _arguments(value: bytes) -> str:
+    """The text of the arguments' object; a string that holds one is taken for it (F29), null for none (F26)."""
+    if value == b"null":
+        return "{}"
+    if value.startswith(b'"'):
+        value = _string(value).encode("utf-8", "surrogatepass")
+    try:
+        parsed = load_json(value)
+    except ValueError:
+        raise NotACall from None
+    if not isinstance(parsed, dict):
+        raise NotACall
+    return value.decode("utf-8", "surrogatepass")
+
+
+def _string(quoted: bytes) -> str:
+    try:
+        text = load_json(quoted)
+    except ValueError:
+        raise NotACall from None
+    if not isinstance(text, str):
+        raise NotACall
+    return text

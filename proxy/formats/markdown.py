@@ -1,0 +1,83 @@
+"""Where in Markdown a position is: in plain prose, in an inline code span, or in a fenced block.
+
+What a model shows in code is an example, never a call (contract C3, F88). The rules are CommonMark's, as far as they
+can be told from the text before a position: a span opens with a run of backticks and closes with a run of the same
+length or at the end of its paragraph; a fence is a run of three or more at the start of a line.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(rb"`+|~+|\n|[^`~\n]+")
+_MIN_FENCE = 3
+
+
+class Markdown:
+    """Fed with the bytes of the text in any cut; says what the next byte is in."""
+
+    def __init__(self) -> None:
+        self.line_start = True
+        self._run = b""
+        self._run_at_start = False
+        self._span = 0
+        self._fence = b""
+        self._fence_ends = False
+        self._info = False
+        self._blank_line = True
+
+    @property
+    def in_code(self) -> bool:
+        """True if the next byte is in a code span or in a fenced block.
+
+        A run of backticks that stands directly before the next byte is taken for complete.
+        """
+        if self._fence:
+            return True
+        length = len(self._run) if self._run[:1] == b"`" else 0
+        if self._run_at_start and length >= _MIN_FENCE:
+            return True
+        return (length != self._span) if length else bool(self._span)
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Go on over these bytes."""
+        for match in _TOKEN.finditer(data):
+            token = match.group()
+            if self._run and token[:1] == self._run[:1]:
+                self._run += token
+                continue
+            if self._run:
+                self._end_run()
+            if token == b"\n":
+                self._end_line()
+            elif token[:1] in b"`~":
+                self._run = token
+                self._run_at_start = self.line_start
+                self.line_start = self._blank_line = False
+            else:
+                self._plain(token)
+
+    def _plain(self, token: bytes) -> None:
+        if not token.isspace():
+            self.line_start = self._blank_line = self._fence_ends = False
+
+    def _end_line(self) -> None:
+        if self._fence_ends:
+            self._fence = b""
+        if self._blank_line:
+            self._span = 0
+        self._fence_ends = self._info = False
+        self.line_start = self._blank_line = True
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, b""
+        fence = self._run_at_start and len(run) >= _MIN_FENCE
+        if self._fence and self._info and run[:1] == self._fence[:1] == b"`":
+            # An info string holds no backtick: this was a code span that began the line.
+            self._span, self._fence = len(self._fence), b""
+        if self._fence:
+            self._fence_ends = fence and run.startswith(self._fence)
+        elif fence:
+            self._fence, self._info, self._span = run, True, 0
+        elif run[:1] == b"`":
+            self._span = 0 if self._span == len(run) else self._span or len(run)

@@ -1,0 +1,123 @@
+"""The client's request as it comes in: its body, read and checked by us, and what of its headers goes up.
+
+Werkzeug truncates a chunked body silently at its limit and takes a short one for whole; so the body is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from gunicorn.http.errors import ParseException
+
+from . import __version__
+from .errors import BadRequest, BodyTooLarge
+from .events import Json, JsonObject
+from .limits import MAX_DEPTH
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PASSED = ("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA")
+
+
+class UnsupportedEncoding(BadRequest):
+    """The body is compressed."""
+
+    status = 415
+
+
+def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
+    """The whole body of a WSGI request. Raises BodyTooLarge over `limit` bytes, BadRequest if it is cut short."""
+    encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
+    length = environ.get("CONTENT_LENGTH") or ""
+    announced = int(length) if length.isascii() and length.isdigit() else None
+    if announced is not None and announced > limit:
+        raise _too_large(limit)
+    if announced is None and environ.get("wsgi.input_terminated") is not True:
+        return b""
+    try:
+        body: bytes = environ["wsgi.input"].read(limit + 1 if announced is None else announced)
+    except (OSError, ParseException):
+        raise BadRequest("the body broke off while it was sent") from None
+    if len(body) > limit:
+        raise _too_large(limit)
+    if announced is not None and len(body) != announced:
+        raise BadRequest(f"the body has {len(body)} bytes, and Content-Length says {announced}")
+    return body
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is larger than {limit} bytes (max_body)")
+
+
+def parse_body(raw: bytes) -> JsonObject:
+    """The JSON object that the body is. Raises BadRequest that says where it is none, or nested over 200 deep."""
+    try:
+        body: Json = json.loads(raw, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno} (character {error.pos})"
+        raise BadRequest(f"the body is no JSON: {error.msg} at {place}") from None
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise BadRequest(f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object, at character 0")
+    _check_depth(body)
+    return body
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep")
+
+
+def _check_depth(body: JsonObject) -> None:
+    level: list[Json] = [body]
+    for _ in range(MAX_DEPTH):
+        level = [child for parent in level for child in _containers(parent)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _containers(value: Json) -> Iterator[Json]:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (child for child in children if isinstance(child, dict | list))
+
+
+def credential(environ: Mapping[str, Any]) -> str:
+    """The client's API key, from `Authorization: Bearer` or `x-api-key`; empty if it sent none."""
+    scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return str(token.strip())
+    return str(environ.get("HTTP_X_API_KEY", "")).strip()
+
+
+def request_id(environ: Mapping[str, Any]) -> str:
+    """The client's own request id if it is a plain word, else a new one."""
+    given = environ.get("HTTP_X_REQUEST_ID", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def upstream_headers(environ: Mapping[str, Any], content_type: str, id_: str) -> dict[str, str]:
+    """The headers that go up: an allowlist; the credential always as `Bearer`, which is all that vLLM takes."""
+    headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": id_}
+    if content_type:
+        headers["Content-Type"] = content_type
+    for key, value in environ.items():
+        if key in _PASSED or key.startswith("HTTP_OPENAI_"):
+            headers[key[5:].replace("_", "-").title()] = str(value)
+    key = credential(environ)
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    return headers

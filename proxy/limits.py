@@ -1,0 +1,18 @@
+"""The named limits (contract C7): their defaults, each in one place. Those that `config.py` names can be set."""
+
+from __future__ import annotations
+
+# Bytes of a request's body.
+MAX_BODY = 32 * 1024 * 1024
+# Bytes of one event of an upstream's stream.
+MAX_EVENT = 16 * 1024 * 1024
+# Bytes of text that wait for one call.
+MAX_HELD = 4 * 1024 * 1024
+# Calls in one reply.
+MAX_CALLS = 128
+# Levels of nesting in JSON, of requests and of arguments.
+MAX_DEPTH = 200
+# Bytes of a whole answer of the upstream.
+MAX_ANSWER = 64 * 1024 * 1024
+# Bytes of an answer that is an error: vLLM once answered a request of 4.5 kB with 23.6 MB of validation errors.
+MAX_ERROR_BODY = 64 * 1024

@@ -1,0 +1,42 @@
+"""The loop guard of the OpenClaw proxy's users: a conversation with too many tool results is ended (A1).
+
+It counts the tool results of the whole history, as theirs did, so it is off unless `max_tool_calls` is set. The answer
+comes in the client's own mode: as a stream if it asked for one.
+"""
+
+from __future__ import annotations
+
+from .dialects import Writer
+from .engine import Engine, Task
+from .events import JsonObject, dump_json
+from .reply import rewrap
+from .rewrite import ChatRequest, count_tool_results
+
+
+def guarded(request: ChatRequest, limit: int) -> bytes | None:
+    """The whole answer that ends the conversation, or None if it may go on; `limit` 0 is off."""
+    if not limit or not request.body.get("tools"):
+        return None
+    count = count_tool_results(request.body.get("messages"))
+    if count < limit:
+        return None
+    text = (
+        f"Tool call safety limit reached ({count} tool results, the limit is {limit}). "
+        "Please start a new conversation, or raise max_tool_calls in the proxy."
+    )
+    answer: JsonObject = {
+        "id": "chatcmpl-loop-abort",
+        "object": "chat.completion",
+        "created": 0,
+        "model": request.model,
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": None, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
+    return dump_json(answer)
+
+
+def as_stream(answer: bytes, writer: Writer) -> bytes:
+    """The guard's answer as the stream that the client asked for."""
+    return rewrap(answer, Engine(Task(tools=None, seed=b"")), writer)

@@ -1,0 +1,112 @@
+"""One thread, one poll: waits on the upstream's socket and on the client's at once.
+
+A WSGI generator learns only at the second write after it that its client left; a poll on the client's own socket
+(`POLLRDHUP`) tells at once. A client that closed its sending half counts as gone. Linux only.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from .errors import ClientGone, UpstreamTimeout
+from .upstream import UpstreamCall
+
+
+class HasDescriptor(Protocol):
+    """A socket, as far as the poll needs it."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: until the head of the answer, between two bytes of it, and between two writes to the client.
+
+    `heartbeat` 0 means that the client gets none.
+    """
+
+    header: float
+    idle: float
+    heartbeat: float = 0.0
+
+
+class Pump:
+    """Waits for one client."""
+
+    def __init__(self, client: HasDescriptor | None, patience: Patience) -> None:
+        self._client = client
+        self._patience = patience
+        self._written = time.monotonic()
+        self._alarm = NEVER
+        self._end = NEVER
+
+    def wrote(self) -> None:
+        """Bytes went to the client just now: the next heartbeat is a whole interval away."""
+        self._written = time.monotonic()
+
+    @property
+    def heartbeat_due(self) -> bool:
+        """True if the client has waited for bytes for the whole interval."""
+        beat = self._patience.heartbeat
+        return bool(beat) and time.monotonic() >= self._written + beat
+
+    def alarm(self, at: float) -> None:
+        """Wake at this time (`time.monotonic`) at the latest."""
+        self._alarm = at
+
+    def expect_end(self, seconds: float) -> None:
+        """The body should end by itself now; after so many seconds it counts as ended."""
+        self._end = min(self._end, time.monotonic() + seconds)
+
+    def receive(self, call: UpstreamCall) -> Iterator[bytes | None]:
+        """The parts of the answer's body as they arrive, the first as soon as the head is whole; None when a heartbeat
+        is due or the alarm rings.
+
+        Raises ClientGone, UpstreamTimeout, or UpstreamBroken; ends when the body has properly ended.
+        """
+        poll = select.poll()
+        poll.register(call.fileno(), select.POLLIN)
+        if self._client is not None:
+            poll.register(self._client.fileno(), select.POLLRDHUP)
+        heard = time.monotonic()
+        headless = True
+        while not call.complete:
+            limit = self._patience.header if headless else self._patience.idle
+            if not self._wait(poll, call, heard + limit):
+                if time.monotonic() >= self._end:
+                    return
+                if time.monotonic() >= heard + limit:
+                    raise UpstreamTimeout(_silence(headless, limit))
+                yield None
+                continue
+            data = call.receive()
+            if call.status and (data or headless):
+                headless = False
+                heard = time.monotonic()
+                yield data
+            elif not headless:
+                heard = time.monotonic()
+
+    def _wait(self, poll: select.poll, call: UpstreamCall, until: float) -> bool:
+        """True if the upstream can be read, False if `until` or the next heartbeat has come."""
+        until = min(until, self._alarm, self._end, self._written + (self._patience.heartbeat or NEVER))
+        left = 0.0 if call.more else max(0.0, until - time.monotonic())
+        # Rounded up: a poll that returns a little early would spin.
+        ready = poll.poll(int(left * 1000) + 1 if left else 0)
+        if any(descriptor != call.fileno() for descriptor, _ in ready):
+            raise ClientGone("the client closed the connection")
+        return bool(ready) or call.more
+
+
+def _silence(headless: bool, limit: float) -> str:
+    if headless:
+        return f"the model server did not begin to answer within {limit:g} s (header_timeout)"
+    return f"the model server was silent for {limit:g} s (idle_timeout)"

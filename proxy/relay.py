@@ -1,0 +1,48 @@
+"""Paths that pass to the upstream as they are: its status, its headers and its very bytes, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from .pump import Pump
+from .upstream import UpstreamCall
+
+# What of the answer's headers means anything behind a proxy that frames the body anew.
+_PASSED = ("Content-Type", "Retry-After", "X-Should-Retry", "X-Request-Id", "Cache-Control", "X-Accel-Buffering")
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """An answer on its way: `length` is the body's length in bytes where the upstream said it."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    length: str
+    parts: Generator[bytes, None, None]
+
+
+def relay(call: UpstreamCall, pump: Pump) -> Relayed:
+    """Wait for the head of the answer to a request that was sent.
+
+    Raises a ProxyError while nothing has come; what breaks off later raises it out of `parts`.
+    """
+    try:
+        parts = pump.receive(call)
+        first = next(parts, b"") or b""
+    except BaseException:
+        call.__exit__()
+        raise
+    passed = tuple((name, call.header(name)) for name in _PASSED if call.header(name))
+    return Relayed(call.status, passed, call.header("Content-Length"), _parts(call, first, parts, pump))
+
+
+def _parts(
+    call: UpstreamCall, first: bytes, parts: Iterator[bytes | None], pump: Pump
+) -> Generator[bytes, None, None]:
+    with call:
+        yield first
+        for part in parts:
+            if part:
+                pump.wrote()
+                yield part

@@ -1,0 +1,161 @@
+"""One reply on its way: upstream bytes through decoder, engine and dialect to client bytes. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from . import sse
+from .dialects import Writer
+from .dialects.chat import DONE
+from .dialects.chat_whole import as_chunk, read_whole
+from .engine import Engine
+from .errors import InternalError, ProxyError
+from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Usage, load_json
+from .limits import MAX_EVENT
+
+
+class StreamReply:
+    """A streamed reply.
+
+    `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
+    `started` is true once something was given that the client must not get twice (content, a call, the finish).
+    `on_crash` is told of an exception that the engine should never raise (contract C6).
+    """
+
+    def __init__(
+        self, engine: Engine, writer: Writer, on_crash: Callable[[Exception], None], *, max_event: int = MAX_EVENT
+    ) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._on_crash = on_crash
+        self._decoder = sse.Decoder(max_event)
+        self._done = False
+        self._crashed = False
+        self._changed = False
+        self._unsent: list[bytes] = []
+        self._tokens = 0
+        self._spoke = False
+        self.started = False
+        self.failure: ProxyError | None = None
+
+    @property
+    def held(self) -> bool:
+        """True while text waits that may become a call."""
+        return not self._crashed and self._engine.held
+
+    @property
+    def done(self) -> bool:
+        """True once the upstream said `[DONE]`."""
+        return self._done
+
+    @property
+    def swallowed(self) -> bool:
+        """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
+        return self._done and self._tokens > 1 and not self._spoke
+
+    def receive(self, data: bytes) -> bytes:
+        """Bytes of the upstream's body to bytes for the client."""
+        try:
+            events = self._decoder.feed(data)
+        except ProxyError as error:
+            self.failure = error
+            return b""
+        return b"".join(self._event(event) for event in events)
+
+    def finish(self) -> bytes:
+        """The upstream's body ended properly."""
+        given = b"".join(self._event(event) for event in self._decoder.finish())
+        if self.failure is not None:
+            return given
+        if self._crashed:
+            return given + (self._writer.end() if self._done else b"")
+        given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
+        return given if self.failure is not None or self._crashed else given + self._writer.end()
+
+    def release(self) -> bytes:
+        """Let go what is held: it took too long."""
+        return self._written(self._guarded(self._engine.release))
+
+    def heartbeat(self) -> bytes:
+        """A sign of life."""
+        return self._writer.heartbeat()
+
+    def fail(self, error: ProxyError) -> bytes:
+        """The end of a stream that cannot be finished: what is held goes first, as text."""
+        held = b"" if self._crashed or self.failure is not None else self.release()
+        return held + self._writer.error(error)
+
+    def _event(self, event: sse.ServerSentEvent) -> bytes:
+        if self.failure is not None or self._done:
+            return b""
+        if self._crashed:
+            return event.raw
+        if event.data is None:
+            return self._writer.aside(event.raw)
+        if event.data.strip() == DONE:
+            self._done = True
+            return b""
+        self._unsent.append(event.raw)
+        try:
+            body = load_json(event.data)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            # Not ours to understand (U15); it passes.
+            return self._written((Passed(event.raw, ()),))
+        chunk = Chunk(body, event.raw)
+        self._writer.see(chunk)
+        self._count(body)
+        given = self._written(self._guarded(lambda: self._engine.feed(chunk)))
+        if not self._engine.held:
+            self._unsent.clear()
+        return given
+
+    def _count(self, body: JsonObject) -> None:
+        usage = body.get("usage")
+        tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        self._tokens = tokens if isinstance(tokens, int) else self._tokens
+
+    def _guarded(self, step: Callable[[], Iterable[Event]]) -> Iterable[Event]:
+        """The events of an engine step. If it raises what it never should, the reply goes on as the upstream's own
+        bytes from the first event not yet sent, if nothing of it was changed so far (contract C6).
+        """
+        try:
+            return step()
+        except ProxyError as error:
+            return (Failed(error),)
+        except Exception as error:  # the outermost boundary of the engine
+            self._on_crash(error)
+            if self._changed:
+                return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
+            self._crashed = True
+            return tuple(Passed(raw, ()) for raw in self._unsent)
+
+    def _written(self, events: Iterable[Event]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if isinstance(event, Failed):
+                self.failure = event.error
+                break
+            self._changed = self._changed or not isinstance(event, Passed)
+            for said in event.events if isinstance(event, Passed) else (event,):
+                self.started = True
+                self._spoke = self._spoke or not isinstance(said, Usage | Finished)
+            self.started = self.started or self._crashed
+            out.append(self._writer.write(event))
+        return b"".join(out)
+
+
+def rewrap(body: bytes, engine: Engine, writer: Writer) -> bytes:
+    """A whole answer as the stream that the client asked for; raises what `read_whole` and a `Failed` say."""
+    answer = read_whole(body)
+    usage = answer.pop("usage", None)
+    chunk = as_chunk(answer)
+    writer.see(chunk)
+    events = (*engine.feed(chunk), *engine.finish(done=True))
+    for event in events:
+        if isinstance(event, Failed):
+            raise event.error
+    counts = (Usage(usage),) if isinstance(usage, dict) else ()
+    written = b"".join(writer.write(event) for event in (*events, *counts))
+    return writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1) + written + writer.end()

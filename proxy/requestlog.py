@@ -1,0 +1,64 @@
+"""The log: one line per request, to standard error. What clients and models say is quoted: no line can be forged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+
+from .views import Visit
+
+log = logging.getLogger("proxy")
+
+
+def set_up_logging(*, verbose: bool) -> None:
+    """Log to standard error; a log that cannot be written never disturbs a request."""
+    logging.raiseExceptions = False
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        log.addHandler(handler)
+        log.propagate = False
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def log_visit(now: Visit, status: int) -> None:
+    """One line about a request that has ended."""
+    spent = time.monotonic() - now.began
+    facts: dict[str, object] = {"id": now.id, "status": status, "ms": round(spent * 1000, 1)}
+    if now.client:
+        facts["client"] = now.client
+    if now.first_byte:
+        facts["ttfb_ms"] = round((now.first_byte - now.began) * 1000, 1)
+    if now.chat is not None:
+        facts |= _chat_facts(now, now.chat.model, now.chat.stream)
+    error = now.error or now.outcome.error
+    if error:
+        facts["error"] = error
+    log.info("%s", " ".join(f"{name}={_shown(value)}" for name, value in facts.items()))
+
+
+def _chat_facts(now: Visit, model: str, stream: bool) -> dict[str, object]:
+    outcome = now.outcome
+    facts: dict[str, object] = {"model": model, "stream": stream, "bytes": now.sent, "calls": outcome.calls}
+    fixes = Counter(repair.id for repair in outcome.audit)
+    if fixes:
+        facts["fixes"] = ",".join(f"{name}:{count}" for name, count in sorted(fixes.items()))
+    if outcome.tries > 1:
+        facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
+    if outcome.swallowed:
+        log.warning(
+            "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; "
+            "set parse: proxy for this model in rules.yaml",
+            _shown(model),
+        )
+    return facts
+
+
+def _shown(value: object) -> str:
+    """A plain word as it is, everything else as a JSON string."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    if text and len(text) <= 200 and all(mark.isalnum() or mark in "._-:,/" for mark in text) and text.isascii():
+        return text
+    return json.dumps(text[:500])

@@ -1,0 +1,134 @@
+"""The request on its way up: what is read of it, and what the upstream gets instead of what the client sent.
+
+What the upstream gets is a deterministic function of the request (contract C8), and a body in which nothing has to
+change goes up as the very bytes that came (contract C1).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from .events import Json, JsonObject
+from .rules import Parse, Transport
+from .tools import Tools, read_tools
+
+# Servers whose `tool_choice: "none"` keeps the tools in the prompt (design: who parses).
+KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A chat-completions request as the client sent it, and what the proxy needs to know of it.
+
+    `tools` is None where the reply must never be parsed (F86): none offered, or `tool_choice: "none"`.
+    `forced`: the client named a tool or said `required`; then the server's guided decoding makes the call.
+    """
+
+    raw: bytes
+    body: JsonObject
+    model: str
+    stream: bool
+    usage: bool
+    tools: Tools | None
+    forced: bool
+    json_reply: bool
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a request goes up. `second`: it went up before, so it will not a third time."""
+
+    parse: Parse = "server"
+    transport: Transport = "live"
+    server: str = ""
+    without: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    second: bool = False
+
+
+def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
+    """Read what matters of a request body."""
+    choice = body.get("tool_choice")
+    tools = read_tools(body.get("tools"))
+    options = body.get("stream_options")
+    model = body.get("model")
+    format_ = body.get("response_format")
+    format_ = format_.get("type") if isinstance(format_, dict) else None
+    return ChatRequest(
+        raw=raw,
+        body=body,
+        model=model if isinstance(model, str) else "",
+        stream=body.get("stream") is True,
+        usage=isinstance(options, dict) and options.get("include_usage") is True,
+        tools=tools if tools and choice != "none" else None,
+        forced=choice == "required" or isinstance(choice, dict),
+        json_reply=format_ in ("json_object", "json_schema"),
+        results=tool_results(body.get("messages")),
+    )
+
+
+def tool_results(messages: Json) -> tuple[str, ...]:
+    """The texts of the tool results since the last user message (contract C3, F89)."""
+    texts: list[str] = []
+    for message in reversed(messages if isinstance(messages, list) else []):
+        role = message.get("role") if isinstance(message, dict) else None
+        if role == "user":
+            break
+        if isinstance(message, dict) and role in ("tool", "function"):
+            texts.append(content_text(message.get("content")))
+    return tuple(texts)
+
+
+def content_text(content: Json) -> str:
+    """The text of a message's content: a string, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def count_tool_results(messages: Json) -> int:
+    """The tool results in the whole history, counted as the OpenClaw proxy counted them: by role or by call id."""
+    entries = [entry for entry in messages if isinstance(entry, dict)] if isinstance(messages, list) else []
+    return sum(entry.get("role") == "tool" or bool(entry.get("tool_call_id")) for entry in entries)
+
+
+def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
+    """True if the raw text comes back: the server is told not to look for calls.
+
+    A forced choice always goes up as it is, and so does every choice where `none` would take the tools away.
+    """
+    return plan.parse == "proxy" and request.tools is not None and not request.forced and plan.server in KEEPS_TOOLS
+
+
+def shape(request: ChatRequest, plan: Plan) -> bytes:
+    """The body for the upstream."""
+    body = dict(request.body)
+    if proxy_parses(request, plan):
+        body["tool_choice"] = "none"
+        if plan.server == "vllm":
+            body["skip_special_tokens"] = False
+    if plan.transport == "whole" and request.stream:
+        body["stream"] = False
+    if body.get("stream") is not True:
+        # Servers refuse it beside `stream: false` (F60).
+        body.pop("stream_options", None)
+    for name in plan.without:
+        body.pop(name, None)
+    if plan.max_tokens is not None:
+        body.update({name: plan.max_tokens for name in ("max_tokens", "max_completion_tokens") if name in body})
+    return request.raw if _same(body, request.body) else dump_request(body)
+
+
+def _same(body: JsonObject, original: JsonObject) -> bool:
+    return body.keys() == original.keys() and all(body[key] is original[key] for key in body)
+
+
+def dump_request(body: JsonObject) -> bytes:
+    """A request body, ASCII only: huge integers and lone surrogates go up as they came down."""
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+

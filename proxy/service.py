@@ -1,0 +1,137 @@
+"""What one worker knows: its settings and rules, the upstream, and what it has learnt of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from . import __version__
+from .answers import fetch
+from .config import Settings
+from .errors import UpstreamError
+from .events import JsonObject, load_json
+from .rules import Profile, Rules
+from .upstream import Target, Upstream
+
+log = logging.getLogger("proxy")
+
+READY_SECONDS = 1.0
+READY_CACHED = 2.0
+_KIND_SECONDS = 2.0
+_KIND_CACHED = 300.0
+_KIND_FAILED = 10.0
+_MAX_REMEMBERED = 1024
+# What model servers call themselves in `owned_by` of /v1/models.
+_OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
+
+
+@dataclass(slots=True)
+class _Known:
+    """Something asked of the upstream, and until when (`time.monotonic`) the answer holds."""
+
+    value: str | bool = False
+    until: float = 0.0
+
+
+@dataclass(slots=True)
+class Service:
+    """The state of a worker. All of it can be lost at any time: every request stands alone."""
+
+    settings: Settings
+    rules: Rules
+    upstream: Upstream
+    started: float = field(default_factory=time.monotonic)
+    _active: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ready: _Known = field(default_factory=_Known)
+    _kind: _Known = field(default_factory=_Known)
+    _proxied: set[str] = field(default_factory=set)
+
+    def enter(self) -> None:
+        """A request has begun."""
+        with self._lock:
+            self._active += 1
+
+    def leave(self) -> None:
+        """A request has ended."""
+        with self._lock:
+            self._active -= 1
+
+    def profile(self, model: str, client: str) -> Profile:
+        """The profile of a model for a client."""
+        return self.rules.profile(model, client)
+
+    def parses(self, model: str) -> bool:
+        """True if the server showed that it cannot find this model's calls itself."""
+        return model in self._proxied
+
+    def remember(self, model: str) -> None:
+        """For this model the proxy parses from now on, until the rules change."""
+        if len(self._proxied) < _MAX_REMEMBERED:
+            self._proxied.add(model)
+        log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
+
+    def server_kind(self, headers: Mapping[str, str]) -> str:
+        """What kind of server the upstream says it is (`owned_by` of its models), or an empty string."""
+        now = time.monotonic()
+        if now >= self._kind.until:
+            kind = self._ask_kind(headers)
+            self._kind = _Known(kind, now + (_KIND_CACHED if kind else _KIND_FAILED))
+        return str(self._kind.value)
+
+    def _ask_kind(self, headers: Mapping[str, str]) -> str:
+        try:
+            _, body = fetch(self.upstream, "/v1/models", headers, _KIND_SECONDS)
+            answer = load_json(body)
+        except (UpstreamError, ValueError):
+            return ""
+        cards = answer.get("data") if isinstance(answer, dict) else None
+        for card in cards if isinstance(cards, list) else []:
+            owner = card.get("owned_by") if isinstance(card, dict) else None
+            if isinstance(owner, str) and owner.lower() in _OWNERS:
+                return _OWNERS[owner.lower()]
+        return ""
+
+    def ready(self) -> bool:
+        """True if the upstream answers its health check; asked at most every two seconds."""
+        now = time.monotonic()
+        if now >= self._ready.until:
+            self._ready = _Known(self._ask_ready(), now + READY_CACHED)
+        return bool(self._ready.value)
+
+    def _ask_ready(self) -> bool:
+        try:
+            status, _ = fetch(self.upstream, "/health", {}, READY_SECONDS)
+        except UpstreamError:
+            return False
+        # A server without that path, or one that wants a key for it, is there.
+        return status < 500
+
+    def health(self) -> JsonObject:
+        """The answer of /health, with the keys that the earlier systems' users read."""
+        return {
+            "status": "healthy",
+            "version": __version__,
+            "vllm_url": self.settings.upstream,
+            "target_host": self.settings.upstream,
+            "max_tool_calls": self.settings.max_tool_calls,
+            "active_requests": self._active,
+            "config_loaded": True,
+            "rules_file": self.rules.source,
+            "rules_sha256": self.rules.sha256,
+            "uptime": round(time.monotonic() - self.started, 3),
+        }
+
+
+def make_service(settings: Settings, rules: Rules) -> Service:
+    """A worker's state; nothing is asked of the upstream yet."""
+    target = Target(settings.upstream, settings.connect_timeout, settings.send_timeout, settings.upstream_ca)
+    return Service(settings, rules, Upstream(target))
+
+
+def _shown(text: str) -> str:
+    """A client's word for the log: quoted, on one line, and short."""
+    return repr(text[:100])

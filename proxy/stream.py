@@ -1,0 +1,230 @@
+"""The way of one chat request's bytes: one generator for streamed and whole replies.
+
+The 200 is held back until the upstream has said something or the first heartbeat is due: an error before that is
+raised, and becomes a real status; one after it ends the stream with the dialect's error event. Whatever ends the
+generator closes the upstream, by which the model server stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from .answers import gather, refused
+from .auto import asks_for_proxy, second_plan
+from .dialects import Writer
+from .dialects.chat_whole import as_chunk, read_whole, rebuild
+from .engine import Engine
+from .errors import ClientGone, ProxyError, UpstreamBroken, UpstreamError
+from .events import Repair
+from .limits import MAX_ERROR_BODY
+from .pump import NEVER, Pump
+from .reply import StreamReply, rewrap
+from .rewrite import ChatRequest, Plan, shape
+from .rules import Clean
+from .upstream import Upstream, UpstreamCall
+
+# The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
+END_GRACE = 1.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a request, for its log line and for the answer's headers."""
+
+    tries: int = 0
+    plan: Plan = field(default_factory=Plan)
+    headers: tuple[tuple[str, str], ...] = ()
+    audit: tuple[Repair, ...] = ()
+    calls: int = 0
+    swallowed: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One chat request with everything that its way needs.
+
+    `auto`: the profile lets the server show that it cannot parse. `server` asks for the kind of server; `remember`
+    notes that for this model the proxy parses; `crashed` is told of a defect of the engine.
+    """
+
+    upstream: Upstream
+    path: str
+    headers: Mapping[str, str]
+    request: ChatRequest
+    plan: Plan
+    auto: bool
+    pump: Pump
+    engine: Callable[[Plan], Engine]
+    writer: Callable[[bool], Writer]
+    clean: Clean
+    server: Callable[[], str]
+    remember: Callable[[], None]
+    crashed: Callable[[Exception], None]
+    max_event: int
+    hold_timeout: float
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def second(self, plan: Plan, error: ProxyError) -> Plan | None:
+        """The plan for one more try, or None (design: who parses)."""
+        if not self.auto or not isinstance(error, UpstreamError):
+            return None
+        server = plan.server or (self.server() if asks_for_proxy(error) else "")
+        again = second_plan(self.request, plan, error, server)
+        if again is not None and again.parse != plan.parse:
+            self.remember()
+        return again
+
+
+def chat(exchange: Exchange) -> Iterator[bytes]:
+    """The bytes of the reply; a whole one in one piece. Raises a ProxyError only before it gave any."""
+    plan, outcome = exchange.plan, exchange.outcome
+    committed = False
+    while True:
+        outcome.tries += 1
+        outcome.plan = plan
+        attempt = _Attempt(exchange, plan)
+        try:
+            for part in attempt.run():
+                committed = True
+                yield part
+            return
+        except ClientGone:
+            raise
+        except ProxyError as error:
+            again = None if attempt.spoke else exchange.second(plan, error)
+            if again is None:
+                outcome.error = error.message
+                tail = attempt.fail(error)
+                if not committed and not (attempt.spoke and exchange.request.stream):
+                    raise
+                yield tail
+                return
+            plan = again
+        finally:
+            attempt.note()
+
+
+class _Attempt:
+    """One try: the request goes up once. `spoke` is true once more than heartbeats went, or must go, to the client."""
+
+    def __init__(self, exchange: Exchange, plan: Plan) -> None:
+        self._exchange = exchange
+        self._plan = plan
+        self._engine = exchange.engine(plan)
+        self._reply = StreamReply(
+            self._engine, exchange.writer(False), exchange.crashed, max_event=exchange.max_event
+        )
+        self._unsent = b""
+        self._held_since = NEVER
+        self.spoke = False
+
+    def run(self) -> Iterator[bytes]:
+        """The bytes for the client."""
+        exchange, request = self._exchange, self._exchange.request
+        body = shape(request, self._plan)
+        with exchange.upstream.open("POST", exchange.path, exchange.headers, body) as call:
+            parts = exchange.pump.receive(call)
+            first = yield from self._head(parts, call)
+            streamed = call.header("Content-Type").lower().startswith("text/event-stream")
+            if streamed and not request.stream:
+                raise UpstreamBroken("the model server answered with a stream that was not asked for")
+            if streamed:
+                yield from self._live(chain((first,), parts))
+                return
+            whole = yield from self._beating(gather(chain((first,), parts)))
+        yield self._whole(whole)
+
+    def fail(self, error: ProxyError) -> bytes:
+        """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
+        tail = self._unsent + self._reply.fail(error)
+        self.spoke = self.spoke or self._reply.started
+        return tail
+
+    def note(self) -> None:
+        """Tell the outcome what was done."""
+        outcome = self._exchange.outcome
+        outcome.audit, outcome.calls = self._engine.audit, self._engine.calls
+        outcome.swallowed = self._reply.swallowed
+
+    def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
+        """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
+        first = b""
+        for part in parts:
+            if part is not None:
+                first = part
+                break
+            yield from self._beat()
+        if call.status != 200:
+            body = yield from self._beating(gather(chain((first,), parts), MAX_ERROR_BODY, strict=False))
+            raise refused(call, body)
+        passed = call.header("X-Request-Id")
+        self._exchange.outcome.headers = (("X-Request-Id", passed),) if passed else ()
+        return first
+
+    def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
+        """A stream: everything that has arrived, decided and written at once."""
+        reply, pump = self._reply, self._exchange.pump
+        for part in parts:
+            if part is None:
+                yield from self._beat()
+            else:
+                self._unsent += reply.receive(part)
+            self._limit_hold()
+            if reply.failure is not None:
+                raise reply.failure
+            yield from self._send()
+            if reply.done:
+                pump.expect_end(END_GRACE)
+        self._unsent += reply.finish()
+        if reply.failure is not None:
+            raise reply.failure
+        yield from self._send()
+
+    def _send(self) -> Iterator[bytes]:
+        """What may go to the client now: a role-only chunk waits for what comes after it."""
+        if self._reply.started and self._unsent:
+            self.spoke = True
+            data, self._unsent = self._unsent, b""
+            self._exchange.pump.wrote()
+            yield data
+
+    def _beat(self) -> Iterator[bytes]:
+        pump = self._exchange.pump
+        if pump.heartbeat_due:
+            pump.wrote()
+            yield self._reply.heartbeat()
+
+    def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
+        """Wait for something whole, with heartbeats."""
+        while True:
+            try:
+                next(whole)
+            except StopIteration as done:
+                data: bytes = done.value
+                return data
+            yield from self._beat()
+
+    def _limit_hold(self) -> None:
+        """Let go what has been held for too long (contract C2)."""
+        reply, now = self._reply, time.monotonic()
+        if not reply.held:
+            self._held_since = NEVER
+        elif self._held_since == NEVER:
+            self._held_since = now
+        elif now >= self._held_since + self._exchange.hold_timeout:
+            self._unsent += reply.release()
+            self._held_since = NEVER
+        self._exchange.pump.alarm(self._held_since + self._exchange.hold_timeout)
+
+    def _whole(self, body: bytes) -> bytes:
+        """A whole answer: as the stream that the client asked for, or whole."""
+        exchange, request = self._exchange, self._exchange.request
+        if request.stream:
+            return rewrap(body, self._engine, exchange.writer(True))
+        answer = read_whole(body)
+        events = (*self._engine.feed(as_chunk(answer)), *self._engine.finish(done=True))
+        return rebuild(body, answer, events, exchange.clean, parsed=request.tools is not None)

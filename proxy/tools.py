@@ -1,0 +1,116 @@
+"""The tools that a request offers: the measure of every name and argument in its reply."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from .events import Json, JsonObject
+from .schema import typed
+
+_MAX_NAME = 256
+# What models and servers put before and after a name (F8, F11, F36): namespaces, counters, left-over tokens.
+_PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_browser)[.:/]")
+_SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<>]{0,32}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One offered function: its exact name, and its parameters' JSON Schema."""
+
+    name: str
+    schema: JsonObject
+
+    @property
+    def properties(self) -> JsonObject:
+        """The declared parameters; empty where the schema declares none."""
+        declared = self.schema.get("properties")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the parameters that a call must have."""
+        names = self.schema.get("required")
+        return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
+
+    def typed(self, name: str, text: str) -> Json:
+        """The value of parameter `name` written as raw text."""
+        return typed(text, self.properties.get(name), self.schema)
+
+    def accepts(self, names: Iterable[str]) -> bool:
+        """True if every name is a property and every required one is among them (contract C3, weak evidence)."""
+        given = set(names)
+        return given <= self.properties.keys() and self.required <= given
+
+
+class Tools:
+    """All tools of one request, by name.
+
+    `resolve` repairs a name only by a unique match on a ladder (contract C3, F36): exact; known prefix, suffix or token
+    residue stripped; letter case; `-`, `_` and `.`. Never by likeness.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._exact = {tool.name: tool for tool in tools}
+        self._rungs: tuple[dict[str, Tool | None], ...] | None = None
+        self._answers: dict[str, Tool | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._exact)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._exact.values())
+
+    def resolve(self, name: str) -> Tool | None:
+        """The offered tool that `name` means, or None if there is none or more than one."""
+        tool = self._exact.get(name)
+        if tool is not None or len(name) > _MAX_NAME:
+            return tool
+        if name not in self._answers and len(self._answers) < _MAX_NAME:
+            self._answers[name] = self._climb(name)
+        return self._answers.get(name)
+
+    def _climb(self, name: str) -> Tool | None:
+        bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
+        if bare in self._exact:
+            return self._exact[bare]
+        if self._rungs is None:
+            self._rungs = tuple(_unique(self._exact.values(), fold) for fold in _FOLDS)
+        for fold, rung in zip(_FOLDS, self._rungs, strict=True):
+            if fold(bare) in rung:
+                return rung[fold(bare)]
+        return None
+
+
+def _case(name: str) -> str:
+    return name.casefold()
+
+
+def _separators(name: str) -> str:
+    return name.casefold().translate(_NO_SEPARATORS)
+
+
+_NO_SEPARATORS = str.maketrans("", "", "-_.")
+_FOLDS: tuple[Callable[[str], str], ...] = (_case, _separators)
+
+
+def _unique(tools: Iterable[Tool], fold: Callable[[str], str]) -> dict[str, Tool | None]:
+    """Tools by folded name; None where two tools fold to the same."""
+    table: dict[str, Tool | None] = {}
+    for tool in tools:
+        key = fold(tool.name)
+        table[key] = None if key in table else tool
+    return table
+
+
+def read_tools(tools: Json) -> Tools:
+    """The tools of a chat-completions request body; entries that are no function are not ours to call."""
+    found = []
+    for entry in tools if isinstance(tools, list) else []:
+        function = entry.get("function") if isinstance(entry, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if isinstance(function, dict) and isinstance(name, str) and name:
+            schema = function.get("parameters")
+            found.append(Tool(name, schema if isinstance(schema, dict) else {}))
+    return Tools(found)

@@ -1,0 +1,238 @@
+"""The upstream: one `requests` call per request, handed to the pump before a byte of its answer is read.
+
+A `requests` adapter whose connection gives its answer back at once, unread, hands over the connected socket; every
+later byte is received here without blocking, so that one poll sees all there is (design: one thread, one poll).
+No connection is ever used twice, nothing is followed, no cookie kept, no environment looked at, and every foreign
+exception becomes one of `errors.py`, here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from .errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from .http1 import ResponseDecoder
+
+_RECEIVE = 256 * 1024
+# At most this much is taken in one go, so that a fast upstream cannot keep a slow client's thread in here.
+_MAX_RECEIVED = 1024 * 1024
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class _Pending:
+    """What urllib3 and requests take for a response: nothing was read of it."""
+
+    status = 200
+    reason = ""
+    version = 11
+    version_string = "HTTP/1.1"
+    length_remaining = None
+    _original_response = None
+    headers: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, connection: HTTPConnection) -> None:
+        self.connection = connection
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def release_conn(self) -> None:
+        """Never back to the pool: no connection is used twice."""
+
+
+def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HTTPConnection]:
+    """The connection class that sends under `send_timeout` and gives its answer back unread."""
+
+    class Connection(connection):  # type: ignore[valid-type, misc]
+        def connect(self) -> None:
+            super().connect()
+            # urllib3 leaves the connect timeout on the socket while it sends.
+            self.sock.settimeout(send_timeout)
+
+        def getresponse(self) -> _Pending:
+            return _Pending(self)
+
+    return Connection
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, send_timeout: float) -> None:
+        self._send_timeout = send_timeout
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        plain, tls = _hand_over(HTTPConnection, self._send_timeout), _hand_over(HTTPSConnection, self._send_timeout)
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": type("Pool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "https": type("TlsPool", (HTTPSConnectionPool,), {"ConnectionCls": tls}),
+        }
+
+
+class UpstreamCall:
+    """A request that was sent, and its answer as far as it has come.
+
+    `status` is 0 and `headers` empty until the head of the answer is whole. Use it as a context manager: leaving it
+    closes the connection, by which the model server learns that nobody waits any more.
+    """
+
+    def __init__(self, connection: HTTPConnection) -> None:
+        sock = connection.sock
+        if sock is None:
+            raise UpstreamBroken("the model server closed the connection before it answered")
+        self._connection = connection
+        self._socket: socket.socket = sock
+        self._socket.setblocking(False)
+        self._decoder = ResponseDecoder()
+        self._failure: UpstreamBroken | None = None
+        self.more = False
+
+    def __enter__(self) -> UpstreamCall:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def fileno(self) -> int:
+        """The descriptor to poll."""
+        return self._socket.fileno()
+
+    @property
+    def status(self) -> int:
+        """The HTTP status; 0 until it is known."""
+        return self._decoder.status
+
+    @property
+    def complete(self) -> bool:
+        """True once the body has properly ended."""
+        return self._decoder.complete
+
+    def header(self, name: str) -> str:
+        """A header of the answer; empty if it has none."""
+        return str(self._decoder.headers.get(name, "")).strip()
+
+    def receive(self) -> bytes:
+        """Take all that has arrived and give what it adds to the body.
+
+        `more` says that there is something left to receive although the socket may have nothing. Raises
+        UpstreamBroken when the answer breaks off, after everything that came before it was given.
+        """
+        if self._failure is not None:
+            raise self._failure
+        parts: list[bytes] = []
+        try:
+            self._read_into(parts)
+        except UpstreamBroken as error:
+            if not any(parts):
+                raise
+            self._failure = error
+            self.more = True
+        return b"".join(parts)
+
+    def _read_into(self, parts: list[bytes]) -> None:
+        size = 0
+        self.more = False
+        while not self._decoder.complete:
+            if size >= _MAX_RECEIVED:
+                self.more = True
+                return
+            try:
+                data = self._socket.recv(_RECEIVE)
+            except _WOULD_BLOCK:
+                return
+            except OSError as error:
+                raise UpstreamBroken(f"the connection to the model server broke: {error}") from error
+            size += len(data)
+            if data:
+                parts.append(self._decoder.feed(data))
+            else:
+                self._decoder.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string."""
+
+    url: str
+    connect_timeout: float = 2.0
+    send_timeout: float = 60.0
+    ca_file: str = ""
+
+
+class Upstream:
+    """Opens calls to one model server; safe to share between threads."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        session = requests.Session()
+        session.trust_env = False  # no netrc, no proxies, no CA from the environment
+        session.headers.clear()
+        session.mount("http://", _Adapter(target.send_timeout))
+        session.mount("https://", _Adapter(target.send_timeout))
+        self._session = session
+
+    def open(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> UpstreamCall:
+        """Connect and send; the answer is not waited for.
+
+        `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
+        made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
+        """
+        target = self._target
+        try:
+            response = self._session.request(
+                method,
+                target.url + path,
+                data=body,
+                headers={**headers, "Accept-Encoding": "identity"},
+                timeout=(target.connect_timeout, None),
+                allow_redirects=False,
+                stream=True,
+                verify=target.ca_file or True,
+            )
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise self._mapped(error) from error
+        pending = response.raw
+        assert isinstance(pending, _Pending)
+        try:
+            return UpstreamCall(pending.connection)
+        except BaseException:
+            pending.close()
+            raise
+
+    def _mapped(self, error: Exception) -> ProxyError:
+        """The error of ours that a foreign exception stands for."""
+        url, causes = self._target.url, _causes(error)
+        if any(isinstance(cause, requests.ConnectTimeout) for cause in causes):
+            limit = self._target.connect_timeout
+            return UpstreamTimeout(f"no connection to the model server at {url} within {limit:g} s")
+        if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in causes):
+            return UpstreamUnreachable(f"no TLS connection to the model server at {url}: {causes[-1]}")
+        if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in causes):
+            refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
+            return UpstreamUnreachable(f"the model server at {url} cannot be reached", refused=refused)
+        if any(isinstance(cause, TimeoutError) for cause in causes):
+            limit = self._target.send_timeout
+            return UpstreamTimeout(f"the model server at {url} did not take the request within {limit:g} s")
+        return UpstreamBroken(f"the request could not be sent to the model server at {url}")
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The exception and everything it was made of, outermost first."""
+    found: list[BaseException] = []
+    todo: list[object] = [error]
+    while todo and len(found) < 32:
+        cause = todo.pop(0)
+        if isinstance(cause, BaseException) and cause not in found:
+            found.append(cause)
+            todo += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
+    return found

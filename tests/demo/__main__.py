@@ -1,0 +1,143 @@
+"""`python -m tests.demo`: agents' requests sent to a model server, directly and through the proxy.
+
+The server is a real llama.cpp server whose tokens are scripted; where it cannot be installed or started, the
+recorded answers of one are replayed. The proxy is started as a user starts it. Exit status 0 means that every
+agent got what its model meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+from tests.demo import table
+from tests.demo.cases import CASES
+from tests.demo.client import ask
+from tests.real import llama, processes
+from tests.real.replay import ReplayServer
+
+LIMIT = 30  # seconds for everything; ending the two processes may take eight more
+CACHE = processes.ROOT / ".cache"
+
+
+class OutOfTimeError(BaseException):
+    """The demo's time is over. No `Exception`, lest a handler of other errors takes it for one of those."""
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.demo", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--upstream",
+        choices=("auto", "real", "replay"),
+        default="auto",
+        help="the model server: a real one, a replay of recordings, or whichever is there (default)",
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the demo and return its exit status."""
+    choice = arguments().upstream
+    began = time.monotonic()
+    signal.signal(signal.SIGALRM, _out_of_time)
+    signal.alarm(LIMIT)
+    try:
+        with contextlib.ExitStack() as stack:
+            upstream = start_upstream(choice, stack)
+            proxy = stack.enter_context(running_proxy(upstream))
+            wrong, helped = compare(upstream, proxy)
+            signal.alarm(0)
+    except (processes.NotStartedError, OutOfTimeError) as error:
+        print(f"The demo did not come to its end: {error}", file=sys.stderr)
+        return 1
+    finally:
+        signal.alarm(0)
+    print(verdict(wrong, helped), f"({time.monotonic() - began:.1f} s)")
+    return 1 if wrong else 0
+
+
+def _out_of_time(number: int, frame: FrameType | None) -> None:
+    """End the demo from within, so that its processes are ended too."""
+    raise OutOfTimeError(f"{LIMIT} seconds are over")
+
+
+def start_upstream(choice: str, stack: contextlib.ExitStack) -> str:
+    """Start the model server of `choice` for as long as `stack` is open, say which it is, and return its URL.
+
+    Raises `NotStartedError` if it must be the real one and that does not start.
+    """
+    reason = "as asked"
+    if choice != "replay":
+        try:
+            return _start_real(stack)
+        except (processes.NotStartedError, ImportError) as error:
+            if choice == "real":
+                raise
+            reason = str(error).splitlines()[-1]
+    print(f"Model server: a REPLAY of what a real llama.cpp server sent ({reason})")
+    return stack.enter_context(ReplayServer()).url
+
+
+def _start_real(stack: contextlib.ExitStack) -> str:
+    """Start the real server for as long as `stack` is open and return its URL."""
+    if not llama.available():
+        raise processes.NotStartedError("the extra `real` is not installed")
+    server = stack.enter_context(llama.LlamaServer(cache=CACHE))
+    print(
+        f"Model server: a REAL llama.cpp server (xllamacpp {llama.version()}), only its tokens are scripted"
+    )
+    return server.url
+
+
+@contextlib.contextmanager
+def running_proxy(upstream: str) -> Iterator[str]:
+    """Run the proxy in front of `upstream` while the block lasts; give its URL."""
+    port = str(processes.free_port())
+    command = ["-m", "proxy", "serve", "--upstream", upstream, "--port", port]
+    print("Proxy:        python", *command)
+    url = f"http://127.0.0.1:{port}"
+    with processes.running([sys.executable, *command], f"{url}/health", timeout=15):
+        yield url
+
+
+def compare(upstream: str, proxy: str) -> tuple[int, int]:
+    """Send every case both ways and print the table.
+
+    Return how many agents got something wrong through the proxy, and how many only the proxy served well.
+    """
+    wrong = helped = 0
+    print("", *table.header(), sep="\n")
+    for case, following in itertools.zip_longest(CASES, CASES[1:]):
+        direct = ask(upstream, case.agent, case.script)
+        reply = ask(proxy, case.agent, case.script)
+        faults = case.faults(reply)
+        wrong += bool(faults)
+        helped += bool(case.faults(direct)) and not faults
+        cells = (case.agent.name, case.wrote, table.before(direct), table.after(reply, faults))
+        print(*table.row(cells), sep="\n", flush=True)
+        if following is None or following.agent is not case.agent:
+            print(table.rule())
+    return wrong, helped
+
+
+def verdict(wrong: int, helped: int) -> str:
+    """Return the demo's result in one line."""
+    total = len(CASES)
+    if wrong:
+        return f"FAILED: {wrong} of {total} replies are not what the model meant."
+    return (
+        f"OK: all {total} replies are what the model meant; {helped} of them would be lost without the proxy."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

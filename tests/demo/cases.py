@@ -1,0 +1,85 @@
+"""The cases of the demo: which agent, what its model writes, and what the agent must get."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tests.demo.agents import OPENCLAW, OPENCODE, QWEN_CODE, Agent
+from tests.demo.client import Reply
+from tests.real.llama import load_scripts
+
+COMMAND = "printf made-by-tool > $PWD/proof.txt"
+
+Expected = tuple[tuple[str, dict[str, Any]], ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: an agent, a script of `tests/real`, its form in words, and the calls and text it means."""
+
+    agent: Agent
+    script: str
+    wrote: str
+    calls: Expected = ()
+    text: str = ""
+
+    def faults(self, reply: Reply) -> list[str]:
+        """Say in what `reply` is not what the agent must get; nothing if it is."""
+        if reply.error:
+            return [f"error: {reply.error}"]
+        calls = [_meaning(call.name, call.arguments) for call in reply.calls]
+        ids = [call.id for call in reply.calls]
+        checks = {
+            f"finish {reply.finish!r}": reply.finish == ("tool_calls" if self.calls else "stop"),
+            f"calls {calls}": calls == list(self.calls),
+            f"ids {ids}": all(ids) and len(set(ids)) == len(ids),
+            f"text {reply.text!r}": self._is_text(reply.text),
+        }
+        return [f"unexpected {what}" for what, holds in checks.items() if not holds]
+
+    def _is_text(self, text: str) -> bool:
+        """Beside calls, blank space is nobody's loss; a reply without calls must be what the model wrote."""
+        return text.strip() == self.text if self.calls else text == self.text
+
+
+def _meaning(name: str, arguments: str) -> tuple[str, Any]:
+    """Return a call as an agent takes it; arguments that are no JSON stay a string, which nothing expects."""
+    try:
+        return name, json.loads(arguments)
+    except ValueError:
+        return name, arguments
+
+
+def _forms(agent: Agent, prefix: str, *calls: tuple[str, dict[str, Any]]) -> list[Case]:
+    """Return an agent's cases: one call, written in four forms."""
+    lead = "I'll make the file."
+    return [
+        Case(agent, f"{prefix}_hermes", "<tool_call> JSON", calls, lead),
+        Case(agent, f"{prefix}_tools", "<tools> JSON", calls, lead),
+        Case(agent, f"{prefix}_xml", "<function=...> XML", calls),
+        Case(agent, f"{prefix}_fence", "```json fence", calls),
+    ]
+
+
+def _plain(agent: Agent, script: str, wrote: str) -> Case:
+    return Case(agent, script, wrote, text=load_scripts()[script][0])
+
+
+_BASH = {"command": COMMAND, "description": "make the file"}
+_QWEN = {"command": COMMAND, "is_background": False, "description": "make"}
+
+CASES = (
+    *_forms(OPENCLAW, "openclaw", ("exec", {"command": COMMAND})),
+    _plain(OPENCLAW, "plain", "plain text"),
+    *_forms(OPENCODE, "opencode", ("bash", _BASH)),
+    Case(
+        OPENCODE,
+        "opencode_two",
+        "two <tools> blocks",
+        (("bash", {"command": COMMAND}), ("read", {"filePath": "proof.txt"})),
+    ),
+    *_forms(QWEN_CODE, "qwen", ("run_shell_command", _QWEN)),
+    _plain(QWEN_CODE, "essay", "text about calls"),
+)

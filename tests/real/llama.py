@@ -1,0 +1,88 @@
+"""A real llama.cpp server whose tokens are scripted (see `parrot`), as a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+
+from tests.real import processes
+
+FOLDER = Path(__file__).parent
+# What the model file depends on, beside the scripts themselves.
+SOURCES = ("parrot.py", "script.jinja", "chatml_tools.jinja")
+
+Scripts = Mapping[str, Sequence[str]]
+
+
+def available() -> bool:
+    """Say whether what a server needs is installed (the extra `real`)."""
+    return all(importlib.util.find_spec(name) for name in ("xllamacpp", "gguf", "numpy"))
+
+
+def version() -> str:
+    """Return the version of the wheel that holds the server."""
+    return metadata.version("xllamacpp")
+
+
+def load_scripts() -> dict[str, list[str]]:
+    """Return the project's scripts: name -> what the model says first, and after a tool's result."""
+    scripts: dict[str, list[str]] = json.loads((FOLDER / "scripts.json").read_text(encoding="utf-8"))
+    return scripts
+
+
+def model(scripts: Scripts, cache: Path) -> Path:
+    """Return the file in `cache` of the model that says `scripts`, built unless it is there."""
+    from tests.real import parrot  # noqa: PLC0415 - needs the extra; `available` must answer without it
+
+    sources = b"\0".join((FOLDER / name).read_bytes() for name in SOURCES)
+    key = hashlib.sha256(sources + json.dumps(scripts).encode()).hexdigest()[:16]
+    path = cache / f"parrot-{key}.gguf"
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        # Under its name only when it is whole: two processes may build at the same time.
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        parrot.build(scripts, unfinished)
+        unfinished.replace(path)
+    return path
+
+
+class LlamaServer:
+    """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
+
+    The model is kept in the folder `cache`, and in a temporary folder without one.
+    """
+
+    def __init__(
+        self, scripts: Scripts | None = None, cache: Path | None = None, timeout: float = 20
+    ) -> None:
+        self.url = ""
+        self._scripts = load_scripts() if scripts is None else scripts
+        self._cache = cache
+        self._timeout = timeout
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> LlamaServer:
+        """Start the server; raises `processes.NotStartedError` if it does not answer in time."""
+        with contextlib.ExitStack() as starting:
+            cache = self._cache or Path(starting.enter_context(tempfile.TemporaryDirectory()))
+            path, port = model(self._scripts, cache), processes.free_port()
+            self.url = f"http://127.0.0.1:{port}"
+            command = [sys.executable, "-m", "tests.real.serve_llama", str(path), str(port)]
+            starting.enter_context(processes.running(command, f"{self.url}/health", timeout=self._timeout))
+            self._resources = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the server and remove what was temporary."""
+        self._resources.close()

@@ -1,0 +1,79 @@
+"""Servers as child processes: a free port, a wait until they answer, an end by their own id."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# A proxy named by the environment must not stand between a test and 127.0.0.1.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NotStartedError(Exception):
+    """A server ended, or did not answer in time; the text holds the last lines it wrote."""
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def answers(url: str) -> bool:
+    """Say whether GET `url` is answered with 200."""
+    try:
+        with _OPENER.open(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str], health: str, *, timeout: float, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `command` in the project's folder while the block lasts, which begins once `health` answers 200.
+
+    Raises `NotStartedError` if it does not within `timeout` seconds.
+    """
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            deadline = time.monotonic() + timeout
+            while not answers(health):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    lines = log.read().decode(errors="replace").splitlines()[-15:]
+                    raise NotStartedError("\n".join([" ".join(command), *lines]))
+                time.sleep(0.05)
+            yield process
+        finally:
+            stop(process)
+
+
+def stop(process: subprocess.Popen[bytes], patience: float = 4) -> None:
+    """End `process`: asked first, killed if it is still there after `patience` seconds."""
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,28 @@
+"""`python -m tests.real.serve_llama MODEL PORT`: llama.cpp's own server, out of the wheel `xllamacpp`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import xllamacpp  # type: ignore[import-untyped]
+
+
+def main(model: str, port: int) -> None:
+    """Serve the GGUF file `model` on 127.0.0.1:`port`; return never."""
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.model_alias = {"parrot"}  # else answers, and recordings of them, name the file and its folder
+    params.hostnames = ["127.0.0.1"]
+    params.port = port
+    params.n_ctx = 8192
+    params.n_parallel = 1
+    params.cpuparams.n_threads = 2
+    params.use_jinja = True
+    server = xllamacpp.Server(params)
+    print("listening on", server.listening_address, flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

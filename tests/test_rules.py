@@ -1,0 +1,198 @@
+"""rules.yaml: what is taken, what is refused with which line, and which profile comes out."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from proxy import rules
+from proxy.errors import RulesError
+from proxy.rules import Clean, Profile, Rules, parse_rules
+
+REPO = Path(__file__).parent.parent
+
+
+def refused(text: str | bytes) -> str:
+    """The one line with which the file is refused."""
+    with pytest.raises(RulesError) as caught:
+        parse_rules(text.encode() if isinstance(text, str) else text, "r.yaml")
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def parsed(text: str, builtin: Rules | None = None) -> Rules:
+    return parse_rules(text.encode(), "r.yaml", builtin)
+
+
+def test_the_two_copies_of_the_built_in_file_are_equal() -> None:
+    assert (REPO / "rules.yaml").read_bytes() == (REPO / "proxy" / "rules.yaml").read_bytes()
+
+
+def test_the_built_in_file_names_the_known_clients_and_cleans_for_openclaw_alone() -> None:
+    built_in = parse_rules((REPO / "rules.yaml").read_bytes(), "built-in")
+    agents = ("openclaw", "opencode", "qwen-code", "pi", "cline", "nullclaw", "claude-code", "codex")
+    assert built_in.client_names == agents
+    assert [name for name in agents if built_in.profile("m", name).clean] == ["openclaw"]
+    assert built_in.profile("m", "openclaw").clean.usage == ("prompt_tokens_details",)
+    assert built_in.profile("any/model", "") == Profile()
+    assert not built_in.settings
+
+
+def test_an_empty_file_is_the_built_in_one() -> None:
+    base = parsed("models: [{match: a, parse: proxy}]\nclients: {x: {}}\nsettings: {port: 1}\n")
+    for text in ("", "# nothing\n", "{}", "null"):
+        again = parsed(text, base)
+        assert (again.models, again.clients, again.settings) == (base.models, base.clients, base.settings)
+
+
+def test_a_section_of_the_file_replaces_the_built_in_one_and_no_other() -> None:
+    base = parsed("models: [{match: a}]\nclients: {x: {}}\nsettings: {port: 1}\n")
+    changed = parsed("clients: {y: {}}\n", base)
+    assert changed.client_names == ("y",)
+    assert (changed.models, changed.settings) == (base.models, base.settings)
+    assert parsed("models:\n", base).models == ()
+
+
+def test_source_and_digest_tell_which_file_is_in_force() -> None:
+    text = b"models: []\n"
+    found = parse_rules(text, "/etc/r.yaml")
+    assert (found.source, found.sha256) == ("/etc/r.yaml", hashlib.sha256(text).hexdigest())
+
+
+def test_the_first_glob_that_matches_wins_and_letter_case_counts() -> None:
+    found = parsed(
+        """
+models:
+  - {match: "Qwen/*", parse: proxy, server: vllm}
+  - {match: "*", upstream: whole}
+"""
+    )
+    assert found.profile("Qwen/Qwen3", "") == Profile(parse="proxy", server="vllm")
+    assert found.profile("qwen/qwen3", "") == Profile(upstream="whole")
+    assert parsed("models: [{match: a}]").profile("b", "") == Profile()
+
+
+def test_what_the_client_says_wins_over_what_the_model_says() -> None:
+    found = parsed(
+        """
+models: [{match: "*", parse: proxy, upstream: whole, server: sglang}]
+clients:
+  x: {parse: server, heartbeat: chunk, clean: {top: [a, a], message: [b]}}
+  y:
+"""
+    )
+    assert found.profile("m", "x") == Profile("server", "whole", "sglang", "chunk", Clean(top=("a",), message=("b",)))
+    assert found.profile("m", "y") == found.profile("m", "nobody") == Profile("proxy", "whole", "sglang")
+
+
+def test_a_key_tells_its_client() -> None:
+    first, second = (hashlib.sha256(key).hexdigest() for key in (b"one", b"two"))
+    found = parsed(f"clients:\n  x: {{key_sha256: [{first}]}}\n  y: {{key_sha256: [{second.upper()}]}}\n")
+    assert [found.client_for_key(key) for key in (b"one", b"two", b"three", b"")] == ["x", "y", "", ""]
+    assert first not in repr(found) and str(bytes.fromhex(first)) not in repr(found)
+
+
+def test_plain_words_of_yaml_1_1_stay_text() -> None:
+    found = parsed("settings: {a: no, b: 1:30, c: 2026-01-01, d: True, e: 0x10, f: 1_000, g: .inf, h: on, i: 1e5x}")
+    words = ["no", "1:30", "2026-01-01", "True", "0x10", "1_000", ".inf", "on", "1e5x"]
+    assert list(found.settings.values()) == words
+
+
+def test_settings_are_truths_numbers_text_and_lists_of_text() -> None:
+    found = parsed("settings: {a: true, b: 010, c: -1.5, d: 1e3, e: '7', f: [x, 8], g: \"\", h: []}")
+    assert list(found.settings.values()) == [True, 10, -1.5, 1000.0, "7", ("x", "8"), "", ()]
+
+
+def test_a_byte_order_mark_and_windows_lines_are_taken() -> None:
+    assert parse_rules(b"\xef\xbb\xbfmodels:\r\n- match: a\r\n", "r").models[0].match == "a"
+
+
+def test_what_came_out_cannot_be_changed() -> None:
+    found = parsed("settings: {a: 1}\nclients: {x: {}}\n")
+    with pytest.raises(TypeError):
+        found.settings["a"] = 2  # type: ignore[index]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.source = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("modles: []", "r.yaml:1: there is no 'modles' in the file; use models"),
+        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, clients"),
+        ("models:\n  - match: a\n    pasre: auto\n", "r.yaml:3: there is no 'pasre' in an item of models; use parse"),
+        ("clients:\n  x: {serve: vllm}\n", "r.yaml:2: there is no 'serve' in client x; use "),
+        ("models: []\n\nmodels: []\n", "r.yaml:3: 'models' is twice in the file (first in line 1); keep one"),
+        ("settings: {a: 1, a: 2}", "'a' is twice in settings"),
+        ("a: &x 1", "r.yaml:1: aliases and anchors are not taken; write the value out"),
+        ("models:\n- *x\n", "r.yaml:2: aliases and anchors are not taken"),
+        ("settings:\n  a: !!python/name:os.system x\n", "r.yaml:2: tags are not taken"),
+        ("<<: {a: 1}", "there is no '<<' in the file"),
+        ("[" * 21 + "]" * 21, "r.yaml:1: nested over 20 deep; flatten it"),
+        ("- a", "r.yaml:1: the file must be a mapping"),
+        ("models: {a: 1}", "models must be a list"),
+        ("models: [a]", "an item of models must be a mapping"),
+        ("models: [{parse: auto}]", "an item of models has no match; give a name or a glob"),
+        ("models: [{match: }]", "match of an item of models must be a text"),
+        ("models: [{match: [a]}]", "match of an item of models must be a text"),
+        (f"models: [{{match: {'a' * 201}}}]", "must be a text of 1 to 200 characters"),
+        ("models: [{match: a, parse: no}]", "parse of an item of models cannot be 'no'; use auto, server, proxy"),
+        ("models: [{match: a, server: ollama}]", "use vllm, sglang, lmdeploy, llamacpp, litellm"),
+        ("clients: {x: {heartbeat: none}}", "heartbeat of client x cannot be 'none'; use comment, chunk"),
+        ("clients: {x: {clean: {choices: [a]}}}", "there is no 'choices' in clean of client x; use choice"),
+        ("clients: {x: {clean: {message: [content]}}}", "'content' cannot be removed from answers"),
+        ("clients: {x: {clean: {top: ['a b']}}}", "'a b' cannot be removed from answers"),
+        ("clients: {x: {clean: {top: a}}}", "top of clean of client x must be a list"),
+        ("clients:\n  Open Claw: {}\n", "r.yaml:2: client 'Open Claw' must match [a-z0-9]"),
+        ("settings:\n  port:\n", "r.yaml:2: setting port has no value; give one or remove the line"),
+        ("settings: {port: {a: 1}}", "setting port has no value"),
+        ("settings: {pass_through: [[a]]}", "an item of setting pass_through must be a text"),
+        ("tools:\n  bash: {}\n", "this version knows no rules for tools; write"),
+        ("tools: [a]", "tools must be a mapping"),
+        ("? [a]\n: b", "a key of the file must be a text"),
+        ("a: b: c", "r.yaml:1: mapping values are not allowed here; check indentation, colons and quotes"),
+        ("models: [", "r.yaml:1: expected the node content"),
+        ("a\n--- b\n", "r.yaml:2: expected a single document in the stream, but found another document"),
+        (b"models: []\n# \xff", "r.yaml:2: this is not UTF-8; save the file as UTF-8"),
+        (b"models: []\n# \x00", "r.yaml:2: a control character; remove it"),
+        ("#" * (256 * 1024 + 1), "r.yaml: the file is over 262144 bytes; shorten it"),
+    ],
+)
+def test_what_is_not_exactly_right_is_told_with_its_line(text: str | bytes, message: str) -> None:
+    assert message in refused(text)
+
+
+@pytest.mark.parametrize("text", ["tools:", "tools: {}", "tools: null"])
+def test_an_empty_tools_section_is_taken(text: str) -> None:
+    assert parsed(text).models == ()
+
+
+def test_a_key_that_is_not_a_digest_is_refused_and_never_shown() -> None:
+    message = refused("clients: {x: {key_sha256: [sk-secret]}}")
+    assert "64 hex digits" in message and "sk-secret" not in message
+
+
+def test_a_key_tells_only_one_client() -> None:
+    digest = "1" * 64
+    message = refused(f"clients:\n  x: {{key_sha256: [{digest}]}}\n  y: {{key_sha256: [{digest}]}}\n")
+    assert message.startswith("r.yaml:3: a key of client y is x's already")
+
+
+def test_a_deep_file_at_the_size_limit_is_refused_at_once() -> None:
+    assert "nested over" in refused("[" * 200_000)
+    assert "nested over" in refused("- " * 100_000)
+
+
+def test_long_values_are_shown_short() -> None:
+    assert len(refused(f"{'k' * 150}: 1")) < 200
+
+
+def test_the_module_needs_no_clock_no_network_and_no_environment() -> None:
+    tree = ast.parse(Path(rules.__file__).read_text())
+    names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not names & {"flask", "requests", "socket", "threading", "time", "os", "logging"}
