@@ -57,11 +57,12 @@ class Bound:
     unit: str = ""
 
 
+# The gap is judged at 400 x 50/s only: flat out, where hundreds of events are read at once, its p99 is near 0 whatever
+# a stream has to wait.
 BOUNDS = (
     Bound("added time to first event", "first.added_ms", most=2.0, unit="ms"),
     Bound("CPU per streamed event over nginx", "paced.ratio", most=4.0, unit="x"),
     Bound("events/s, one worker, flat out", "flat.events_per_s", least=15_000, unit="/s"),
-    Bound("gap p99, flat out", "flat.gap_p99_ms", most=150.0, unit="ms"),
     Bound("events/s, one worker, 400 x 50/s", "over.events_per_s", least=15_000, unit="/s"),
     Bound("gap p99, 400 x 50/s", "over.gap_p99_ms", most=150.0, unit="ms"),
     Bound("CPU per whole request", "whole.cpu_ms", most=1.5, unit="ms"),

@@ -100,9 +100,9 @@ class CallGatherer:
         function = function if isinstance(function, dict) else {}
         name = function.get("name")
         name = name if isinstance(name, str) else ""
-        call = self._call(delta, name)
-        call.name = call.name or name
         fragment = _text(function.get("arguments"))
+        call = self._call(delta, name, fragment)
+        call.name = call.name or name
         if call.live is not None:
             # Name and id were said; a repetition is not passed on (F39, F45).
             self.clean = self.clean and not name and not delta.get("id")
@@ -121,13 +121,14 @@ class CallGatherer:
         self.clean = self.clean and new == fragment and delta.get("index") == call.index
         return [CallArguments(self._choice, call.index, new)] if new else []
 
-    def _call(self, delta: JsonObject, name: str) -> _Pending:
-        """The call that a delta belongs to: that of its index, else the last one, unless a new one plainly begins."""
+    def _call(self, delta: JsonObject, name: str, fragment: str) -> _Pending:
+        """The call that a delta belongs to: that of its index, else the last one, unless a new one plainly begins: a
+        name with a new id, or after whole arguments a name without an id and a new object (F41).
+        """
         index, given = delta.get("index"), delta.get("id")
         given = given if isinstance(given, str) or given is None else str(given)
         call = self._by_index.get(index) if isinstance(index, int) else self._last
-        renewed = call and name and ((given and call.server_id and given != call.server_id) or call.complete)
-        if call is None or renewed:
+        if call is None or (name and _renewed(call, given or "", fragment)):
             if len(self._calls) >= self._max_calls:
                 raise UpstreamBroken(f"the reply has more than {self._max_calls} tool calls (max_calls)")
             call = _Pending()
@@ -188,6 +189,12 @@ class CallGatherer:
         call.early = ""
         events: list[Event] = [*self._opened(call), CallArguments(self._choice, call.index, arguments)]
         return [*events, CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)]
+
+
+def _renewed(call: _Pending, given: str, fragment: str) -> bool:
+    if given and call.server_id:
+        return given != call.server_id
+    return not given and call.complete and fragment.lstrip().startswith("{")
 
 
 def _text(arguments: Json) -> str:

@@ -135,10 +135,15 @@ class Choice:
         if said.reasoning and not said.text and whole and not said.finish:
             return (Passed(chunk.raw, (Reasoning(self.number, said.reasoning),)),)
         data = said.text.encode("utf-8", "surrogatepass")
-        at = self._text.received
-        self._queue.append(_Held(chunk, said, data, at, at, whole))
-        self._text.received += len(data)
-        return self._pieces(self.scanner.feed(said.text) if data else ())
+        held = _Held(chunk, said, data, self._text.received, self._text.received, whole)
+        self._text.received = held.end
+        pieces = self.scanner.feed(said.text) if data else ()
+        if not self._queue and not held.final and pieces == (Prose(held.start, held.end),):
+            # Nearly every chunk of every reply: prose, and nothing waits before it.
+            self._text.decided = held.end
+            return tuple(self._let_go(held, held.end))
+        self._queue.append(held)
+        return self._pieces(pieces)
 
     def _pieces(self, pieces: Iterable[Piece]) -> tuple[Event, ...]:
         events: list[Event] = []

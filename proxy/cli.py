@@ -34,7 +34,7 @@ The proxy between coding agents and their own model server that makes tool calls
 
 commands:
   serve       check options, rules and port, then serve (also meant without a command)
-  check       check the same, but for the port, and the code itself; print one line and exit
+  check       check options, rules and that the code loads; print one line and exit
 """
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
@@ -233,7 +233,7 @@ def _check_surroundings(settings: Settings) -> None:
         socket.create_connection(address, CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        _say("warning", f"upstream {settings.upstream} cannot be reached ({reason}); serving all the same")
+        _say("warning", f"upstream {settings.upstream} cannot be reached ({reason}); the proxy serves all the same")
 
 
 def _is_loopback(host: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from .errors import RulesError
+from .limits import MAX_BODY, MAX_CALLS, MAX_EVENT, MAX_HELD
 from .rules import CLIENT_NAME, MAX_BYTES, Rules, Setting, nearest, parse_rules, shown
 
 PREFIX = "TOOL_PROXY_"
@@ -24,6 +25,9 @@ RULES_VARIABLE = f"{PREFIX}RULES"
 FOLDER_VARIABLE = f"{PREFIX}FOLDER"
 SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
 BUILT_IN = "built-in"
+
+# The tests' own variable; a shell that exports it may start the proxy too.
+_TESTS_VARIABLE = f"{PREFIX}SHARED"
 
 # Takes a value of any type, returns the one to use, or raises ValueError that says what is needed.
 Check: TypeAlias = Callable[[Setting], Setting]
@@ -195,12 +199,12 @@ class Settings:
         group=_LIMITS,
         variables=("MAX_TOOL_CALLS",),
     )
-    max_calls: int = _setting(128, _whole(1, 10_000), "tool calls in one reply", group=_LIMITS)
-    max_body: int = _setting(33_554_432, _whole(1024, 2**31), "bytes of one request's body", group=_LIMITS)
+    max_calls: int = _setting(MAX_CALLS, _whole(1, 10_000), "tool calls in one reply", group=_LIMITS)
+    max_body: int = _setting(MAX_BODY, _whole(1024, 2**31), "bytes of one request's body", group=_LIMITS)
     max_event: int = _setting(
-        16_777_216, _whole(1024, 2**31), "bytes of one event of the model server's stream", group=_LIMITS
+        MAX_EVENT, _whole(1024, 2**31), "bytes of one event of the model server's stream", group=_LIMITS
     )
-    max_held: int = _setting(4_194_304, _whole(1024, 2**31), "characters held back for one tool call", group=_LIMITS)
+    max_held: int = _setting(MAX_HELD, _whole(1024, 2**31), "characters held back for one tool call", group=_LIMITS)
     client: str = _setting(
         "",
         _client,
@@ -378,7 +382,8 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    known = {RULES_VARIABLE, FOLDER_VARIABLE, *(spec.variables[0] for spec in SPECS)}
+    known = {RULES_VARIABLE, FOLDER_VARIABLE, _TESTS_VARIABLE, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:
-            raise RulesError(f"{name}: there is no such variable; use {nearest(name, known - {FOLDER_VARIABLE})}")
+            names = nearest(name, known - {FOLDER_VARIABLE, _TESTS_VARIABLE})
+            raise RulesError(f"{name}: there is no such variable; use {names}")

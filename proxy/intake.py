@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from gunicorn.http.errors import ParseException
@@ -84,15 +84,15 @@ def _too_deep() -> BadRequest:
 def _check_depth(body: JsonObject) -> None:
     level: list[Json] = [body]
     for _ in range(MAX_DEPTH):
-        level = [child for parent in level for child in _containers(parent)]
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ())
+            if isinstance(child, (dict, list))
+        ]
         if not level:
             return
     raise _too_deep()
-
-
-def _containers(value: Json) -> Iterator[Json]:
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (child for child in children if isinstance(child, dict | list))
 
 
 def credential(environ: Mapping[str, Any]) -> str:

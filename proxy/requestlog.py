@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections import Counter
 
 from .views import Visit
 
 log = logging.getLogger("proxy")
+_PLAIN = re.compile(r"[A-Za-z0-9._:,/-]{1,200}")
 
 
 def set_up_logging(*, verbose: bool) -> None:
@@ -59,6 +61,6 @@ def _chat_facts(now: Visit, model: str, stream: bool) -> dict[str, object]:
 def _shown(value: object) -> str:
     """A plain word as it is, everything else as a JSON string."""
     text = value if isinstance(value, str) else json.dumps(value)
-    if text and len(text) <= 200 and all(mark.isalnum() or mark in "._-:,/" for mark in text) and text.isascii():
+    if _PLAIN.fullmatch(text):
         return text
     return json.dumps(text[:500])

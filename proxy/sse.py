@@ -42,6 +42,7 @@ class Decoder:
         self._searched = 0
         self._first = True
         self._finished = False
+        self._line_feeds_only = True
         self._max_event = max_event
 
     def feed(self, data: bytes) -> tuple[ServerSentEvent, ...]:
@@ -50,6 +51,7 @@ class Decoder:
             raise ValueError("feed after finish")
         buffer = self._buffer
         buffer += data
+        self._line_feeds_only = self._line_feeds_only and b"\r" not in data
         events = []
         start = 0
         while end := self._boundary():
@@ -78,6 +80,9 @@ class Decoder:
 
     def _boundary(self) -> int:
         """The position after the next blank line, or 0."""
+        if self._line_feeds_only:
+            at = self._buffer.find(b"\n\n", self._searched)
+            return at + 2 if at >= 0 else 0
         found = _BLANK_LINE.search(self._buffer, self._searched)
         return found.end() if found else 0
 

@@ -173,7 +173,8 @@ class _Attempt:
                 yield from self._beat()
             else:
                 self._unsent += reply.receive(part)
-            self._limit_hold()
+            if reply.held or self._held_since != NEVER:
+                self._limit_hold()
             if reply.failure is not None:
                 raise reply.failure
             yield from self._send()

@@ -93,6 +93,7 @@ class UpstreamCall:
         self._connection = connection
         self._socket: socket.socket = sock
         self._socket.setblocking(False)
+        self._tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = ResponseDecoder()
         self._failure: UpstreamBroken | None = None
         self.more = False
@@ -153,10 +154,14 @@ class UpstreamCall:
             except OSError as error:
                 raise UpstreamBroken(f"the connection to the model server broke: {error}") from error
             size += len(data)
-            if data:
-                parts.append(self._decoder.feed(data))
-            else:
+            if not data:
                 self._decoder.finish()
+                return
+            parts.append(self._decoder.feed(data))
+            # A plain socket that gave less than it was asked for is empty, and poll tells when it is not any more;
+            # under TLS records may wait where poll does not see them.
+            if len(data) < _RECEIVE and not self._tls:
+                return
 
 
 @dataclass(frozen=True, slots=True)

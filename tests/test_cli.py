@@ -223,7 +223,7 @@ def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of
         told = until(port, "1.0")
     assert (told["upstream"], told["threads"]) == (upstream, 4)
     warnings = [line for line in log.read_text().splitlines() if line.startswith("vllm-tool-proxy: ")]
-    refused = "cannot be reached (Connection refused); serving all the same"
+    refused = "cannot be reached (Connection refused); the proxy serves all the same"
     assert warnings == [f"vllm-tool-proxy: warning: upstream {upstream} {refused}"]
 
 

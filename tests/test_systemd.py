@@ -54,8 +54,9 @@ def test_streams_get_their_time_to_end_before_systemd_kills() -> None:
     assert values("KillMode") == ["mixed"]
 
 
-def test_a_wrong_option_is_not_tried_again() -> None:
-    assert values("RestartPreventExitStatus") == ["2"]
+def test_systemd_does_not_give_up_after_its_limit_of_5_starts_in_10_seconds() -> None:
+    assert values("Restart") == ["on-failure"]
+    assert 5 * int(values("RestartSec")[0]) > 10
 
 
 def test_no_key_stands_twice_in_a_section_but_those_that_add_up() -> None:

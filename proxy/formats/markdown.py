@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 _TOKEN = re.compile(rb"`+|~+|\n|[^`~\n]+")
+_MARK = re.compile(rb"[`~\n]")
 _MIN_FENCE = 3
 
 
@@ -41,6 +42,9 @@ class Markdown:
 
     def feed(self, data: bytes | bytearray) -> None:
         """Go on over these bytes."""
+        if not self._run and not _MARK.search(data):
+            self._plain(data)
+            return
         for match in _TOKEN.finditer(data):
             token = match.group()
             if self._run and token[:1] == self._run[:1]:
@@ -57,8 +61,8 @@ class Markdown:
             else:
                 self._plain(token)
 
-    def _plain(self, token: bytes) -> None:
-        if not token.isspace():
+    def _plain(self, token: bytes | bytearray) -> None:
+        if token and not token.isspace():
             self.line_start = self._blank_line = self._fence_ends = False
 
     def _end_line(self) -> None:

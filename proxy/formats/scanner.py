@@ -103,7 +103,13 @@ class Scanner:
 
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
-        self._window.data += text.encode("utf-8", "surrogatepass")
+        data = text.encode("utf-8", "surrogatepass")
+        if not (self._window.data or self._after_call or self._grammar.first_byte.search(data)):
+            # Nothing waits, and no call can begin in it.
+            self._markdown.feed(data)
+            self._base += len(data)
+            return (Prose(self._base - len(data), self._base),)
+        self._window.data += data
         pieces = tuple(self._scan())
         if self._candidate and len(self._window.data) > self._max_held:
             pieces += self.release()

@@ -1,0 +1,198 @@
+"""What the tests share: the real proxy as a child process, the application without gunicorn, a real model server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from flask.testing import FlaskClient
+
+from proxy.app import make_app
+from proxy.config import Settings, read_rules
+from proxy.rules import parse_rules
+from proxy.service import make_service
+from tests.real.llama import LlamaServer
+from tests.real.processes import ROOT, answers, free_port, stop
+from tests.scripted import PATIENCE, Upstream
+
+_SETTINGS_OF_THE_MACHINE = ("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN")
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without any setting of the proxy; resources that leak are told."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS_OF_THE_MACHINE)}
+    return {**kept, "PYTHONWARNINGS": "default"}
+
+
+@dataclass
+class Proxy:
+    """A proxy that runs; `log` is the file that it writes its stderr to."""
+
+    port: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers (names in lower case) and body of what is at `path`."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as client:
+            client.request("GET", path)
+            response = client.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, headers, response.read()
+
+    def health(self) -> dict[str, Any]:
+        """What /health says."""
+        health: dict[str, Any] = json.loads(self.get("/health")[2])
+        return health
+
+    def idle(self) -> bool:
+        """True as soon as /health counts no other request than its own; False if it never does."""
+        deadline = time.monotonic() + PATIENCE
+        while self.health()["active_requests"] > 1:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def logged(self, word: str) -> str:
+        """The log, as soon as `word` is in it."""
+        deadline = time.monotonic() + PATIENCE
+        while word not in (log := self.log.read_text()):
+            assert time.monotonic() < deadline, f"{word!r} never came into the log:\n{log}"
+            time.sleep(0.01)
+        return log
+
+
+def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
+    """The real thing, ended by the stack, which also looks whether its log tells of a defect."""
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    proxy = Proxy(port, folder / "proxy.log")
+    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port), *flags]
+    with proxy.log.open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=log)
+    stack.callback(_end, process, proxy)
+    deadline = time.monotonic() + PATIENCE
+    while not answers(f"{proxy.url}/health"):
+        assert process.poll() is None and time.monotonic() < deadline, proxy.log.read_text()
+        time.sleep(0.02)
+    return proxy
+
+
+def _end(process: subprocess.Popen[bytes], proxy: Proxy) -> None:
+    stop(process)
+    log = proxy.log.read_text()
+    assert "Traceback" not in log and "ResourceWarning" not in log, log
+
+
+Start = Callable[..., Proxy]
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[Start]:
+    """Starts proxies: `proxy(upstream_url, *flags)`."""
+    with ExitStack() as stack:
+        count = iter(range(100))
+        yield lambda url, *flags: start(url, *flags, folder=tmp_path / f"proxy-{next(count)}", stack=stack)
+
+
+@dataclass
+class Front:
+    """A proxy in front of a scripted upstream."""
+
+    upstream: Upstream
+    proxy: Proxy
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """A private certificate authority."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def _fronts(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> Iterator[Callable[[str], Front]]:
+    made: dict[str, Front] = {}
+    with ExitStack() as stack:
+
+        def front(scheme: str) -> Front:
+            if scheme not in made:
+                folder = tmp_path_factory.mktemp(scheme)
+                ca = folder / "ca.pem"
+                authority.cert_pem.write_to_path(str(ca))
+                flags = ("--upstream-ca", str(ca)) if scheme == "https" else ()
+                context = tls_context(authority) if scheme == "https" else None
+                upstream = stack.enter_context(Upstream(tls=context))
+                made[scheme] = Front(upstream, start(upstream.url, *flags, folder=folder, stack=stack))
+            return made[scheme]
+
+        yield front
+
+
+def tls_context(authority: trustme.CA) -> ssl.SSLContext:
+    """What a server named localhost needs to speak TLS under the authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def front(_fronts: Callable[[str], Front]) -> Front:
+    """A proxy with its defaults, shared by all tests, in front of an upstream without scripts yet."""
+    shared = _fronts("http")
+    shared.upstream.play()
+    return shared
+
+
+@pytest.fixture(params=["http", "https"])
+def either_front(request: pytest.FixtureRequest, _fronts: Callable[[str], Front]) -> Front:
+    """The same, once with an http upstream and once with an https one."""
+    shared = _fronts(request.param)
+    shared.upstream.play()
+    return shared
+
+
+class Inside:
+    """Makes the application without gunicorn: `inside(upstream_url, rules, setting=value)` is its test client."""
+
+    def __call__(self, upstream: str, rules: str = "", **settings: Any) -> FlaskClient:
+        builtin = read_rules(None)
+        read = parse_rules(rules.encode(), "rules.yaml", builtin) if rules else builtin
+        service = make_service(Settings(upstream=upstream, **settings), read)
+        return make_app(service).test_client()
+
+
+@pytest.fixture
+def inside() -> Inside:
+    """The application without gunicorn."""
+    return Inside()
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real llama.cpp server."""
+    with LlamaServer(cache=tmp_path_factory.mktemp("llama")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def llama_front(llama: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A proxy in front of the real llama.cpp server."""
+    with ExitStack() as stack:
+        yield start(llama, folder=tmp_path_factory.mktemp("llama_front"), stack=stack)
