@@ -29,7 +29,7 @@ from benchmarks.reply import Events, Reply
 
 # A proxy may write JSON with blanks and keys in another order than the upstream; the two fields are searched apart.
 _STAMP = re.compile(rb'"id":\s*"chatcmpl-(\d{20})"')
-_NUMBER = re.compile(rb'"created":\s*(\d+)')
+_NUMBER = re.compile(rb'"content":\s*"[^"]* (\d+)"')
 _RECEIVE = 1 << 18
 
 

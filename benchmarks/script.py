@@ -20,6 +20,7 @@ _TEXT = (
 WORDS = _TEXT.split()
 ID_WIDTH = 20
 MAX_EVENTS = 100_000
+CREATED = 1795223440
 
 _HEAD = b'data: {"id":"chatcmpl-'
 STREAM_HEADERS = (
@@ -40,7 +41,7 @@ class Script:
 
     def role(self, ident: bytes) -> bytes:
         """Return the first chunk, which carries the role and no text."""
-        return _chunk(ident, _tail(0, {"role": "assistant", "content": ""}))
+        return _chunk(ident, _tail({"role": "assistant", "content": ""}))
 
     def content(self, ident: bytes, number: int) -> bytes:
         """Return content chunk `number`, counted from 1."""
@@ -50,7 +51,7 @@ class Script:
 
     def end(self, ident: bytes, events: int, usage: bool) -> bytes:
         """Return what follows the last of `events` content chunks: finish, usage if asked for, [DONE], end of body."""
-        last = _chunk(ident, _tail(events + 1, {"content": ""}, "stop"))
+        last = _chunk(ident, _tail({"content": ""}, "stop"))
         if usage:
             last += _chunk(ident, _usage_tail(events))
         return last + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
@@ -58,7 +59,7 @@ class Script:
     def _grow(self, count: int) -> None:
         """Make the content chunks up to number `count`."""
         for number in range(len(self._tails) + 1, count + 1):
-            tail = _tail(number, {"content": words(number)})
+            tail = _tail({"content": words(number)})
             self._sizes.append(_size(tail))
             self._tails.append(tail)
 
@@ -69,8 +70,8 @@ def ident(start: float) -> bytes:
 
 
 def words(number: int) -> str:
-    """Return the text of content chunk `number`; no two of the first 2,000 are equal."""
-    return f" {WORDS[number % len(WORDS)]} {WORDS[number // len(WORDS) % len(WORDS)]}"
+    """Return the text of content chunk `number`, which ends with that number."""
+    return f" {WORDS[number % len(WORDS)]} {WORDS[number // len(WORDS) % len(WORDS)]} {number}"
 
 
 def whole(start: float) -> bytes:
@@ -80,7 +81,7 @@ def whole(start: float) -> bytes:
     answer = {
         "id": "chatcmpl-" + ident(start).decode(),
         "object": "chat.completion",
-        "created": 1,
+        "created": CREATED,
         "model": MODEL,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop", "stop_reason": None}],
         "usage": _usage(110),
@@ -98,15 +99,15 @@ def reply(answer: dict[str, Any], status: str = "200 OK") -> bytes:
     )
 
 
-def _tail(number: int, delta: dict[str, str], finish: str | None = None) -> bytes:
-    """Return what follows the id in chunk `number`; the field `created` holds that number."""
+def _tail(delta: dict[str, str], finish: str | None = None) -> bytes:
+    """Return what follows the id in a chunk; `created` is one for all of a reply, as vLLM has it."""
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": None}
-    return _after_id({"created": number, "model": MODEL, "choices": [choice]})
+    return _after_id({"created": CREATED, "model": MODEL, "choices": [choice]})
 
 
 def _usage_tail(events: int) -> bytes:
     """Return what follows the id in the chunk of the usage."""
-    return _after_id({"created": events + 2, "model": MODEL, "choices": [], "usage": _usage(events)})
+    return _after_id({"created": CREATED, "model": MODEL, "choices": [], "usage": _usage(events)})
 
 
 def _usage(completion: int) -> dict[str, int]:

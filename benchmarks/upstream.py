@@ -1,9 +1,9 @@
 """A model server's stand-in with a clock: `python -m benchmarks.upstream --port 0`.
 
-One thread, one epoll, raw sockets. Event k of a stream is written at t0 + k / rate. The event's number is in its field
-`created` and t0 (time.monotonic(), one clock for all processes of a machine) in its id, so whoever reads the event can
-tell how late it is. With rate 0 every stream gets one event in turn, as a model server's step gives them, as fast as
-the sockets take them.
+One thread, one epoll, raw sockets. Event k of a stream is written at t0 + k / rate. The event's number is the last word
+of its text and t0 (time.monotonic(), one clock for all processes of a machine) is in its id, so whoever reads the event
+can tell how late it is. With rate 0 every stream gets one event in turn, as a model server's step gives them, as fast
+as the sockets take them.
 
 Prints `{"port": N}` when it listens, and ends by itself after `--lifetime` seconds.
 """

@@ -113,6 +113,13 @@ class Choice:
             return (*before, *self._only_calls(chunk, said.deltas))
         return (*before, *self._feed_text(chunk, said, False), *self._gather(said.deltas))
 
+    def glide(self, data: bytes) -> bool:
+        """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it."""
+        if self._queue or self.finish is not None or not self.scanner.glide(data):
+            return False
+        self._text.received = self._text.decided = self._text.received + len(data)
+        return True
+
     def release(self) -> tuple[Event, ...]:
         """Let go of the text that waits."""
         return self._pieces(self.scanner.release())

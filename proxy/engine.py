@@ -14,8 +14,12 @@ from .errors import UpstreamBroken, refusal
 from .events import Chunk, Event, Failed, Finished, Json, Passed, Reasoning, Repair, Text, Usage
 from .formats import grammar
 from .formats.scanner import Scanner
+from .glide import Template, learn
 from .limits import MAX_CALLS, MAX_HELD
 from .tools import Tools
+
+# A server whose chunks are never alike is not worth learning from.
+_MAX_LESSONS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class Engine:
         self._choices: dict[int, Choice] = {}
         self._finished: dict[int, bool] = {}
         self._trailing: list[Chunk] = []
+        self._template: Template | None = None
+        self._lessons = 0
 
     @property
     def held(self) -> bool:
@@ -62,6 +68,11 @@ class Engine:
 
     def feed(self, chunk: Chunk) -> tuple[Event, ...]:
         """Take one upstream chunk; give what it decides."""
+        events = self._feed(chunk)
+        self._learn(chunk, events)
+        return events
+
+    def _feed(self, chunk: Chunk) -> tuple[Event, ...]:
         error = chunk.body.get("error")
         if error:
             return (*self.release(), Failed(refusal(error)))
@@ -78,6 +89,31 @@ class Engine:
                 events += choice.feed(chunk, said, alone=len(choices) == 1)
                 self._finished[choice.number] = choice.finish is not None
         return tuple(events)
+
+    def glide(self, raw: bytes) -> Passed | None:
+        """An event that can leave as it came, told without parsing it (`glide.py`); None for every other one."""
+        template = self._template
+        text = template.text(raw) if template else None
+        if template is None or text is None or self._finished[template.choice]:
+            return None
+        self._lessons = 0
+        choice = self._choices.get(template.choice)
+        if choice is not None and not template.reasoning and not choice.glide(text):
+            return None
+        said = text.decode("utf-8", "replace")
+        return Passed(raw, (Reasoning(template.choice, said) if template.reasoning else Text(template.choice, said),))
+
+    def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
+        """Remember the shape of a chunk that passed and says one text; not for ever, if no other one has it."""
+        self._lessons += 1
+        if self._lessons > _MAX_LESSONS:
+            return
+        if len(events) == 1 and isinstance(events[0], Passed) and events[0].raw is chunk.raw:
+            match events[0].events:
+                case (Text(choice, text),):
+                    self._template = learn(chunk, choice, text, reasoning=False)
+                case (Reasoning(choice, text),):
+                    self._template = learn(chunk, choice, text, reasoning=True)
 
     def release(self) -> tuple[Event, ...]:
         """Let go what is held, as text; only an end that was already said still waits."""

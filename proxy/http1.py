@@ -8,24 +8,14 @@ from __future__ import annotations
 
 import http.client
 import io
-from enum import Enum, auto
+from collections.abc import Callable
 
 from .errors import UpstreamBroken
 
 MAX_HEAD = 64 * 1024
 _MAX_CHUNK_LINE = 1024
+_MAX_INTERIM = 16
 _HEX = frozenset(b"0123456789abcdefABCDEF")
-
-
-class _At(Enum):
-    HEAD = auto()
-    LENGTH = auto()
-    UNTIL_CLOSE = auto()
-    CHUNK_SIZE = auto()
-    CHUNK = auto()
-    CHUNK_END = auto()
-    TRAILER = auto()
-    END = auto()
 
 
 class ResponseDecoder:
@@ -36,54 +26,38 @@ class ResponseDecoder:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._at = _At.HEAD
+        self._body: list[bytes] = []
+        # The state is the method that reads what comes next; it returns False when it needs more bytes.
+        self._read: Callable[[ResponseDecoder], bool] = ResponseDecoder._head
         self._left = 0
         self._searched = 0
+        # Interim answers, later bytes of trailers: what may come beside the answer is limited too.
+        self._extra = 0
         self.status = 0
         self.headers = http.client.HTTPMessage()
 
     @property
     def complete(self) -> bool:
         """True once the body ended as its framing says; a body without framing ends with `finish`."""
-        return self._at is _At.END
+        return self._read is ResponseDecoder._nothing
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; give what they add to the body."""
         self._buffer += data
-        body: list[bytes] = []
-        while self._step(body):
+        while self._read(self):
             pass
-        return b"".join(body)
+        body = b"".join(self._body)
+        self._body.clear()
+        return body
 
     def finish(self) -> None:
         """Say that the upstream closed the connection."""
-        if self._at is _At.UNTIL_CLOSE:
-            self._at = _At.END
-        elif self._at is _At.HEAD:
+        if self._read is ResponseDecoder._until_close:
+            self._read = ResponseDecoder._nothing
+        elif self._read is ResponseDecoder._head:
             raise UpstreamBroken("the model server closed the connection before it answered")
-        elif self._at is not _At.END:
+        elif not self.complete:
             raise UpstreamBroken("the model server's answer broke off")
-
-    def _step(self, body: list[bytes]) -> bool:
-        """Do what the buffer allows; False if it needs more."""
-        match self._at:
-            case _At.HEAD:
-                return self._head()
-            case _At.LENGTH | _At.CHUNK:
-                return self._counted(body)
-            case _At.UNTIL_CLOSE:
-                body.append(bytes(self._buffer))
-                self._buffer.clear()
-                return False
-            case _At.CHUNK_SIZE:
-                return self._chunk_size()
-            case _At.CHUNK_END:
-                return self._chunk_end()
-            case _At.TRAILER:
-                return self._trailer()
-            case _:
-                self._buffer.clear()
-                return False
 
     def _head(self) -> bool:
         # The blank line may come byte by byte: the search goes on where the last one stopped.
@@ -106,6 +80,9 @@ class ResponseDecoder:
         except http.client.HTTPException as error:
             raise UpstreamBroken("the model server's headers cannot be read") from error
         if 100 <= int(code) < 200:  # an interim response (RFC 9110, 15.2); the real one follows
+            self._extra += 1
+            if self._extra > _MAX_INTERIM:
+                raise UpstreamBroken("the model server sent interim answers and no real one")
             return True
         self.status, self.headers = int(code), headers
         self._frame()
@@ -113,66 +90,87 @@ class ResponseDecoder:
 
     def _frame(self) -> None:
         """Tell from the headers where the body ends (RFC 9112, 6.3)."""
-        coding = self.headers.get("transfer-encoding", "").strip().lower()
+        coding = ", ".join(self.headers.get_all("transfer-encoding") or []).strip().lower()
         length = self.headers.get_all("content-length") or []
         if self.status in (204, 304):
-            self._at = _At.END
+            self._read = ResponseDecoder._nothing
         elif coding:
             if coding != "chunked":
                 raise UpstreamBroken("the model server used a transfer coding other than chunked")
-            self._at = _At.CHUNK_SIZE
+            self._read = ResponseDecoder._chunk
         elif length:
             value = length[0].strip()
             if len(set(length)) > 1 or not (value.isascii() and value.isdigit()):
                 raise UpstreamBroken("the model server sent a Content-Length that is no length")
             self._left = int(value)
-            self._at = _At.LENGTH if self._left else _At.END
+            self._read = ResponseDecoder._counted if self._left else ResponseDecoder._nothing
         else:
-            self._at = _At.UNTIL_CLOSE
+            self._read = ResponseDecoder._until_close
 
-    def _counted(self, body: list[bytes]) -> bool:
+    def _nothing(self) -> bool:
+        self._buffer.clear()
+        return False
+
+    def _until_close(self) -> bool:
+        self._body.append(bytes(self._buffer))
+        self._buffer.clear()
+        return False
+
+    def _counted(self) -> bool:
         part = bytes(self._buffer[: self._left])
-        if not part:
-            return False
         del self._buffer[: len(part)]
-        body.append(part)
+        self._body.append(part)
         self._left -= len(part)
         if self._left == 0:
-            self._at = _At.CHUNK_END if self._at is _At.CHUNK else _At.END
-        return True
+            self._read = ResponseDecoder._nothing
+        return False
 
-    def _line(self) -> bytes | None:
-        end = self._buffer.find(b"\r\n")
+    def _chunk(self) -> bool:
+        """The size line of a chunk; most chunks are here whole with it."""
+        end = self._line_end()
         if end < 0:
-            if len(self._buffer) > _MAX_CHUNK_LINE:
-                raise UpstreamBroken("the model server's chunked encoding is broken")
-            return None
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 2]
-        return line
-
-    def _chunk_size(self) -> bool:
-        line = self._line()
-        if line is None:
             return False
-        digits = line.partition(b";")[0].strip()
+        digits = self._buffer[:end].partition(b";")[0].strip()
         if not digits or len(digits) > 16 or not _HEX.issuperset(digits):
-            raise UpstreamBroken("the model server's chunked encoding is broken")
+            raise _broken_chunks()
         self._left = int(digits, 16)
-        self._at = _At.CHUNK if self._left else _At.TRAILER
+        del self._buffer[: end + 2]
+        self._read = ResponseDecoder._chunk_data if self._left else ResponseDecoder._trailer
         return True
 
-    def _chunk_end(self) -> bool:
-        if len(self._buffer) < 2:
+    def _chunk_data(self) -> bool:
+        if self._left:
+            part = bytes(self._buffer[: self._left])
+            del self._buffer[: len(part)]
+            self._body.append(part)
+            self._left -= len(part)
+        if self._left or len(self._buffer) < 2:
             return False
         if self._buffer[:2] != b"\r\n":
-            raise UpstreamBroken("the model server's chunked encoding is broken")
+            raise _broken_chunks()
         del self._buffer[:2]
-        self._at = _At.CHUNK_SIZE
+        self._read = ResponseDecoder._chunk
         return True
 
     def _trailer(self) -> bool:
-        line = self._line()
-        if line == b"":
-            self._at = _At.END
-        return line is not None
+        end = self._line_end()
+        if end < 0:
+            return False
+        del self._buffer[: end + 2]
+        self._extra += end
+        if self._extra > MAX_HEAD:
+            raise UpstreamBroken(f"the model server sent more than {MAX_HEAD} bytes of trailers")
+        if end == 0:
+            self._read = ResponseDecoder._nothing
+        return True
+
+    def _line_end(self) -> int:
+        """Where the line that begins here ends; -1 if it does not yet."""
+        end = self._buffer.find(b"\r\n")
+        if end > _MAX_CHUNK_LINE or (end < 0 and len(self._buffer) > _MAX_CHUNK_LINE):
+            raise _broken_chunks()
+        return end
+
+
+def _broken_chunks() -> UpstreamBroken:
+    return UpstreamBroken("the model server's chunked encoding is broken")

@@ -19,6 +19,7 @@ from .events import Json, JsonObject
 from .limits import MAX_DEPTH
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_CONTAINERS = frozenset((dict, list))
 _PASSED = ("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA")
 
 
@@ -88,7 +89,7 @@ def _check_depth(body: JsonObject) -> None:
             child
             for parent in level
             for child in (parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ())
-            if isinstance(child, (dict, list))
+            if child.__class__ in _CONTAINERS
         ]
         if not level:
             return

@@ -101,7 +101,7 @@ class Pump:
         left = 0.0 if call.more else max(0.0, until - time.monotonic())
         # Rounded up: a poll that returns a little early would spin.
         ready = poll.poll(int(left * 1000) + 1 if left else 0)
-        if any(descriptor != call.fileno() for descriptor, _ in ready):
+        if len(ready) > 1 or (ready and ready[0][0] != call.fileno()):
             raise ClientGone("the client closed the connection")
         return bool(ready) or call.more
 

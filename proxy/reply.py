@@ -95,6 +95,9 @@ class StreamReply:
         if event.data.strip() == DONE:
             self._done = True
             return b""
+        passed = self._engine.glide(event.raw)
+        if passed is not None:
+            return self._written((passed,))
         self._unsent.append(event.raw)
         try:
             body = load_json(event.data)

@@ -177,21 +177,24 @@ class _Attempt:
                 self._limit_hold()
             if reply.failure is not None:
                 raise reply.failure
-            yield from self._send()
+            if data := self._ready():
+                yield data
             if reply.done:
                 pump.expect_end(END_GRACE)
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
-        yield from self._send()
-
-    def _send(self) -> Iterator[bytes]:
-        """What may go to the client now: a role-only chunk waits for what comes after it."""
-        if self._reply.started and self._unsent:
-            self.spoke = True
-            data, self._unsent = self._unsent, b""
-            self._exchange.pump.wrote()
+        if data := self._ready():
             yield data
+
+    def _ready(self) -> bytes:
+        """What may go to the client now: a role-only chunk waits for what comes after it."""
+        if not (self._reply.started and self._unsent):
+            return b""
+        self.spoke = True
+        data, self._unsent = self._unsent, b""
+        self._exchange.pump.wrote()
+        return data
 
     def _beat(self) -> Iterator[bytes]:
         pump = self._exchange.pump

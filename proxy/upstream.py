@@ -23,7 +23,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from .errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from .http1 import ResponseDecoder
 
-_RECEIVE = 256 * 1024
+# What is asked of the socket at once: Python allocates all of it each time.
+_RECEIVE = 16 * 1024
 # At most this much is taken in one go, so that a fast upstream cannot keep a slow client's thread in here.
 _MAX_RECEIVED = 1024 * 1024
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -194,11 +195,8 @@ class Upstream:
         """
         target = self._target
         try:
-            response = self._session.request(
-                method,
-                target.url + path,
-                data=body,
-                headers={**headers, "Accept-Encoding": "identity"},
+            response = self._session.send(
+                self._prepared(method, path, headers, body),
                 timeout=(target.connect_timeout, None),
                 allow_redirects=False,
                 stream=True,
@@ -213,6 +211,14 @@ class Upstream:
         except BaseException:
             pending.close()
             raise
+
+    def _prepared(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> requests.PreparedRequest:
+        """The request as it goes out. A session's own `request` would first merge in what it has: here nothing."""
+        prepared = requests.PreparedRequest()
+        prepared.prepare(method, self._target.url + path, {**headers, "Accept-Encoding": "identity"}, data=body)
+        return prepared
 
     def _mapped(self, error: Exception) -> ProxyError:
         """The error of ours that a foreign exception stands for."""

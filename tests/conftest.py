@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import trustme
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
 from proxy.app import make_app
 from proxy.config import Settings, read_rules
@@ -168,6 +169,14 @@ def either_front(request: pytest.FixtureRequest, _fronts: Callable[[str], Front]
     return shared
 
 
+class BufferedClient(FlaskClient):
+    """A test client that takes each answer to its end and closes it, unless it is told not to."""
+
+    def open(self, *args: Any, buffered: bool = True, **more: Any) -> TestResponse:
+        """One request."""
+        return super().open(*args, buffered=buffered, **more)
+
+
 class Inside:
     """Makes the application without gunicorn: `inside(upstream_url, rules, setting=value)` is its test client."""
 
@@ -175,7 +184,9 @@ class Inside:
         builtin = read_rules(None)
         read = parse_rules(rules.encode(), "rules.yaml", builtin) if rules else builtin
         service = make_service(Settings(upstream=upstream, **settings), read)
-        return make_app(service).test_client()
+        app = make_app(service)
+        app.test_client_class = BufferedClient
+        return app.test_client()
 
 
 @pytest.fixture

@@ -48,7 +48,8 @@ class Gate:
         assert self.reached.wait(PATIENCE), "the upstream never came to this point of its script"
 
 
-Action: TypeAlias = "bytes | Gate | Act"
+# A number is a pause of so many seconds.
+Action: TypeAlias = "bytes | Gate | Act | float"
 Script: TypeAlias = Sequence[Action]
 
 
@@ -188,19 +189,21 @@ class Upstream:
             self._wait(sock, action)
         elif action is Act.EXPECT_CLOSE:
             self._wait(sock, None)
+        elif isinstance(action, float):
+            self._wait(sock, None, action)
         else:
             if action is Act.RST:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             sock.close()
 
-    def _wait(self, sock: socket.socket, gate: Gate | None) -> None:
+    def _wait(self, sock: socket.socket, gate: Gate | None, seconds: float = PATIENCE) -> None:
         """Until the gate opens, the server stops or the other side closes; that is seen below TLS, without reading."""
         poll = select.poll()
         poll.register(sock.fileno(), select.POLLRDHUP)
         poll.register(self._stop.fd, select.POLLIN)
         if gate is not None:
             poll.register(gate.fd, select.POLLIN)
-        if any(fd == sock.fileno() for fd, _ in poll.poll(PATIENCE * 1000)):
+        if any(fd == sock.fileno() for fd, _ in poll.poll(seconds * 1000)):
             raise _Gone
 
 
@@ -237,7 +240,8 @@ def head(status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
 def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
     """A whole answer: bytes as they are, everything else as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return head(status, {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}) + data
+    usual = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+    return head(status, {**usual, **(headers or {})}) + data
 
 
 def completion(message: Mapping[str, object] | str, finish: str = "stop", **more: object) -> dict[str, object]:

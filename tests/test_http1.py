@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +61,7 @@ def test_a_framing_gives_the_same_body_whole_and_byte_by_byte(wire: bytes, frame
 def test_a_framing_gives_the_same_body_at_random_cuts(name: str, cuts: list[int]) -> None:
     wire, framed = FRAMINGS[name]
     places = [0, *sorted(cuts), len(wire)]
-    decoder, body = decoded(*(wire[start:end] for start, end in zip(places, places[1:], strict=False)))
+    decoder, body = decoded(*(wire[start:end] for start, end in pairwise(places)))
     assert (body, decoder.complete) == (BODY, framed)
 
 
@@ -181,8 +184,6 @@ def test_interim_answers_have_a_limit() -> None:
 
 def test_decoding_is_linear_in_the_number_of_small_chunks() -> None:
     """C7: a megabyte of tiny chunks in one read costs no more than a deadline with ample room."""
-    import time  # noqa: PLC0415
-
     wire = CHUNKED + b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
     began = time.process_time()
     decoder, body = decoded(wire)

@@ -104,16 +104,21 @@ class Scanner:
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
         data = text.encode("utf-8", "surrogatepass")
-        if not (self._window.data or self._after_call or self._grammar.first_byte.search(data)):
-            # Nothing waits, and no call can begin in it.
-            self._markdown.feed(data)
-            self._base += len(data)
+        if self.glide(data):
             return (Prose(self._base - len(data), self._base),)
         self._window.data += data
         pieces = tuple(self._scan())
         if self._candidate and len(self._window.data) > self._max_held:
             pieces += self.release()
         return pieces
+
+    def glide(self, data: bytes) -> bool:
+        """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
+        if self._window.data or self._after_call or self._grammar.first_byte.search(data):
+            return False
+        self._markdown.feed(data)
+        self._base += len(data)
+        return True
 
     def release(self) -> tuple[Piece, ...]:
         """Let go of all that waits, as prose: it took too long, or something else has come."""
