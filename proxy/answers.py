@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterable, Mapping
 from http import HTTPStatus
 
-from .errors import ProxyError, UpstreamBroken, UpstreamRefused, refusal
-from .events import load_json
+from .errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
+from .events import dump_json, load_json
 from .limits import MAX_ANSWER, MAX_ERROR_BODY
 from .pump import Patience, Pump
 from .upstream import Upstream, UpstreamCall
@@ -53,9 +54,12 @@ def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
         parsed = None
     if isinstance(parsed, dict):
         given = parsed.get("error") or parsed.get("detail") or parsed.get("message")
-        shaped = isinstance(parsed.get("error"), dict)
+        if isinstance(given, dict) and "error" in parsed:
+            return refusal(given, status=call.status, body=body)
         if given:
-            return refusal(given, status=call.status, body=body if shaped else None)
+            # vLLM's 401 has a string there, FastAPI's 422 a list under another name; the SDKs expect an object.
+            text = given if isinstance(given, str) else dump_json(given).decode()
+            return refusal(text[:_MAX_QUOTED], status=call.status)
     return refusal(_described(call, body), status=call.status)
 
 
@@ -78,9 +82,10 @@ def fetch(upstream: Upstream, path: str, headers: Mapping[str, str], seconds: fl
     """
     pump = Pump(None, Patience(header=seconds, idle=seconds))
     with upstream.open("GET", path, headers) as call:
+        pump.alarm(time.monotonic() + seconds)
         whole = gather(pump.receive(call), MAX_ERROR_BODY, strict=False)
-        while True:
-            try:
-                next(whole)
-            except StopIteration as done:
-                return call.status, done.value
+        try:
+            next(whole)
+        except StopIteration as done:
+            return call.status, done.value
+    raise UpstreamTimeout(f"the model server did not answer {path} within {seconds:g} s")

@@ -163,7 +163,7 @@ def _http_error(error: HTTPException) -> Response:
             )
         )
     if isinstance(error, NoSuchMethod):
-        allowed = ", ".join(error.valid_methods or ())
+        allowed = ", ".join([*(error.valid_methods or ()), "OPTIONS"])
         response = _proxy_error(MethodNotAllowed(f"{request.path} takes {allowed}, not {request.method}"))
         response.headers["Allow"] = allowed
         return response

@@ -72,6 +72,7 @@ class CallGatherer:
         self._new_id = new_id
         self._max_calls = max_calls
         self._calls: list[_Pending] = []
+        self._ids: set[str] = {""}
         self._by_index: dict[int, _Pending] = {}
         self._last: _Pending | None = None
         self.clean = True
@@ -100,18 +101,20 @@ class CallGatherer:
         function = function if isinstance(function, dict) else {}
         name = function.get("name")
         name = name if isinstance(name, str) else ""
-        fragment = _text(function.get("arguments"))
+        arguments = function.get("arguments")
+        fragment = _text(arguments)
+        self.clean = self.clean and (arguments is None or isinstance(arguments, str))
         call = self._call(delta, name, fragment)
         call.name = call.name or name
         if call.live is not None:
             # Name and id were said; a repetition is not passed on (F39, F45).
-            self.clean = self.clean and not name and not delta.get("id")
+            self.clean = self.clean and not name and delta.get("id") is None
             return self._fragment(call, delta, fragment)
         call.early += fragment
         if not call.name or not call.early.lstrip().startswith("{"):
             self.clean = False
             return []
-        self.clean = self.clean and bool(name) and call.early == fragment
+        self.clean = self.clean and bool(name) and call.early == fragment and delta.get("id") == call.server_id
         early, call.early = call.early, ""
         return self._opened(call) + self._fragment(call, delta, early)
 
@@ -143,11 +146,13 @@ class CallGatherer:
         tool = self._tools.resolve(call.name)
         name = tool.name if tool else call.name
         call.index = self._take_index()
-        call.id = call.server_id or self._new_id(call.index)
+        call.id = call.server_id if call.server_id not in self._ids else ""
+        call.id = call.id or self._new_id(call.index)
+        self._ids.add(call.id)
         if name != call.name:
             call.fixes += (Repair("name", call.name, name, "the only offered tool that this name can mean"),)
         if call.id != call.server_id:
-            call.fixes += (Repair("id", call.server_id, call.id, "the server gave none"),)
+            call.fixes += (Repair("id", call.server_id, call.id, "the server gave none, or another call's"),)
         self.clean = self.clean and not call.fixes
         call.name = name
         call.live = LiveArguments(tool)
@@ -156,27 +161,26 @@ class CallGatherer:
     def _close(self, call: _Pending, stopped: bool) -> list[Event]:
         if call.live is None:
             return self._close_unopened(call, stopped)
-        events: list[Event] = []
-        if not call.live.complete:
-            rest = self._completion(call.live, stopped)
-            if isinstance(rest, ProxyError):
-                return [Failed(rest)]
-            if rest:
-                events.append(CallArguments(self._choice, call.index, rest))
-                call.live.feed(rest)
-        arguments = call.live.text
-        closed = CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)
-        return [*events, closed]
+        live = call.live
+        closers = "" if live.complete else self._closers(live, stopped)
+        if isinstance(closers, ProxyError):
+            return [Failed(closers)]
+        if closers:
+            why = "the model stopped, and only these were missing"
+            call.fixes += (Repair("closers", "", closers, why),)
+        rest = live.rest + closers
+        events: list[Event] = [CallArguments(self._choice, call.index, rest)] if rest else []
+        done = Call(call.id, call.name, live.text + closers)
+        return [*events, CallClosed(self._choice, call.index, done, call.fixes)]
 
-    def _completion(self, live: LiveArguments, stopped: bool) -> str | ProxyError:
-        """What is still to be sent of an open call's arguments; an error if it cannot be finished (C4, half calls)."""
-        if _is_object(live.text):
-            return live.rest
-        if not stopped:
+    def _closers(self, live: LiveArguments, stopped: bool) -> str | ProxyError:
+        """What an open call's arguments lack; an error if it cannot be finished (C4, half calls)."""
+        # Cut by `length`, they are left as cut: what is missing is not known.
+        if not stopped or _is_object(live.text):
             return ""
         closers = missing_closers(live.text)
         if closers and _is_object(live.text + closers):
-            return live.rest + closers
+            return closers
         return UpstreamBroken("the model ended in the middle of a tool call, and its arguments cannot be completed")
 
     def _close_unopened(self, call: _Pending, stopped: bool) -> list[Event]:

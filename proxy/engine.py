@@ -131,6 +131,9 @@ class Engine:
             events += choice.end()
             if isinstance(events[-1], Failed):
                 return tuple(events)
+        if self._task.tools is None:
+            missing = [number for number, finished in self._finished.items() if not finished]
+            events += [Finished(number, "stop", None) for number in missing]
         return (*events, *(Passed(chunk.raw, _said(chunk)) for chunk in self._trailing))
 
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:

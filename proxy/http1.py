@@ -33,6 +33,7 @@ class ResponseDecoder:
         self._searched = 0
         # Interim answers, later bytes of trailers: what may come beside the answer is limited too.
         self._extra = 0
+        self.failure: UpstreamBroken | None = None
         self.status = 0
         self.headers = http.client.HTTPMessage()
 
@@ -42,10 +43,20 @@ class ResponseDecoder:
         return self._read is ResponseDecoder._nothing
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; give what they add to the body."""
+        """Take the next bytes; give what they add to the body.
+
+        If they are no HTTP any more, what came before is given first and `failure` is set, which is then raised.
+        """
+        if self.failure is not None:
+            raise self.failure
         self._buffer += data
-        while self._read(self):
-            pass
+        try:
+            while self._read(self):
+                pass
+        except UpstreamBroken as error:
+            self.failure = error
+            if not self._body:
+                raise
         body = b"".join(self._body)
         self._body.clear()
         return body

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from .dialects import Writer
 from .engine import Engine, Task
-from .events import JsonObject, dump_json
+from .events import JsonObject
 from .reply import rewrap
 from .rewrite import ChatRequest, count_tool_results
 
 
-def guarded(request: ChatRequest, limit: int) -> bytes | None:
+def guarded(request: ChatRequest, limit: int) -> JsonObject | None:
     """The whole answer that ends the conversation, or None if it may go on; `limit` 0 is off."""
     if not limit or not request.body.get("tools"):
         return None
@@ -24,7 +24,7 @@ def guarded(request: ChatRequest, limit: int) -> bytes | None:
         f"Tool call safety limit reached ({count} tool results, the limit is {limit}). "
         "Please start a new conversation, or raise max_tool_calls in the proxy."
     )
-    answer: JsonObject = {
+    return {
         "id": "chatcmpl-loop-abort",
         "object": "chat.completion",
         "created": 0,
@@ -34,9 +34,8 @@ def guarded(request: ChatRequest, limit: int) -> bytes | None:
         ],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     }
-    return dump_json(answer)
 
 
-def as_stream(answer: bytes, writer: Writer) -> bytes:
+def as_stream(answer: JsonObject, writer: Writer) -> bytes:
     """The guard's answer as the stream that the client asked for."""
     return rewrap(answer, Engine(Task(tools=None, seed=b"")), writer)

@@ -30,12 +30,13 @@ NEVER = float("inf")
 class Patience:
     """Seconds: until the head of the answer, between two bytes of it, and between two writes to the client.
 
-    `heartbeat` 0 means that the client gets none.
+    `heartbeat` 0 means that the client gets none; `whole` that the whole answer is due as its head is.
     """
 
     header: float
     idle: float
     heartbeat: float = 0.0
+    whole: bool = False
 
 
 class Pump:
@@ -68,7 +69,7 @@ class Pump:
 
     def receive(self, call: UpstreamCall) -> Iterator[bytes | None]:
         """The parts of the answer's body as they arrive, the first as soon as the head is whole; None when a heartbeat
-        is due or the alarm rings.
+        is due or the alarm rings, also while parts keep coming.
 
         Raises ClientGone, UpstreamTimeout, or UpstreamBroken; ends when the body has properly ended.
         """
@@ -79,21 +80,23 @@ class Pump:
         heard = time.monotonic()
         headless = True
         while not call.complete:
-            limit = self._patience.header if headless else self._patience.idle
-            if not self._wait(poll, call, heard + limit):
-                if time.monotonic() >= self._end:
-                    return
-                if time.monotonic() >= heard + limit:
-                    raise UpstreamTimeout(_silence(headless, limit))
+            whole = headless or self._patience.whole
+            limit = self._patience.header if whole else self._patience.idle
+            ready = self._wait(poll, call, heard + limit)
+            now = time.monotonic()
+            if now >= self._end:
+                return
+            if now >= heard + limit and (whole or not ready):
+                raise UpstreamTimeout(_silence(whole, limit))
+            if now >= self._alarm or self.heartbeat_due:
                 yield None
+            if not ready:
                 continue
             data = call.receive()
+            heard = heard if whole else now
             if call.status and (data or headless):
                 headless = False
-                heard = time.monotonic()
                 yield data
-            elif not headless:
-                heard = time.monotonic()
 
     def _wait(self, poll: select.poll, call: UpstreamCall, until: float) -> bool:
         """True if the upstream can be read, False if `until` or the next heartbeat has come."""
@@ -106,7 +109,7 @@ class Pump:
         return bool(ready) or call.more
 
 
-def _silence(headless: bool, limit: float) -> str:
-    if headless:
-        return f"the model server did not begin to answer within {limit:g} s (header_timeout)"
+def _silence(whole: bool, limit: float) -> str:
+    if whole:
+        return f"the model server did not answer within {limit:g} s (header_timeout)"
     return f"the model server was silent for {limit:g} s (idle_timeout)"

@@ -18,12 +18,17 @@ from .tools import Tool, Tools
 T = TypeVar("T")
 Parsing: TypeAlias = Generator[None, None, T]
 
-MAX_BLANKS = 256
-MAX_KEY = 256
+MAX_BLANKS = 64
+MAX_KEY = 128
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _IN_STRING = re.compile(rb'["\\]')
+# JSON strings hold no control characters (RFC 8259, section 7); models write them all the same, but not in names.
+_IN_STRICT_STRING = re.compile(rb'["\\\x00-\x1f]')
 _IN_NESTED = re.compile(rb'["{}\[\]]')
 _AFTER_SCALAR = re.compile(rb"[,}\]\s]")
+
+
+_NO_TOOL = Tool("", {})
 
 
 class NotACall(Exception):
@@ -56,7 +61,9 @@ class Reader:
     """A position in a window.
 
     `named` is true once an offered name was read, `wrapped` while a format's own wrapper is open; `spans` are the
-    positions of what was read that would be a call by itself.
+    positions of what was read that would be a call by itself. Once it is `void` nothing will come of it, but it is
+    read on to its end, because markup inside a string of it is no call either (contract C3); what is read then is let
+    go, so the texts that a parser gets of it mean nothing.
     """
 
     def __init__(self, window: Window, pos: int, tools: Tools) -> None:
@@ -65,6 +72,7 @@ class Reader:
         self.tools = tools
         self.named = False
         self.wrapped = False
+        self.void = False
         self.spans: list[tuple[int, int]] = []
 
     @property
@@ -77,16 +85,17 @@ class Reader:
         return self._window.ended and self.pos >= len(self._window.data)
 
     def text(self, start: int, end: int) -> str:
-        """The text between two positions."""
+        """The text between two positions; empty when void."""
+        if self.void:
+            return ""
         return self._window.data[start:end].decode("utf-8", "surrogatepass")
 
     def tool(self, name: str) -> Tool:
-        """The offered tool of this name; NotACall if there is none (contract C3)."""
+        """The offered tool of this name; without one this is no call (contract C3)."""
         tool = self.tools.resolve(name)
-        if tool is None:
-            raise NotACall
-        self.named = True
-        return tool
+        self.void = self.void or tool is None
+        self.named = self.named or tool is not None
+        return tool or _NO_TOOL
 
     def which(self, literals: Collection[bytes]) -> Parsing[bytes | None]:
         """Read the longest of the literals that stands here and give it; None if none does."""
@@ -111,8 +120,7 @@ class Reader:
         while True:
             found = _NOT_BLANK.search(self._window.data, self.pos)
             self.pos = found.start() if found else len(self._window.data)
-            if self.pos - start > limit:
-                raise NotACall
+            self._check(start, limit)
             if found or self._window.ended:
                 return
             yield
@@ -126,13 +134,19 @@ class Reader:
         while True:
             found = pattern.search(self._window.data, self.pos)
             self.pos = found.start() if found else len(self._window.data)
-            if limit and self.pos - start > limit:
-                raise NotACall
+            if limit:
+                self._check(start, limit)
             if found:
                 return bytes(self._window.data[start : self.pos])
             if self._window.ended:
                 raise NotACall
             yield
+
+    def _check(self, start: int, limit: int) -> None:
+        """NotACall, at a place that does not depend on how much has come already, if more than `limit` was read."""
+        if self.pos - start > limit:
+            self.pos = start + limit
+            raise NotACall
 
     def find(self, literal: bytes) -> Parsing[int]:
         """Read on past the next occurrence of the literal and give where it begins; NotACall if there is none."""
@@ -154,28 +168,33 @@ class Reader:
         return bytes(self._window.data[self.pos : self.pos + 1])
 
     def string(self, limit: int = 0) -> Parsing[bytes]:
-        """Read a JSON string and give it, quotation marks and all."""
+        """Read a JSON string and give it, quotation marks and all; with a limit of its length, strictly."""
         start = self.pos
         yield from self.expect(b'"')
         while True:
-            yield from self.until(_IN_STRING)
-            if limit and self.pos - start > limit:
+            stops = _IN_STRICT_STRING if limit or self.void else _IN_STRING
+            yield from self.until(stops, limit and max(1, start + limit - self.pos))
+            mark = bytes(self._window.data[self.pos : self.pos + 1])
+            if mark not in b'"\\':
                 raise NotACall
-            quote = bytes(self._window.data[self.pos : self.pos + 1]) == b'"'
             self.pos += 1
-            if quote:
+            if mark == b'"':
                 return bytes(self._window.data[start : self.pos])
-            yield from self.byte()
+            if (yield from self.byte()) == b"":
+                raise NotACall
             self.pos += 1
 
-    def value(self) -> Parsing[bytes]:
-        """Read one JSON value, as far as its brackets and quotation marks tell where it ends, and give it."""
+    def value(self, limit: int = 0) -> Parsing[bytes]:
+        """Read one JSON value, as far as its brackets and quotation marks tell where it ends, and give it.
+
+        `limit` is for strings, numbers and literals.
+        """
         start = self.pos
         first = yield from self.byte()
         if first == b'"':
-            return (yield from self.string())
+            return (yield from self.string(limit))
         if first not in (b"{", b"["):
-            return (yield from self.until(_AFTER_SCALAR))
+            return (yield from self.until(_AFTER_SCALAR, limit))
         depth = 0
         while True:
             yield from self.until(_IN_NESTED)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from .pump import Pump
 from .upstream import UpstreamCall
@@ -19,30 +20,16 @@ class Relayed:
     status: int
     headers: tuple[tuple[str, str], ...]
     length: str
-    parts: Generator[bytes, None, None]
+    parts: Iterator[bytes]
 
 
 def relay(call: UpstreamCall, pump: Pump) -> Relayed:
     """Wait for the head of the answer to a request that was sent.
 
-    Raises a ProxyError while nothing has come; what breaks off later raises it out of `parts`.
+    Raises a ProxyError while nothing has come; what breaks off later raises it out of `parts`. The call stays open
+    until the caller closes it.
     """
-    try:
-        parts = pump.receive(call)
-        first = next(parts, b"") or b""
-    except BaseException:
-        call.__exit__()
-        raise
+    parts = pump.receive(call)
+    first = next(parts, b"")
     passed = tuple((name, call.header(name)) for name in _PASSED if call.header(name))
-    return Relayed(call.status, passed, call.header("Content-Length"), _parts(call, first, parts, pump))
-
-
-def _parts(
-    call: UpstreamCall, first: bytes, parts: Iterator[bytes | None], pump: Pump
-) -> Generator[bytes, None, None]:
-    with call:
-        yield first
-        for part in parts:
-            if part:
-                pump.wrote()
-                yield part
+    return Relayed(call.status, passed, call.header("Content-Length"), filter(None, chain((first,), parts)))

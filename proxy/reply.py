@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from . import sse
 from .dialects import Writer
 from .dialects.chat import DONE
-from .dialects.chat_whole import as_chunk, read_whole
+from .dialects.chat_whole import as_chunk
 from .engine import Engine
-from .errors import InternalError, ProxyError
-from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Usage, load_json
+from .errors import InternalError, ProxyError, UpstreamBroken
+from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Usage, load_chunk
 from .limits import MAX_EVENT
 
 
@@ -64,9 +64,12 @@ class StreamReply:
 
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
-        given = b"".join(self._event(event) for event in self._decoder.finish())
+        try:
+            given = b"".join(self._event(event, last=True) for event in self._decoder.finish())
+        except ProxyError as error:
+            self.failure = error
         if self.failure is not None:
-            return given
+            return b""
         if self._crashed:
             return given + (self._writer.end() if self._done else b"")
         given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
@@ -85,7 +88,8 @@ class StreamReply:
         held = b"" if self._crashed or self.failure is not None else self.release()
         return held + self._writer.error(error)
 
-    def _event(self, event: sse.ServerSentEvent) -> bytes:
+    def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
+        """One upstream event; the `last` one lacked its blank line, so it may be cut."""
         if self.failure is not None or self._done:
             return b""
         if self._crashed:
@@ -100,9 +104,12 @@ class StreamReply:
             return self._written((passed,))
         self._unsent.append(event.raw)
         try:
-            body = load_json(event.data)
+            body = load_chunk(event.data)
         except ValueError:
             body = None
+        if body is None and last:
+            self.failure = UpstreamBroken("the model server's reply ended in the middle of an event")
+            return b""
         if not isinstance(body, dict):
             # Not ours to understand (U15); it passes.
             return self._written((Passed(event.raw, ()),))
@@ -149,11 +156,10 @@ class StreamReply:
         return b"".join(out)
 
 
-def rewrap(body: bytes, engine: Engine, writer: Writer) -> bytes:
-    """A whole answer as the stream that the client asked for; raises what `read_whole` and a `Failed` say."""
-    answer = read_whole(body)
-    usage = answer.pop("usage", None)
-    chunk = as_chunk(answer)
+def rewrap(answer: JsonObject, engine: Engine, writer: Writer) -> bytes:
+    """A whole answer as the stream that the client asked for; raises the error of a `Failed`."""
+    usage = answer.get("usage")
+    chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
     writer.see(chunk)
     events = (*engine.feed(chunk), *engine.finish(done=True))
     for event in events:

@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 
+from .rewrite import ChatRequest
 from .views import Visit
 
 log = logging.getLogger("proxy")
@@ -34,26 +35,31 @@ def log_visit(now: Visit, status: int) -> None:
     if now.first_byte:
         facts["ttfb_ms"] = round((now.first_byte - now.began) * 1000, 1)
     if now.chat is not None:
-        facts |= _chat_facts(now, now.chat.model, now.chat.stream)
+        facts |= _chat_facts(now, now.chat)
     error = now.error or now.outcome.error
     if error:
         facts["error"] = error
     log.info("%s", " ".join(f"{name}={_shown(value)}" for name, value in facts.items()))
 
 
-def _chat_facts(now: Visit, model: str, stream: bool) -> dict[str, object]:
+def _chat_facts(now: Visit, wanted: ChatRequest) -> dict[str, object]:
     outcome = now.outcome
-    facts: dict[str, object] = {"model": model, "stream": stream, "bytes": now.sent, "calls": outcome.calls}
+    facts: dict[str, object] = {
+        "model": wanted.model,
+        "stream": wanted.stream,
+        "bytes": now.sent,
+        "calls": outcome.calls,
+    }
     fixes = Counter(repair.id for repair in outcome.audit)
     if fixes:
         facts["fixes"] = ",".join(f"{name}:{count}" for name, count in sorted(fixes.items()))
     if outcome.tries > 1:
         facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
-    if outcome.swallowed:
+    if outcome.swallowed and wanted.tools is not None:
         log.warning(
             "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; "
             "set parse: proxy for this model in rules.yaml",
-            _shown(model),
+            _shown(wanted.model),
         )
     return facts
 

@@ -118,7 +118,8 @@ class Service:
             "vllm_url": self.settings.upstream,
             "target_host": self.settings.upstream,
             "max_tool_calls": self.settings.max_tool_calls,
-            "active_requests": self._active,
+            # The question itself is not counted.
+            "active_requests": max(0, self._active - 1),
             "config_loaded": True,
             "rules_file": self.rules.source,
             "rules_sha256": self.rules.sha256,

@@ -43,27 +43,34 @@ class Decoder:
         self._first = True
         self._finished = False
         self._line_feeds_only = True
+        self._over = False
         self._max_event = max_event
 
     def feed(self, data: bytes) -> tuple[ServerSentEvent, ...]:
         """Take the next bytes; give the events that they complete."""
         if self._finished:
             raise ValueError("feed after finish")
+        if self._over:
+            raise LimitExceeded("max_event", self._max_event)
         buffer = self._buffer
         buffer += data
         self._line_feeds_only = self._line_feeds_only and b"\r" not in data
         events = []
         start = 0
         while end := self._boundary():
+            if end - start > self._max_event:
+                break
             events.append(self._event(bytes(buffer[start:end])))
             start = self._searched = end
         if start:
             del buffer[:start]
+        # Events that were whole before are given first; the next call says it.
+        if end - start > self._max_event or len(buffer) > self._max_event:
+            self._over = True
+        if self._over and not events:
+            raise LimitExceeded("max_event", self._max_event)
         # The longest boundary is four bytes: it may have begun in the last three.
         self._searched = max(0, len(buffer) - 3)
-        # Events that were whole before are given first; the next call says it.
-        if len(buffer) > self._max_event and not events:
-            raise LimitExceeded("max_event", self._max_event)
         return tuple(events)
 
     def finish(self) -> tuple[ServerSentEvent, ...]:
@@ -71,11 +78,12 @@ class Decoder:
         self._finished = True
         raw = bytes(self._buffer)
         self._buffer.clear()
-        if len(raw) > self._max_event:
+        if self._over:
             raise LimitExceeded("max_event", self._max_event)
         if not raw.strip(b"\r\n"):
             return ()
-        ending = b"\n" if raw.endswith((b"\n", b"\r")) else b"\n\n"
+        # After a lone CR, one LF would only make a CRLF of it.
+        ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
         return (self._event(raw + ending),)
 
     def _boundary(self) -> int:

@@ -15,9 +15,9 @@ from itertools import chain
 from .answers import gather, refused
 from .auto import asks_for_proxy, second_plan
 from .dialects import Writer
-from .dialects.chat_whole import as_chunk, read_whole, rebuild
+from .dialects.chat_whole import as_chunk, read_whole, rebuild, says_nothing
 from .engine import Engine
-from .errors import ClientGone, ProxyError, UpstreamBroken, UpstreamError
+from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from .events import Repair
 from .limits import MAX_ERROR_BODY
 from .pump import NEVER, Pump
@@ -79,7 +79,7 @@ class Exchange:
         return again
 
 
-def chat(exchange: Exchange) -> Iterator[bytes]:
+def chat(exchange: Exchange) -> Generator[bytes, None, None]:
     """The bytes of the reply; a whole one in one piece. Raises a ProxyError only before it gave any."""
     plan, outcome = exchange.plan, exchange.outcome
     committed = False
@@ -120,6 +120,7 @@ class _Attempt:
         )
         self._unsent = b""
         self._held_since = NEVER
+        self._swallowed = False
         self.spoke = False
 
     def run(self) -> Iterator[bytes]:
@@ -148,7 +149,7 @@ class _Attempt:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
         outcome.audit, outcome.calls = self._engine.audit, self._engine.calls
-        outcome.swallowed = self._reply.swallowed
+        outcome.swallowed = self._swallowed or self._reply.swallowed
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
         """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
@@ -227,8 +228,17 @@ class _Attempt:
     def _whole(self, body: bytes) -> bytes:
         """A whole answer: as the stream that the client asked for, or whole."""
         exchange, request = self._exchange, self._exchange.request
-        if request.stream:
-            return rewrap(body, self._engine, exchange.writer(True))
         answer = read_whole(body)
-        events = (*self._engine.feed(as_chunk(answer)), *self._engine.finish(done=True))
-        return rebuild(body, answer, events, exchange.clean, parsed=request.tools is not None)
+        self._swallowed = says_nothing(answer)
+        try:
+            if request.stream:
+                return rewrap(answer, self._engine, exchange.writer(True))
+            events = (*self._engine.feed(as_chunk(answer)), *self._engine.finish(done=True))
+            return rebuild(body, answer, events, exchange.clean, parsed=request.tools is not None)
+        except ProxyError:
+            raise
+        except Exception as error:  # the outermost boundary of the engine (contract C6)
+            exchange.crashed(error)
+            if request.stream:
+                raise InternalError("the proxy failed while it read the answer; its log says why") from error
+            return body

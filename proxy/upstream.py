@@ -56,7 +56,10 @@ def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HT
 
     class Connection(connection):  # type: ignore[valid-type, misc]
         def connect(self) -> None:
-            super().connect()
+            try:
+                super().connect()
+            except TimeoutError as error:  # in the TLS handshake; urllib3 would call it a read timeout
+                raise urllib3.exceptions.ConnectTimeoutError(self, "the TLS handshake timed out") from error
             # urllib3 leaves the connect timeout on the socket while it sends.
             self.sock.settimeout(send_timeout)
 
@@ -103,6 +106,10 @@ class UpstreamCall:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; again if need be."""
         self._connection.close()
 
     def fileno(self) -> int:
@@ -159,6 +166,8 @@ class UpstreamCall:
                 self._decoder.finish()
                 return
             parts.append(self._decoder.feed(data))
+            if self._decoder.failure is not None:
+                raise self._decoder.failure
             # A plain socket that gave less than it was asked for is empty, and poll tells when it is not any more;
             # under TLS records may wait where poll does not see them.
             if len(data) < _RECEIVE and not self._tls:

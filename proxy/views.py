@@ -7,8 +7,9 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from flask import Response, g, request
 
@@ -16,7 +17,7 @@ from . import __version__
 from .dialects.chat import ChatOptions, ChatWriter
 from .engine import Engine, Task
 from .errors import ClientGone, InternalError
-from .events import dump_json
+from .events import JsonObject, dump_json
 from .intake import upstream_headers
 from .loop_guard import as_stream, guarded
 from .pump import HasDescriptor, Patience, Pump
@@ -87,20 +88,30 @@ def chat_completions() -> Response:
     if not wanted.stream:
         now.sent = len(first)
         return Response(first, 200, headers)
-    return Response(_sent(now, first, parts), 200, headers)
+    response = Response(_sent(now, chain((first,), parts)), 200, headers)
+    response.call_on_close(parts.close)
+    return response
 
 
 def passed(path: str) -> Response:
     """A path that the upstream answers itself: request and answer go through untouched."""
     now = visit()
-    pump = Pump(now.socket, _patience(now.service, heartbeat=False))
+    settings = now.service.settings
+    pump = Pump(now.socket, Patience(settings.header_timeout, settings.idle_timeout))
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), now.id)
     body = now.body if now.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
-    answer = relay(now.service.upstream.open(method, path, headers, body), pump)
+    call = now.service.upstream.open(method, path, headers, body)
+    try:
+        answer = relay(call, pump)
+    except BaseException:
+        call.close()
+        raise
     now.first_byte = time.monotonic()
     sized = [("Content-Length", answer.length)] if answer.length else []
-    return Response(_sent(now, b"", answer.parts), answer.status, [*answer.headers, *sized])
+    response = Response(_sent(now, answer.parts), answer.status, [*answer.headers, *sized])
+    response.call_on_close(call.close)
+    return response
 
 
 def root() -> Response:
@@ -155,7 +166,7 @@ def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOp
         request=wanted,
         plan=_plan(service, wanted, profile, headers),
         auto=profile.parse == "auto",
-        pump=Pump(now.socket, _patience(service, heartbeat=wanted.stream)),
+        pump=Pump(now.socket, _patience(service, wanted, profile)),
         engine=engine,
         writer=lambda expand: ChatWriter(options, expand=expand),
         clean=profile.clean,
@@ -187,22 +198,28 @@ def _options(wanted: ChatRequest, profile: Profile) -> ChatOptions:
     )
 
 
-def _ended(answer: bytes, wanted: ChatRequest, options: ChatOptions) -> Response:
+def _ended(answer: JsonObject, wanted: ChatRequest, options: ChatOptions) -> Response:
     if not wanted.stream:
-        return json_response(answer)
+        return json_response(dump_json(answer))
     return Response(as_stream(answer, ChatWriter(options, expand=True)), 200, list(_SSE_HEADERS))
 
 
-def _patience(service: Service, *, heartbeat: bool) -> Patience:
+def _patience(service: Service, wanted: ChatRequest, profile: Profile) -> Patience:
     settings = service.settings
-    return Patience(settings.header_timeout, settings.idle_timeout, settings.heartbeat if heartbeat else 0.0)
+    return Patience(
+        header=settings.header_timeout,
+        idle=settings.idle_timeout,
+        heartbeat=settings.heartbeat if wanted.stream else 0.0,
+        whole=not wanted.stream or profile.upstream == "whole",
+    )
 
 
-def _sent(now: Visit, first: bytes, parts: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """The body on its way out, counted. What cannot be finished must not look finished: the connection is cut."""
+def _sent(now: Visit, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The body on its way out, counted. What cannot be finished must not look finished: the connection is cut.
+
+    It closes nothing: it may never be begun (a HEAD request, a client that is gone).
+    """
     try:
-        now.sent = len(first)
-        yield first
         for part in parts:
             now.sent += len(part)
             yield part
@@ -213,9 +230,6 @@ def _sent(now: Visit, first: bytes, parts: Iterator[bytes]) -> Generator[bytes, 
         if isinstance(error, InternalError):
             log.exception("a reply could not be finished")
         _cut(now.socket)
-    finally:
-        if isinstance(parts, Generator):
-            parts.close()
 
 
 def _cut(client: HasDescriptor | None) -> None:

@@ -325,7 +325,7 @@ WRITE_FILE: dict[str, Any] = {
 }
 
 
-def chat(content: str = "Hi", **more: object) -> dict[str, Any]:
+def chat(content: str = "Hi", **more: Any) -> dict[str, Any]:
     """A chat request; by default it asks for a stream and offers no tools."""
     return {"model": "tiny", "messages": [{"role": "user", "content": content}], "stream": True, **more}
 

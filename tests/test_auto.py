@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3.connection import HTTPConnection
 
 from tests.conftest import Inside
 from tests.real.processes import free_port
 from tests.scripted import (
     DONE,
     ROLE,
+    SSE,
     WRITE_FILE,
     Script,
     Upstream,
@@ -276,11 +278,9 @@ def test_a_generation_that_broke_off_is_not_asked_for_again(inside: Inside) -> N
 
 def test_a_connection_that_was_refused_is_tried_once_more(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server comes up between the two tries."""
-    from proxy import upstream  # noqa: PLC0415
-
     port, tries = free_port(), []
     with Upstream(OK, port=port) as server:
-        real = upstream.HTTPConnection.connect
+        real = HTTPConnection.connect
 
         def connect(self: Any) -> None:
             tries.append(self)
@@ -292,7 +292,7 @@ def test_a_connection_that_was_refused_is_tried_once_more(inside: Inside, monkey
                     self.port = up
             real(self)
 
-        monkeypatch.setattr(upstream.HTTPConnection, "connect", connect)
+        monkeypatch.setattr(HTTPConnection, "connect", connect)
         response = inside(server.url).post(CHAT, json=chat())
         assert response.status_code == 200 and len(server.seen) == 1 and len(tries) == 2
 
@@ -312,10 +312,13 @@ def swallowed(said: bytes) -> Script:
     return stream(ROLE, *([said] if said else []), finish(), event(empty), DONE)
 
 
-@pytest.mark.parametrize("said,named", [(b"", True), (text("a"), False)])
-@pytest.mark.parametrize("tools", [None, [WRITE_FILE]], ids=["no tools", "tools"])
+@pytest.mark.parametrize(
+    "said,tools,named",
+    [(b"", [WRITE_FILE], True), (text("a"), [WRITE_FILE], False), (b"", None, False)],
+    ids=["nothing", "text", "nothing, and no tools offered"],
+)
 def test_a_reply_that_used_tokens_and_said_nothing_is_named_in_the_log(
-    inside: Inside, caplog: pytest.LogCaptureFixture, said: bytes, named: bool, tools: object
+    inside: Inside, caplog: pytest.LogCaptureFixture, said: bytes, tools: object, named: bool
 ) -> None:
     caplog.set_level(logging.INFO, "proxy")
     with Upstream(swallowed(said)) as server:
@@ -333,7 +336,7 @@ def test_a_whole_reply_that_said_nothing_is_named_in_the_log_too(
 
 
 def test_the_first_of_two_tries_is_closed_before_the_second_begins(inside: Inside) -> None:
-    first: list[Any] = [b"".join([stream()[0], chunked(event(json.loads(FAILED_TO_PARSE)))]), 1.0]  # type: ignore[list-item]
+    first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), 1.0]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
         assert inside(server.url).post(CHAT, json=with_tools()).status_code == 200

@@ -22,7 +22,7 @@ from proxy.config import SPECS, Settings
 
 PACKAGE = Path(cli.__file__).parent
 # What a command needs before there is an application.
-MODULES = ("__main__.py", "cli.py", "config.py", "errors.py", "rules.py", "rules.yaml", "gunicorn_conf.py")
+MODULES = ("__main__.py", "cli.py", "config.py", "errors.py", "limits.py", "rules.py", "rules.yaml", "gunicorn_conf.py")
 INIT = """
 import os, sys
 __version__ = {version!r}

@@ -9,6 +9,8 @@ import time
 import openai
 import pytest
 
+from proxy.engine import Engine
+from proxy.events import Chunk, Event
 from tests.conftest import Front, Inside, Start
 from tests.real.processes import free_port
 from tests.scripted import (
@@ -26,6 +28,7 @@ from tests.scripted import (
     chat,
     chunked,
     completion,
+    delta,
     finish,
     head,
     stream,
@@ -222,3 +225,69 @@ def test_when_to_come_again_is_passed(inside: Inside, status: int) -> None:
         response = inside(server.url).post(CHAT, json=chat())
     assert (response.status_code, response.data) == (status, body)
     assert (response.headers["Retry-After"], response.headers["X-Should-Retry"]) == ("7", "true")
+
+
+def test_an_event_over_the_limit_is_a_typed_error_and_not_a_success(inside: Inside) -> None:
+    """U14, C7: `max_event`."""
+    with Upstream(stream(ROLE, text("a"), text("x" * 5000), finish(), DONE)) as server:
+        data = inside(server.url, max_event=1024).post(CHAT, json=chat(tools=[WRITE_FILE])).data
+    last = data.rstrip(b"\n").rpartition(b"\n\n")[2]
+    assert data.startswith(ROLE + text("a")) and DONE not in data
+    assert "max_event" in json.loads(last[6:])["error"]["message"]
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_defect_of_the_engine_lets_an_unchanged_reply_go_on_as_it_came(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: int
+) -> None:
+    """C6."""
+    break_at(monkeypatch, at)
+    events = [ROLE, text("a"), text("b"), finish(), DONE]
+    with Upstream(stream(*events)) as server:
+        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    assert (response.status_code, response.data) == (200, b"".join(events))
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_defect_of_the_engine_after_a_change_is_an_error_event(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C6: a call was found in the text, so the rest cannot go on as the server's own bytes."""
+    break_at(monkeypatch, 3)
+    with Upstream(stream(ROLE, text(HERMES), text("b"), finish(), DONE)) as server:
+        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
+    assert b"write_file" in data and DONE not in data and b'"finish_reason":"' not in data
+    assert "error" in json.loads(data.rstrip(b"\n").rpartition(b"\n\n")[2][6:])
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_defect_of_the_engine_leaves_a_whole_answer_as_it_came(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C6: nothing of it was changed so far, so the reply goes on as the upstream's own."""
+    break_at(monkeypatch, 1)
+    body = json.dumps(completion("word")).encode()
+    with Upstream([answer(body)]) as server:
+        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=False))
+    assert "ZeroDivisionError" in caplog.text
+    assert (response.status_code, response.data) == (200, body)
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the engine raise at its so many-th chunk, which it never should."""
+    feed, count = Engine.feed, iter(range(1, 1000))
+
+    def broken(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
+        if next(count) == number:
+            raise ZeroDivisionError
+        return feed(self, chunk)
+
+    monkeypatch.setattr(Engine, "feed", broken)
+
+
+def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(inside: Inside) -> None:
+    """A1: `clean` holds for what passes and for what the proxy writes itself."""
+    both = delta({"reasoning": "hm", "content": "I will. <tool_call>"})
+    with Upstream(stream(ROLE, both, text(HERMES.removeprefix("I will.\n<tool_call>")), finish(), DONE)) as server:
+        data = inside(server.url).post(f"/for/openclaw{CHAT}", json=chat(tools=[WRITE_FILE])).data
+    assert b"write_file" in data and b'"hm"' not in data

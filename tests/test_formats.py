@@ -39,6 +39,8 @@ def read(parse: Body, cut: list[str], *, stopped: bool = True) -> list[str] | st
         next(parsing)
     except StopIteration as done:
         calls: tuple[RawCall, ...] = done.value
+        if reader.void:
+            return NONE
         assert all(0 <= start < end <= reader.pos for start, end in reader.spans)
         assert bool(reader.spans) == bool(calls)
         return [json.loads(call.arguments).get("command", call.tool.name) for call in calls]
@@ -107,7 +109,6 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     "tags": (TAGS, ONE),
     "tags with an orphan closer": (f"{TAGS}\n</tool_call>", ONE),
     "tags twice": (f"{TAGS}\n{TAGS.replace('ls', 'pwd')}", TWO),
-    "an object and a wrapper": (f"{LS}\n<tool_call>{PWD}</tool_call>", TWO),
     "an orphan closer": (f"{LS}\n</tools>", ONE),
     "end of turn": (f"{LS}<|im_end|>", ONE),
     "end of turn, twice and blanks": (f"{LS}\n<|eot_id|>\n<|end_of_text|>\n", ONE),
@@ -142,6 +143,7 @@ def test_a_row_that_was_cut_off_is_none(name: str) -> None:
         f"```json\nRun:\n{LS}\n```",
         f"```json\n{LS}\n{{}}\n```",
         f"{LS}\n{{}}",
+        f"{LS}\n<tool_call>{PWD}</tool_call>",
         f"{LS},",
         call_json("bash"),
         call_json("bash", timeout=5),

@@ -21,7 +21,8 @@ NONE = "no call"
 def read(cut: list[str]) -> tuple[str, Any] | str:
     """The call in a text that comes in these pieces."""
     window = Window()
-    parsing = function_tags(Reader(window, 0, offered()))
+    reader = Reader(window, 0, offered())
+    parsing = function_tags(reader)
     try:
         for part in cut:
             window.data += part.encode("utf-8", "surrogatepass")
@@ -31,6 +32,8 @@ def read(cut: list[str]) -> tuple[str, Any] | str:
     except StopIteration as done:
         calls: tuple[RawCall, ...] = done.value
         (call,) = calls
+        if reader.void:
+            return NONE
         return call.tool.name, load_json(call.arguments)
     except NotACall:
         return NONE
@@ -135,7 +138,7 @@ def test_what_is_no_call_is_refused_at_every_cut(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<function=nope>", "<function=...>", "<function=bash> x", "<function=NAME\n", "<function=" + "x" * 300]
+    "text", ["<function=nope> x", "<function=...> x", "<function=bash> x", "<function=NAME\n", "<function=" + "x" * 300]
 )
 def test_prose_that_mentions_the_tag_is_let_go_at_once(text: str) -> None:
     """C2, F68."""

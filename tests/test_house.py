@@ -89,7 +89,8 @@ def test_imports_point_down_only(path: Path) -> None:
     mine = level(room(path)) if path.name != "gunicorn_conf.py" else 0
     for name, ours in imported(path):
         if ours and path.name != "gunicorn_conf.py":
-            target = (name.split(".")[1:] or ["__init__"])[0].replace("__version__", "__init__").replace("__file__", "__init__")
+            target = (name.split(".")[1:] or ["__init__"])[0]
+            target = "__init__" if target in ("__version__", "__file__") else target
             assert level(target) <= mine, f"{path.name} imports {name}"
 
 

@@ -43,7 +43,7 @@ def test_a_request_without_tools_is_never_ended() -> None:
 
 
 def test_the_answer_is_a_whole_completion_that_says_why() -> None:
-    body = json.loads(guarded(wanted(3), 3) or b"")
+    body: Any = guarded(wanted(3), 3)
     assert body["id"] == "chatcmpl-loop-abort" and body["object"] == "chat.completion" and body["model"] == "tiny"
     choice = body["choices"][0]
     assert choice["finish_reason"] == "stop" and choice["message"]["role"] == "assistant"

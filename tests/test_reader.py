@@ -130,13 +130,22 @@ def test_what_is_over_its_limit_is_given_up_before_it_ends(name: str, verb: Verb
         next(verb(Reader(Window(bytearray(data)), 0, offered())))
 
 
-def test_a_tool_that_was_named_is_remembered() -> None:
+def test_an_offered_tool_that_was_named_is_remembered() -> None:
     reader = Reader(Window(), 0, offered())
-    with pytest.raises(NotACall):
-        reader.tool("unknown")
-    assert not reader.named
     assert reader.tool("Bash").name == "bash"
     assert reader.named
+    assert not reader.void
+
+
+def test_a_tool_that_was_not_offered_makes_the_reading_void() -> None:
+    """C3: nothing will come of it, whatever is named later."""
+    reader = Reader(Window(bytearray(b"abc")), 0, offered())
+    reader.tool("unknown")
+    assert reader.void
+    assert not reader.named
+    reader.tool("bash")
+    assert reader.void
+    assert reader.text(0, 3) == ""
 
 
 def test_the_end_is_only_the_end_when_no_more_comes() -> None:

@@ -24,6 +24,7 @@ PWD = ("bash", {"command": "pwd"})
 PRETTY = json.dumps({"name": "bash", "arguments": {"command": "ls"}}, indent=2)
 TAGS = "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>"
 INNER = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
+UNKNOWN = f"<tool_call>\n{call_json('nope', x='y')}\n</tool_call>"
 MARKUP = "echo '<tool_call>{}</tool_call> ```'"
 
 # What is a call: the text, the calls, and the prose that stays.
@@ -39,6 +40,7 @@ CALLS: dict[str, tuple[str, Calls, str]] = {
     "hermes after a stray backtick": (f"a ` b\n\n{HERMES}", [LS], "a ` b\n\n"),
     "hermes after its mention": (f"With <tool_call> I do:\n{HERMES}", [LS], "With <tool_call> I do:\n"),
     "hermes after one that broke": (f"<tool_call>\n{HERMES}", [LS], "<tool_call>\n"),
+    "hermes after a long span of code": (f"```{'x' * 40}```{STRONG}", [PWD], f"```{'x' * 40}```"),
     "hermes, required missing": (f"<tool_call>{call_json('read')}</tool_call>", [("read", {})], ""),
     "hermes, markup inside": (
         f"<tool_call>{call_json('bash', command=MARKUP)}</tool_call>",
@@ -71,6 +73,8 @@ CALLS: dict[str, tuple[str, Calls, str]] = {
     "weak after strong": (f"{HERMES}\n{WEAK}", [LS, LS], ""),
     "weak after a JSON answer": (f'{{"ok": true}}\n{WEAK}', [LS], '{"ok": true}\n'),
     "weak with an end of turn": (f"{WEAK}<|im_end|>", [LS], ""),
+    "hermes after a JSON answer": (f'{{"ok": true}}\n{STRONG}', [PWD], '{"ok": true}\n'),
+    "hermes after one of an unknown tool": (f"{UNKNOWN}\n{STRONG}", [PWD], f"{UNKNOWN}\n"),
     "half a marker before": (f"<tool_ {HERMES}", [LS], "<tool_ "),
     "half a marker after": (f"{HERMES} <tool_cal", [LS], " <tool_cal"),
 }
@@ -180,6 +184,8 @@ NESTED = {
     ),
     "in a weak call with an unknown key": call_json("write_file", text=INNER, path="a") + "\nDone.",
     "in a JSON answer": json.dumps({"example": INNER}),
+    "in a JSON answer with many blanks": '{"x": 1,' + " " * 300 + '"k": "' + INNER + '"}',
+    "in a JSON answer with a long key": '{"x": 1, "' + "k" * 300 + '": "' + INNER + '"}',
     "in a JSON answer over lines": json.dumps({"answer": {"example": INNER}}, indent=2),
 }
 
@@ -187,7 +193,8 @@ NESTED = {
 @pytest.mark.parametrize("name", NESTED)
 def test_markup_inside_a_string_is_never_a_call(name: str) -> None:
     """C3: never markup inside a string argument, whatever becomes of the call around it."""
-    assert scan([NESTED[name]]).calls == ()
+    for cut in all_cuts(NESTED[name], 60):
+        assert scan(cut).calls == ()
 
 
 def test_markup_inside_an_argument_stays_when_the_call_was_let_go_by_time() -> None:

@@ -57,7 +57,8 @@ def test_the_calls_of_a_stream_are_structured(sdk: openai.OpenAI, script: str) -
     """C5: the name once and first, indexes 0, 1, an id that stays, nothing after the finish."""
     calls, text = SCRIPTS[script]
     gathered: dict[int, dict[str, str]] = {}
-    said, reasons = "", []
+    said = ""
+    reasons: list[str] = []
     for chunk in sdk.chat.completions.create(**asking(script), stream=True):
         for choice in chunk.choices:
             assert not reasons, "nothing follows the finish"
@@ -129,7 +130,7 @@ def test_plain_text_through_the_sdk_has_no_call(sdk: openai.OpenAI) -> None:
 
 def test_the_sdk_raises_what_the_server_refuses(sdk: openai.OpenAI) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
-        sdk.chat.completions.create(model="parrot", messages="no list")  # type: ignore[call-overload]
+        sdk.chat.completions.create(**{**asking("plain"), "messages": "no list"})
     assert 400 <= caught.value.status_code < 600
 
 

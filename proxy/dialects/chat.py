@@ -95,7 +95,8 @@ class ChatWriter:
             case Text():
                 return self._chunk(event.choice, {"content": event.text})
             case Reasoning():
-                return self._chunk(event.choice, {self._reasoning_key(): event.text})
+                key = self._reasoning_key()
+                return b"" if key in self._options.clean.message else self._chunk(event.choice, {key: event.text})
             case CallOpened():
                 function: JsonObject = {"name": event.name, "arguments": ""}
                 return self._call(event.choice, {"index": event.index, "id": event.id, "type": "function"}, function)

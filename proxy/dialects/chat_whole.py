@@ -52,6 +52,16 @@ def read_whole(body: bytes) -> JsonObject:
     return answer
 
 
+def says_nothing(answer: JsonObject) -> bool:
+    """True for an answer that used tokens and holds neither text nor call: a parser may have swallowed one."""
+    usage = answer.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    messages = [entry.get("message") for entry in _entries(answer)]
+    keys = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal")
+    said = any(isinstance(message, dict) and any(message.get(key) for key in keys) for message in messages)
+    return isinstance(tokens, int) and tokens > 1 and not said
+
+
 def as_chunk(answer: JsonObject) -> Chunk:
     """The answer as the one chunk that says all of it; it has no bytes of its own."""
     entries: list[Json] = []

@@ -34,8 +34,7 @@ def function_tags(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
             # Escaped where a value holds a lone surrogate, so that the text can be sent at all.
             return (RawCall(tool, name, _dump(values)),)
         key = yield from _name(reader)
-        if key in values:
-            raise NotACall
+        reader.void = reader.void or key in values
         values[key] = tool.typed(key, (yield from _value(reader)))
 
 

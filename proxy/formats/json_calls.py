@@ -24,6 +24,10 @@ class _Members:
     arguments: bytes | None = None
     inner: RawCall | None = None
 
+    def may_wrap(self, inner: bool) -> bool:
+        """True if a `function` object may stand beside what was read, as in the OpenAI shape."""
+        return not inner and self.name is None and self.arguments is None
+
 
 def json_calls(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     """Read one object or one array of objects that stands here."""
@@ -53,8 +57,7 @@ def _call(reader: Reader, inner: bool = False) -> Parsing[RawCall]:
     while True:
         yield from reader.blanks()
         key = yield from _key(reader)
-        if key in seen:
-            raise NotACall
+        reader.void = reader.void or key in seen
         seen.add(key)
         yield from _member(reader, key, members, inner)
         yield from reader.blanks()
@@ -66,7 +69,7 @@ def _call(reader: Reader, inner: bool = False) -> Parsing[RawCall]:
 
 
 def _key(reader: Reader) -> Parsing[str]:
-    key = _string((yield from reader.string(MAX_KEY)))
+    key = _string(reader, (yield from reader.string(MAX_KEY)))
     yield from reader.blanks()
     yield from reader.expect(b":")
     yield from reader.blanks()
@@ -74,36 +77,37 @@ def _key(reader: Reader) -> Parsing[str]:
 
 
 def _member(reader: Reader, key: str, members: _Members, inner: bool) -> Parsing[None]:
-    if key == "name" and members.inner is None:
-        members.name = _string((yield from reader.string(MAX_KEY)))
+    if key == "name" and members.inner is None and (yield from reader.byte()) == b'"':
+        members.name = _string(reader, (yield from reader.string(MAX_KEY)))
         reader.tool(members.name)
     elif key in _ARGUMENTS and members.arguments is None and members.inner is None:
         members.arguments = yield from reader.value()
-    elif key == "function" and not inner and members.name is None and members.arguments is None:
+    elif key == "function" and members.may_wrap(inner) and (yield from reader.byte()) == b"{":
         members.inner = yield from _call(reader, inner=True)
     elif key == "type":
-        if (yield from reader.string(MAX_KEY)) != b'"function"':
-            raise NotACall
-    elif key in _IGNORED:
-        yield from reader.value()
+        reader.void = (yield from reader.value()) != b'"function"' or reader.void
     else:
-        raise NotACall
+        # A key that no call has, or an id that is none: this is JSON of another kind.
+        reader.void = reader.void or key not in _IGNORED or (yield from reader.byte()) in (b"{", b"[")
+        yield from reader.value(0 if reader.void else MAX_KEY)
 
 
 def _finished(reader: Reader, members: _Members) -> RawCall:
+    if reader.void:
+        raise NotACall
     if members.inner is not None:
         return members.inner
     if members.name is None or (members.arguments is None and not reader.wrapped):
         raise NotACall
-    return RawCall(reader.tool(members.name), members.name, _arguments(members.arguments or b"null"))
+    return RawCall(reader.tool(members.name), members.name, _arguments(reader, members.arguments or b"null"))
 
 
-def _arguments(value: bytes) -> str:
+def _arguments(reader: Reader, value: bytes) -> str:
     """The text of the arguments' object; a string that holds one is taken for it (F29), null for none (F26)."""
     if value == b"null":
         return "{}"
     if value.startswith(b'"'):
-        value = _string(value).encode("utf-8", "surrogatepass")
+        value = _string(reader, value).encode("utf-8", "surrogatepass")
     try:
         parsed = load_json(value)
     except ValueError:
@@ -113,7 +117,9 @@ def _arguments(value: bytes) -> str:
     return value.decode("utf-8", "surrogatepass")
 
 
-def _string(quoted: bytes) -> str:
+def _string(reader: Reader, quoted: bytes) -> str:
+    if reader.void:
+        return ""
     try:
         text = load_json(quoted)
     except ValueError:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ..events import load_json
 from ..reader import NotACall, Parsing, RawCall, Reader
 from .function_tags import OPENER as FUNCTION
-from .wrappers import BODIES, WRAPPERS, Body, body, wrapped
+from .wrappers import BODIES, WRAPPERS, Body, body
 
 FENCE = b"```"
 # What models write when their turn is over; servers that keep special tokens let it through.
@@ -79,6 +79,8 @@ def _fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     while True:
         yield from reader.blanks()
         found = yield from body(reader, FENCE)
+        if found is None and not calls:
+            raise NotACall
         if found is None:
             return tuple(calls)
         calls += found
@@ -95,7 +97,6 @@ def _check(calls: Iterable[RawCall]) -> None:
 _ITEMS: dict[bytes, Body] = {
     **BODIES,
     FENCE: _fence,
-    **{wrapper.opener: wrapped(wrapper) for wrapper in WRAPPERS},
 }
 # What may begin a row, and whether only as the first thing of a line.
 STARTS = {b"{": True, b"[": True, FENCE: True, FUNCTION: False}

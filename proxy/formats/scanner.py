@@ -99,16 +99,18 @@ class Scanner:
     @property
     def confident(self) -> bool:
         """True while the text that waits has named an offered tool."""
-        return self._candidate is not None and self._candidate.reader.named
+        return self._candidate is not None and self._candidate.reader.named and not self._candidate.reader.void
 
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
+        if self._window.ended:
+            raise ValueError("feed after finish")
         data = text.encode("utf-8", "surrogatepass")
         if self.glide(data):
             return (Prose(self._base - len(data), self._base),)
         self._window.data += data
         pieces = tuple(self._scan())
-        if self._candidate and len(self._window.data) > self._max_held:
+        if len(self._window.data) > self._max_held:
             pieces += self.release()
         return pieces
 
@@ -122,11 +124,18 @@ class Scanner:
 
     def release(self) -> tuple[Piece, ...]:
         """Let go of all that waits, as prose: it took too long, or something else has come."""
-        if not self._window.data:
+        data, candidate = self._window.data, self._candidate
+        if not data:
             return ()
-        self._markdown.feed(self._window.data[self._candidate.start if self._candidate else self._pos :])
-        self._candidate = None
-        return (self._prose(len(self._window.data)),)
+        self._markdown.feed(data[candidate.start if candidate else self._pos :])
+        if candidate is not None and candidate.reader.pos == len(data):
+            # It is read on to its end: what is inside a string of it is still no call.
+            candidate.reader.void = True
+            candidate.start = len(data)
+        else:
+            self._candidate = None
+            self._pos = len(data)
+        return (self._prose(len(data)),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
         """Say that no more text comes; `stopped` if the model ended by itself."""
@@ -148,6 +157,7 @@ class Scanner:
             try:
                 calls = candidate.go_on()
                 if calls is None:
+                    yield from self._let_go_void(candidate)
                     return
                 self._check(candidate, calls)
             except NotACall:
@@ -159,6 +169,14 @@ class Scanner:
             yield self._take(calls, candidate.format, candidate.reader.pos)
         if not self._after_call and self._pos:
             yield self._prose(self._pos)
+
+    def _let_go_void(self, candidate: _Candidate) -> Iterator[Piece]:
+        """Nothing will come of it: what was read of it need not wait for its end."""
+        end = candidate.reader.pos
+        if candidate.reader.void and end:
+            self._markdown.feed(self._window.data[candidate.start : end])
+            candidate.start = end
+            yield self._prose(end)
 
     def _find_candidate(self) -> bool:
         """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
@@ -205,7 +223,8 @@ class Scanner:
 
     def _check(self, candidate: _Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what was copied from a tool result (F89), and calls over the limit."""
-        if len(calls) > self._calls_left:
+        too_long = candidate.reader.pos - candidate.start > self._max_held
+        if candidate.reader.void or too_long or len(calls) > self._calls_left:
             raise NotACall
         for start, end in candidate.reader.spans:
             text = candidate.reader.text(start, end)
