@@ -38,12 +38,12 @@ class LiveArguments:
     @property
     def text(self) -> str:
         """All fragments joined."""
-        return self._reader.text(0, len(self._window.data))
+        return self._reader.text(0, self._window.end)
 
     @property
     def rest(self) -> str:
         """All that has not left yet."""
-        return self._reader.text(self._sent, len(self._window.data))
+        return self._reader.text(self._sent, self._window.end)
 
     @property
     def sent(self) -> int:

@@ -186,8 +186,7 @@ class CallGatherer:
     def _close_unopened(self, call: _Pending, stopped: bool) -> list[Event]:
         """A call of which nothing was sent: whole now, or text after all."""
         arguments = call.early.strip() or "{}"
-        whole = call.name and _is_object(arguments) and (stopped or call.early.strip())
-        if not whole:
+        if not (call.name and stopped and _is_object(arguments)):
             written = call.name + call.early
             return [Text(self._choice, written)] if written else []
         call.early = ""

@@ -39,6 +39,11 @@ class Said:
     deltas: tuple[Json, ...]
     finish: str | None
 
+    def plain(self, choice: int) -> list[Text | Reasoning]:
+        """The events of its reasoning and its text, as they are if nothing else is in it."""
+        reasoning = [Reasoning(choice, self.reasoning)] if self.reasoning else []
+        return [*reasoning, *([Text(choice, self.text)] if self.text else [])]
+
 
 def read_entry(entry: JsonObject) -> Said:
     """Read an entry of `choices`; what has the wrong type counts as not said (F64)."""
@@ -256,8 +261,10 @@ class Choice:
             self.audit.append(Repair("finish", str(self.finish), reason, why))
         events: list[Event] = []
         final = next((held for held in reversed(self._queue) if held.final), None)
+        # Nothing follows the finish: what came behind it goes before it, and then it is written anew.
+        last = [held for held in self._queue if held.data or held.said.reasoning or held is final][-1:] == [final]
         for held in self._queue:
-            held.whole = held.whole and held is final and held.sent == held.start and reason == self.finish
+            held.whole = last and held.whole and held is final and held.sent == held.start and reason == self.finish
             events += self._let_go(held, held.end)
         finished = Finished(self.number, reason, final.chunk if final else None)
         if events and final and final.whole and isinstance(events[-1], Passed):

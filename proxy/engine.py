@@ -82,12 +82,17 @@ class Engine:
         if self._task.tools is None:
             return self._unparsed(chunk, choices)
         events: list[Event] = []
+        plain: list[Text | Reasoning] = []
         for entry in choices:
             if isinstance(entry, dict):
                 said = read_entry(entry)
                 choice = self._choice(entry.get("index"))
                 events += choice.feed(chunk, said, alone=len(choices) == 1)
                 self._finished[choice.number] = choice.finish is not None
+                plain += said.plain(choice.number)
+        if len(choices) > 1 and plain and events == plain:
+            # All of it was prose that could leave at once: then it leaves as it came.
+            return (Passed(chunk.raw, tuple(plain)),)
         return tuple(events)
 
     def glide(self, raw: bytes) -> Passed | None:

@@ -99,7 +99,7 @@ class UpstreamRefused(UpstreamError):
     """The upstream answered with an error of its own, whose status and words are kept.
 
     `body` is its JSON body as it came (at most 64 KiB), or None where the message was taken from something else;
-    `code` is its `error.code` if it gave one, `param` its `error.param`.
+    `headers` are those of its answer that the client gets too.
     """
 
     def __init__(

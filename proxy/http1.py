@@ -63,6 +63,8 @@ class ResponseDecoder:
 
     def finish(self) -> None:
         """Say that the upstream closed the connection."""
+        if self.failure is not None:
+            raise self.failure
         if self._read is ResponseDecoder._until_close:
             self._read = ResponseDecoder._nothing
         elif self._read is ResponseDecoder._head:

@@ -20,11 +20,15 @@ Parsing: TypeAlias = Generator[None, None, T]
 
 MAX_BLANKS = 64
 MAX_KEY = 128
+MAX_SCALAR = 4096
+# What is void is read on no further than this: something that never ends must not hide every later call.
+MAX_VOID = 64 * 1024
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _IN_STRING = re.compile(rb'["\\]')
 # JSON strings hold no control characters (RFC 8259, section 7); models write them all the same, but not in names.
 _IN_STRICT_STRING = re.compile(rb'["\\\x00-\x1f]')
-_IN_NESTED = re.compile(rb'["{}\[\]]')
+# Brackets, quotation marks, and all that JSON has in strings only: its blanks, numbers and three words are passed over.
+_IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsn]")
 _AFTER_SCALAR = re.compile(rb"[,}\]\s]")
 
 
@@ -46,15 +50,40 @@ class RawCall:
 
 @dataclass(slots=True)
 class Window:
-    """The part of the reply's text that is not let go yet.
+    """The part of the reply's text that is not let go yet; `base` is the position of its first byte in the reply.
 
     `ended` says that no more comes; `stopped` that the model ended by itself, so that what stands there is all it
     wanted to say (contract C4: a call cut off by `length` is never completed).
     """
 
     data: bytearray = field(default_factory=bytearray)
+    base: int = 0
     ended: bool = False
     stopped: bool = False
+
+    @property
+    def end(self) -> int:
+        """The position behind the last byte that came."""
+        return self.base + len(self.data)
+
+    def part(self, start: int, end: int) -> bytes:
+        """The bytes between two positions, as far as they are still here."""
+        return bytes(self.data[max(0, start - self.base) : max(0, end - self.base)])
+
+    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
+        """Where the pattern first matches from `start` on; the end of the text if it does not."""
+        found = pattern.search(self.data, start - self.base)
+        return self.base + found.start() if found else self.end
+
+    def find(self, literal: bytes, start: int) -> int:
+        """Where the literal first stands from `start` on; -1 if it does not."""
+        at = self.data.find(literal, start - self.base)
+        return at if at < 0 else self.base + at
+
+    def drop(self, end: int) -> None:
+        """Forget the bytes before a position."""
+        del self.data[: end - self.base]
+        self.base = end
 
 
 class Reader:
@@ -72,28 +101,36 @@ class Reader:
         self.tools = tools
         self.named = False
         self.wrapped = False
-        self.void = False
         self.spans: list[tuple[int, int]] = []
+        self._void_from = -1
 
     @property
     def stopped(self) -> bool:
         """True if the text ended because the model stopped by itself."""
         return self._window.stopped
 
+    @property
+    def void(self) -> bool:
+        """True once it is known that this is no call."""
+        return self._void_from >= 0
+
+    def annul(self, reason: bool = True) -> None:
+        """From here on this is no call, if there is a reason."""
+        if reason and not self.void:
+            self._void_from = self.pos
+
     def at_end(self) -> bool:
         """True if all text was read and no more comes."""
-        return self._window.ended and self.pos >= len(self._window.data)
+        return self._window.ended and self.pos >= self._window.end
 
     def text(self, start: int, end: int) -> str:
         """The text between two positions; empty when void."""
-        if self.void:
-            return ""
-        return self._window.data[start:end].decode("utf-8", "surrogatepass")
+        return "" if self.void else self._window.part(start, end).decode("utf-8", "surrogatepass")
 
     def tool(self, name: str) -> Tool:
         """The offered tool of this name; without one this is no call (contract C3)."""
         tool = self.tools.resolve(name)
-        self.void = self.void or tool is None
+        self.annul(tool is None)
         self.named = self.named or tool is not None
         return tool or _NO_TOOL
 
@@ -101,7 +138,7 @@ class Reader:
         """Read the longest of the literals that stands here and give it; None if none does."""
         longest = max(map(len, literals))
         while True:
-            here = bytes(self._window.data[self.pos : self.pos + longest])
+            here = self._window.part(self.pos, self.pos + longest)
             undecided = any(len(here) < len(literal) and literal.startswith(here) for literal in literals)
             if not undecided or self._window.ended:
                 found = max((item for item in literals if here.startswith(item)), key=len, default=None)
@@ -118,10 +155,9 @@ class Reader:
         """Read spaces and line ends; more than `limit` of them belong to no call."""
         start = self.pos
         while True:
-            found = _NOT_BLANK.search(self._window.data, self.pos)
-            self.pos = found.start() if found else len(self._window.data)
+            self.pos = self._window.search(_NOT_BLANK, self.pos)
             self._check(start, limit)
-            if found or self._window.ended:
+            if self.pos < self._window.end or self._window.ended:
                 return
             yield
 
@@ -132,40 +168,32 @@ class Reader:
         """
         start = self.pos
         while True:
-            found = pattern.search(self._window.data, self.pos)
-            self.pos = found.start() if found else len(self._window.data)
-            if limit:
-                self._check(start, limit)
-            if found:
-                return bytes(self._window.data[start : self.pos])
+            self.pos = self._window.search(pattern, self.pos)
+            self._check(start, limit)
+            if self.pos < self._window.end:
+                return self._window.part(start, self.pos)
             if self._window.ended:
                 raise NotACall
             yield
 
-    def _check(self, start: int, limit: int) -> None:
-        """NotACall, at a place that does not depend on how much has come already, if more than `limit` was read."""
-        if self.pos - start > limit:
-            self.pos = start + limit
-            raise NotACall
-
     def find(self, literal: bytes) -> Parsing[int]:
         """Read on past the next occurrence of the literal and give where it begins; NotACall if there is none."""
+        start = self.pos
         while True:
-            at = self._window.data.find(literal, self.pos)
+            at = self._window.find(literal, self.pos)
+            self.pos = at + len(literal) if at >= 0 else max(self.pos, self._window.end - len(literal) + 1)
+            self._check(start, 0)
             if at >= 0:
-                self.pos = at + len(literal)
                 return at
             if self._window.ended:
                 raise NotACall
-            # All but a literal that may just be beginning is done with.
-            self.pos = max(self.pos, len(self._window.data) - len(literal) + 1)
             yield
 
     def byte(self) -> Parsing[bytes]:
         """The next byte, not read yet; empty at the end of the text."""
-        while self.pos >= len(self._window.data) and not self._window.ended:
+        while self.pos >= self._window.end and not self._window.ended:
             yield
-        return bytes(self._window.data[self.pos : self.pos + 1])
+        return self._window.part(self.pos, self.pos + 1)
 
     def string(self, limit: int = 0) -> Parsing[bytes]:
         """Read a JSON string and give it, quotation marks and all; with a limit of its length, strictly."""
@@ -174,27 +202,28 @@ class Reader:
         while True:
             stops = _IN_STRICT_STRING if limit or self.void else _IN_STRING
             yield from self.until(stops, limit and max(1, start + limit - self.pos))
-            mark = bytes(self._window.data[self.pos : self.pos + 1])
+            mark = self._window.part(self.pos, self.pos + 1)
             if mark not in b'"\\':
                 raise NotACall
             self.pos += 1
             if mark == b'"':
-                return bytes(self._window.data[start : self.pos])
+                return self._window.part(start, self.pos)
             if (yield from self.byte()) == b"":
                 raise NotACall
             self.pos += 1
+            self._check(start, limit)
 
     def value(self, limit: int = 0) -> Parsing[bytes]:
         """Read one JSON value, as far as its brackets and quotation marks tell where it ends, and give it.
 
-        `limit` is for strings, numbers and literals.
+        `limit` is for strings, numbers and literals. NotACall at a byte that JSON has in strings only.
         """
         start = self.pos
         first = yield from self.byte()
         if first == b'"':
             return (yield from self.string(limit))
         if first not in (b"{", b"["):
-            return (yield from self.until(_AFTER_SCALAR, limit))
+            return (yield from self.until(_AFTER_SCALAR, limit or MAX_SCALAR))
         depth = 0
         while True:
             yield from self.until(_IN_NESTED)
@@ -202,9 +231,20 @@ class Reader:
             if here == b'"':
                 yield from self.string()
                 continue
-            self.pos += 1
-            depth += 1 if here in b"{[" else -1
+            depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(here, MAX_DEPTH + 1)
             if depth > MAX_DEPTH:
                 raise NotACall
+            self.pos += 1
             if depth == 0:
-                return bytes(self._window.data[start : self.pos])
+                return self._window.part(start, self.pos)
+
+    def _check(self, start: int, limit: int) -> None:
+        """NotACall, at a place that does not depend on how much has come already, if more than `limit` was read since
+        `start`, or more than MAX_VOID since nothing can come of it.
+        """
+        if limit and not self.void and self.pos - start > limit:
+            self.pos = start + limit
+            raise NotACall
+        if self.void and self.pos - self._void_from > MAX_VOID:
+            self.pos = self._void_from + MAX_VOID
+            raise NotACall

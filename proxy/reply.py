@@ -70,10 +70,11 @@ class StreamReply:
             self.failure = error
         if self.failure is not None:
             return b""
-        if self._crashed:
-            return given + (self._writer.end() if self._done else b"")
-        given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
-        return given if self.failure is not None or self._crashed else given + self._writer.end()
+        if not self._crashed:
+            given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
+        # A reply that goes on as the upstream's own bytes ends as the upstream ended it.
+        ended = self.failure is None and (self._done or not self._crashed)
+        return given + self._writer.end() if ended else given
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
@@ -102,7 +103,8 @@ class StreamReply:
         passed = self._engine.glide(event.raw)
         if passed is not None:
             return self._written((passed,))
-        self._unsent.append(event.raw)
+        if not self._changed:
+            self._unsent.append(event.raw)
         try:
             body = load_chunk(event.data)
         except ValueError:
@@ -116,10 +118,7 @@ class StreamReply:
         chunk = Chunk(body, event.raw)
         self._writer.see(chunk)
         self._count(body)
-        given = self._written(self._guarded(lambda: self._engine.feed(chunk)))
-        if not self._engine.held:
-            self._unsent.clear()
-        return given
+        return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def _count(self, body: JsonObject) -> None:
         usage = body.get("usage")
@@ -139,6 +138,7 @@ class StreamReply:
             if self._changed:
                 return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
             self._crashed = True
+            self.started = True
             return tuple(Passed(raw, ()) for raw in self._unsent)
 
     def _written(self, events: Iterable[Event]) -> bytes:
@@ -147,11 +147,14 @@ class StreamReply:
             if isinstance(event, Failed):
                 self.failure = event.error
                 break
-            self._changed = self._changed or not isinstance(event, Passed)
+            if isinstance(event, Passed):
+                self._unsent = [raw for raw in self._unsent if raw is not event.raw]
+            else:
+                self._changed = True
+                self._unsent.clear()
             for said in event.events if isinstance(event, Passed) else (event,):
                 self.started = True
                 self._spoke = self._spoke or not isinstance(said, Usage | Finished)
-            self.started = self.started or self._crashed
             out.append(self._writer.write(event))
         return b"".join(out)
 

@@ -6,30 +6,68 @@ The schema is the client's and therefore hostile input: `$ref` resolves only ins
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from .events import Json, JsonObject, load_json
 
 MAX_WALK = 256
+MAX_DEEP = 16
 _TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
 
 
 def allowed_types(schema: Json, root: JsonObject) -> frozenset[str]:
     """The JSON types that `schema` allows; all of them where it does not say.
 
-    `anyOf`, `oneOf` and `allOf` are read as a union: this decides what a text may be taken for, never whether a
-    value is valid.
+    This decides what a text may be taken for, never whether a value is valid.
     """
-    found: set[str] = set()
-    for part in _parts(schema, root):
-        kind = part.get("type")
-        kinds = kind if isinstance(kind, list) else [kind]
-        found.update(name for name in kinds if isinstance(name, str) and name in _TYPES)
-        values = part.get("enum")
-        found.update(type_of(value) for value in (values if isinstance(values, list) else []))
-        if "const" in part:
-            found.add(type_of(part["const"]))
-    return frozenset(found) or _TYPES
+    return _Walk(root).types(schema, 0) or _TYPES
+
+
+class _Walk:
+    """One bounded walk through a schema: a hostile one ends at the limits, and allows all types there."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._left = MAX_WALK
+        self._path: set[int] = set()
+
+    def types(self, schema: Json, depth: int) -> frozenset[str]:
+        """The types of a schema, of which all that stands in it must hold."""
+        self._left -= 1
+        if not isinstance(schema, dict) or depth > MAX_DEEP or self._left < 0:
+            return _TYPES
+        if id(schema) in self._path:
+            return frozenset()  # a circle adds nothing to itself
+        self._path.add(id(schema))
+        allowed = self._all_of(schema, depth)
+        self._path.discard(id(schema))
+        return allowed
+
+    def _all_of(self, schema: JsonObject, depth: int) -> frozenset[str]:
+        allowed = _own_types(schema)
+        for key in ("anyOf", "oneOf"):
+            alternatives = schema.get(key)
+            if isinstance(alternatives, list) and alternatives:
+                allowed &= frozenset().union(*(self.types(part, depth + 1) for part in alternatives))
+        parts = schema.get("allOf")
+        for part in parts if isinstance(parts, list) else []:
+            allowed &= self.types(part, depth + 1)
+        if "$ref" in schema:
+            allowed &= self.types(_resolve(schema["$ref"], self._root), depth + 1)
+        return allowed
+
+
+def _own_types(schema: JsonObject) -> frozenset[str]:
+    """What `type`, `enum` and `const` say."""
+    allowed = _TYPES
+    kind = schema.get("type")
+    named = {name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)} & _TYPES
+    if named:
+        allowed = frozenset(named | ({"integer"} if "number" in named else set()))
+    values = schema.get("enum")
+    if isinstance(values, list) and values:
+        allowed &= {type_of(value) for value in values}
+    if "const" in schema:
+        allowed &= {type_of(schema["const"])}
+    return allowed
 
 
 def type_of(value: Json) -> str:
@@ -65,24 +103,7 @@ def typed(text: str, schema: Json, root: JsonObject) -> Json:
     except ValueError:
         return text
     kind = type_of(value)
-    fits = kind in types or (kind == "integer" and "number" in types)
-    return value if fits else text
-
-
-def _parts(schema: Json, root: JsonObject) -> Iterator[JsonObject]:
-    """The schema and the alternatives inside it, each once."""
-    todo: list[Json] = [schema]
-    seen: set[int] = set()
-    while todo and len(seen) < MAX_WALK:
-        part = todo.pop()
-        if not isinstance(part, dict) or id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield part
-        todo.append(_resolve(part.get("$ref"), root))
-        for key in ("anyOf", "oneOf", "allOf"):
-            alternatives = part.get(key)
-            todo.extend(alternatives if isinstance(alternatives, list) else [])
+    return value if kind in types else text
 
 
 def _resolve(reference: Json, root: JsonObject) -> Json:

@@ -10,9 +10,10 @@ from .events import Json, JsonObject
 from .schema import typed
 
 _MAX_NAME = 256
+_MAX_ANSWERS = 256
 # What models and servers put before and after a name (F8, F11, F36): namespaces, counters, left-over tokens.
 _PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_browser)[.:/]")
-_SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<>]{0,32}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+_SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,12 @@ class Tools:
         tool = self._exact.get(name)
         if tool is not None or len(name) > _MAX_NAME:
             return tool
-        if name not in self._answers and len(self._answers) < _MAX_NAME:
-            self._answers[name] = self._climb(name)
-        return self._answers.get(name)
+        if name in self._answers:
+            return self._answers[name]
+        answer = self._climb(name)
+        if len(self._answers) < _MAX_ANSWERS:
+            self._answers[name] = answer
+        return answer
 
     def _climb(self, name: str) -> Tool | None:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))

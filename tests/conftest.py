@@ -65,7 +65,7 @@ class Proxy:
     def idle(self) -> bool:
         """True as soon as /health counts no other request than its own; False if it never does."""
         deadline = time.monotonic() + PATIENCE
-        while self.health()["active_requests"] > 1:
+        while self.health()["active_requests"] > 0:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.01)

@@ -151,7 +151,7 @@ def test_an_answer_that_ends_early_broke_off(wire: bytes) -> None:
 def test_what_is_no_http_is_broken_whole_and_byte_by_byte(wire: bytes) -> None:
     for parts in ([wire], [wire[at : at + 1] for at in range(len(wire))]):
         with pytest.raises(UpstreamBroken):
-            decoded(*parts)
+            decoded(*parts)[0].finish()
 
 
 def test_two_transfer_encoding_headers_are_not_taken_for_one() -> None:

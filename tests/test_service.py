@@ -128,6 +128,7 @@ def test_requests_are_counted_by_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     worker.enter()
+    worker.enter()
     assert worker.health()["active_requests"] == 1
 
 

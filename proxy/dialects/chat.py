@@ -183,7 +183,7 @@ def clean_body(body: JsonObject, clean: Clean, *, drop_empty_calls: bool = False
     usage = result.get("usage")
     if isinstance(usage, dict):
         result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
-    if "choices" in result:
+    if isinstance(result.get("choices"), list):
         result["choices"] = [_clean_entry(entry, clean, drop_empty_calls) for entry in _entries(body)]
     return result
 
@@ -192,7 +192,10 @@ def cleaned_event(raw: bytes, clean: Clean, *, drop_empty_calls: bool) -> bytes:
     """An event cleaned; as it came if nothing had to go."""
     decoder = sse.Decoder()
     events = decoder.feed(raw) or decoder.finish()
-    body = load_json(events[0].data or b"null") if events else None
+    try:
+        body = load_json(events[0].data or b"null") if events else None
+    except ValueError:
+        return raw
     if not isinstance(body, dict):
         return raw
     cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean))

@@ -100,12 +100,14 @@ def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject
     if not isinstance(message, dict):
         return entry
     changed = dict(message)
-    text = "".join(now.text)
-    if text != (message.get("content") or ""):
+    text, before = "".join(now.text), message.get("content")
+    if text != (before or "") and isinstance(before, str | None):
         # Blanks around a call are no content.
         changed["content"] = text if text.strip() else None
-    if now.calls and now.calls != _known(message.get("tool_calls")):
+    if now.calls != _known(message.get("tool_calls")):
         changed["tool_calls"] = [*now.calls]
+        if not now.calls:
+            del changed["tool_calls"]
     return {**entry, "message": changed, "finish_reason": now.finish}
 
 

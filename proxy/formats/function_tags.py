@@ -34,14 +34,14 @@ def function_tags(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
             # Escaped where a value holds a lone surrogate, so that the text can be sent at all.
             return (RawCall(tool, name, _dump(values)),)
         key = yield from _name(reader)
-        reader.void = reader.void or key in values
+        reader.annul(key in values)
         values[key] = tool.typed(key, (yield from _value(reader)))
 
 
 def _name(reader: Reader) -> Parsing[str]:
     name = yield from reader.until(_AFTER_NAME, MAX_KEY)
     yield from reader.expect(b">")
-    if not name:
+    if not name and not reader.void:
         raise NotACall
     return name.decode("utf-8", "replace")
 

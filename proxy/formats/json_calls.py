@@ -57,7 +57,7 @@ def _call(reader: Reader, inner: bool = False) -> Parsing[RawCall]:
     while True:
         yield from reader.blanks()
         key = yield from _key(reader)
-        reader.void = reader.void or key in seen
+        reader.annul(key in seen)
         seen.add(key)
         yield from _member(reader, key, members, inner)
         yield from reader.blanks()
@@ -85,10 +85,10 @@ def _member(reader: Reader, key: str, members: _Members, inner: bool) -> Parsing
     elif key == "function" and members.may_wrap(inner) and (yield from reader.byte()) == b"{":
         members.inner = yield from _call(reader, inner=True)
     elif key == "type":
-        reader.void = (yield from reader.value()) != b'"function"' or reader.void
+        reader.annul((yield from reader.value()) != b'"function"')
     else:
         # A key that no call has, or an id that is none: this is JSON of another kind.
-        reader.void = reader.void or key not in _IGNORED or (yield from reader.byte()) in (b"{", b"[")
+        reader.annul(key not in _IGNORED or (yield from reader.byte()) in (b"{", b"["))
         yield from reader.value(0 if reader.void else MAX_KEY)
 
 

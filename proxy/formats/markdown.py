@@ -34,7 +34,9 @@ class Markdown:
         A run of backticks that stands directly before the next byte is taken for complete.
         """
         if self._fence:
-            return True
+            # A run of backticks behind the info string would make a span of what looked like a fence.
+            span = self._info and self._run[:1] == self._fence[:1] == b"`"
+            return not span or len(self._run) != len(self._fence)
         length = len(self._run) if self._run[:1] == b"`" else 0
         if self._run_at_start and length >= _MIN_FENCE:
             return True

@@ -45,11 +45,14 @@ Piece: TypeAlias = Prose | Found
 
 
 class _Candidate:
-    """A parser at work on a span that may become calls; `start` is where its opener stands in the window."""
+    """A parser at work on a span that may become calls.
+
+    `start` is where it begins, `seen` up to where the Markdown around it was followed.
+    """
 
     def __init__(self, item: Format, window: Window, start: int, tools: Tools) -> None:
         self.format = item.name
-        self.start = start
+        self.start = self.seen = start
         self.reader = Reader(window, start, tools)
         self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.reader)
 
@@ -85,7 +88,6 @@ class Scanner:
         self._max_held = max_held
         self._calls_left = max_calls
         self._window = Window()
-        self._base = 0
         self._pos = 0
         self._markdown = Markdown()
         self._candidate: _Candidate | None = None
@@ -107,7 +109,7 @@ class Scanner:
             raise ValueError("feed after finish")
         data = text.encode("utf-8", "surrogatepass")
         if self.glide(data):
-            return (Prose(self._base - len(data), self._base),)
+            return (Prose(self._window.base - len(data), self._window.base),)
         self._window.data += data
         pieces = tuple(self._scan())
         if len(self._window.data) > self._max_held:
@@ -116,26 +118,27 @@ class Scanner:
 
     def glide(self, data: bytes) -> bool:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
-        if self._window.data or self._after_call or self._grammar.first_byte.search(data):
+        waits = self._window.data or self._candidate or self._after_call
+        if waits or self._grammar.first_byte.search(data):
             return False
         self._markdown.feed(data)
-        self._base += len(data)
+        self._window.base += len(data)
+        self._pos = self._window.base
         return True
 
     def release(self) -> tuple[Piece, ...]:
         """Let go of all that waits, as prose: it took too long, or something else has come."""
-        data, candidate = self._window.data, self._candidate
-        if not data:
+        window, candidate = self._window, self._candidate
+        if not window.data:
             return ()
-        self._markdown.feed(data[candidate.start if candidate else self._pos :])
-        if candidate is not None and candidate.reader.pos == len(data):
+        self._follow(window.end)
+        self._pos = window.end
+        if candidate is not None and candidate.reader.pos == window.end:
             # It is read on to its end: what is inside a string of it is still no call.
-            candidate.reader.void = True
-            candidate.start = len(data)
+            candidate.reader.annul()
         else:
             self._candidate = None
-            self._pos = len(data)
-        return (self._prose(len(data)),)
+        return (self._prose(window.end),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
         """Say that no more text comes; `stopped` if the model ended by itself."""
@@ -145,14 +148,14 @@ class Scanner:
         if not self._window.data:
             return pieces
         if self._after_call and stopped:
-            return (*pieces, self._take((), "blanks", len(self._window.data)))
-        return (*pieces, self._prose(len(self._window.data)))
+            return (*pieces, self._take((), "blanks", self._window.end))
+        return (*pieces, self._prose(self._window.end))
 
     def _scan(self) -> Iterator[Piece]:
         while self._candidate or self._find_candidate():
             candidate = self._candidate
             assert candidate is not None
-            if candidate.start and not self._after_call:
+            if candidate.start > self._window.base and not self._after_call:
                 yield self._prose(candidate.start)
             try:
                 calls = candidate.go_on()
@@ -161,97 +164,93 @@ class Scanner:
                     return
                 self._check(candidate, calls)
             except NotACall:
+                # What was let go already is not looked at again.
+                self._pos = max(candidate.reader.pos, self._window.base)
+                self._follow(self._pos)
                 self._candidate = None
-                self._pos = candidate.reader.pos
-                self._markdown.feed(self._window.data[candidate.start : self._pos])
                 self._after_call = False
                 continue
             yield self._take(calls, candidate.format, candidate.reader.pos)
-        if not self._after_call and self._pos:
+        if not self._after_call and self._pos > self._window.base:
             yield self._prose(self._pos)
+
+    def _follow(self, end: int) -> None:
+        """Follow the Markdown up to a position."""
+        seen = self._candidate.seen if self._candidate else self._pos
+        self._markdown.feed(self._window.part(seen, end))
+        if self._candidate:
+            self._candidate.seen = end
 
     def _let_go_void(self, candidate: _Candidate) -> Iterator[Piece]:
         """Nothing will come of it: what was read of it need not wait for its end."""
         end = candidate.reader.pos
-        if candidate.reader.void and end:
-            self._markdown.feed(self._window.data[candidate.start : end])
-            candidate.start = end
+        while end > self._window.base and self._window.part(end, end + 1)[:1] > b"\x7f":
+            end -= 1  # never in the middle of a character
+        if candidate.reader.void and end > self._window.base:
+            self._follow(end)
+            self._pos = end
             yield self._prose(end)
 
     def _find_candidate(self) -> bool:
         """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
-        data, markdown = self._window.data, self._markdown
-        while self._pos < len(data):
-            if self._after_call and not self._skip_blanks():
-                return False
+        window, markdown = self._window, self._markdown
+        while self._pos < window.end:
+            if self._after_call:
+                self._pos = window.search(_NOT_BLANK, self._pos)
+                if self._pos == window.end:
+                    return False
             # Code may hold anything; only what can end it is of interest there.
-            pattern = _CODE_MAY_END if markdown.in_code else self._grammar.first_byte
-            match = pattern.search(data, self._pos)
-            at = match.start() if match else len(data)
-            del match  # it would keep the window from growing
+            at = window.search(_CODE_MAY_END if markdown.in_code else self._grammar.first_byte, self._pos)
             if at > self._pos:
                 self._after_call = False
-                markdown.feed(data[self._pos : at])
+                markdown.feed(window.part(self._pos, at))
                 self._pos = at
-            if at < len(data) and self._opens(at):
+            if at < window.end and self._opens(at):
                 return self._candidate is not None
         return False
 
     def _opens(self, at: int) -> bool:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
-        data, markdown = self._window.data, self._markdown
+        window, markdown = self._window, self._markdown
+        first = window.part(at, at + 1)
         if not markdown.in_code:
-            for item in self._grammar.by_first_byte.get(data[at], ()):
+            for item in self._grammar.by_first_byte.get(first[0], ()):
                 if item.line_start and not markdown.line_start:
                     continue
-                here = bytes(data[at : at + len(item.opener)])
+                here = window.part(at, at + len(item.opener))
                 if here == item.opener:
-                    self._candidate = _Candidate(item, self._window, at, self._tools)
+                    self._candidate = _Candidate(item, window, at, self._tools)
                     return True
-                if item.opener.startswith(here) and not self._window.ended:
+                if item.opener.startswith(here) and not window.ended:
                     return True
         self._after_call = False
-        markdown.feed(data[at : at + 1])
+        markdown.feed(first)
         self._pos = at + 1
         return False
 
-    def _skip_blanks(self) -> bool:
-        """Behind a call, step over blanks; False if nothing else has come yet."""
-        match = _NOT_BLANK.search(self._window.data, self._pos)
-        self._pos = match.start() if match else len(self._window.data)
-        return match is not None
-
     def _check(self, candidate: _Candidate, calls: tuple[RawCall, ...]) -> None:
-        """Refuse what was copied from a tool result (F89), and calls over the limit."""
-        too_long = candidate.reader.pos - candidate.start > self._max_held
-        if candidate.reader.void or too_long or len(calls) > self._calls_left:
+        """Refuse what was copied from a tool result (F89), and calls over the limits."""
+        reader = candidate.reader
+        if reader.void or reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
             raise NotACall
-        for start, end in candidate.reader.spans:
-            text = candidate.reader.text(start, end)
+        for start, end in reader.spans:
+            text = reader.text(start, end)
             if len(text) >= MIN_COPIED and any(text in result for result in self._results):
                 raise NotACall
 
     def _prose(self, end: int) -> Prose:
-        """Let go of the window up to `end`; what is left begins at 0."""
-        if self._candidate:
-            self._candidate.start -= end
-            self._candidate.reader.pos -= end
+        """Let go of the text up to `end`."""
         self._after_call = False
-        start = self._base
-        self._drop(end)
-        return Prose(start, self._base)
+        start = self._window.base
+        self._window.drop(end)
+        return Prose(start, end)
 
     def _take(self, calls: tuple[RawCall, ...], name: str, end: int) -> Found:
         self._candidate = None
         self._calls_left -= len(calls)
-        start = self._base
-        self._drop(end)
-        self._pos = 0
+        start = self._window.base
+        self._window.drop(end)
+        self._pos = end
         self._markdown = Markdown()
         self._after_call = True
-        return Found(start, self._base, calls, name)
-
-    def _drop(self, end: int) -> None:
-        del self._window.data[:end]
-        self._base += end
-        self._pos = max(0, self._pos - end)
+        return Found(start, end, calls, name)

@@ -1,0 +1,79 @@
+"""Events that differ from an earlier one by their text alone: told without parsing, and never wrongly."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.engine import Engine, Task
+from proxy.events import Chunk, Passed, Text
+from proxy.glide import Template, learn
+from tests.helpers import offered
+
+
+def chunk(text: str, *, blanks: bool = False, key: str = "content", **extra: object) -> Chunk:
+    body = {"id": "a", "choices": [{"index": 0, "delta": {key: text}, "finish_reason": None}], **extra}
+    written = json.dumps(body, ensure_ascii=False, separators=(", ", ": ") if blanks else (",", ":"))
+    return Chunk(body, b"data: " + written.encode() + b"\n\n")
+
+
+def learnt(text: str = "one", *, blanks: bool = False) -> Template:
+    template = learn(chunk(text, blanks=blanks), 0, text, reasoning=False)
+    assert template is not None
+    return template
+
+
+@pytest.mark.parametrize("blanks", [False, True])
+@pytest.mark.parametrize("text", ["two", "", " zwölf 🙂", "a, b: {c}"])
+def test_an_event_of_the_same_shape_gives_its_text(text: str, blanks: bool) -> None:
+    assert learnt(blanks=blanks).text(chunk(text, blanks=blanks).raw) == text.encode()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        chunk('with "quotes"'),
+        chunk("a\nline"),
+        chunk("two", blanks=True),
+        chunk("two", usage=None),
+        chunk("two", key="reasoning"),
+        Chunk({}, b"data: [DONE]\n\n"),
+        Chunk({}, b""),
+    ],
+)
+def test_an_event_of_another_shape_gives_none(other: Chunk) -> None:
+    assert learnt().text(other.raw) is None
+
+
+def test_an_event_shorter_than_its_own_frame_gives_none() -> None:
+    """Before and after may overlap in the bytes."""
+    template = Template(b'data: {"a":"', b'"a":"', 0, False)
+    assert template.text(b'data: {"a":"') is None
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (chunk('a "b"'), 'a "b"'),
+        (chunk("a\\b"), "a\\b"),
+        (Chunk({}, b'data: {"content":"a","content":"a"}\n\n'), "a"),
+        (Chunk({}, b'data: {"x":"a"}\n\n'), "a"),
+        (Chunk({}, b'data: {"content":null}\n\n'), ""),
+        (Chunk({}, b'data: {"content":"\\u0061"}\n\n'), "a"),
+    ],
+)
+def test_what_does_not_tell_where_its_text_stands_teaches_nothing(given: Chunk, text: str) -> None:
+    assert learn(given, 0, text, reasoning=False) is None
+
+
+def test_the_engine_lets_events_of_a_known_shape_pass_unparsed_and_stops_where_a_call_may_begin() -> None:
+    """Contract C1, C2: the same events as by parsing."""
+    engine = Engine(Task(tools=offered(), seed=b"s"))
+    first, second, opener = chunk("a "), chunk("b "), chunk("<tool_")
+    assert engine.glide(first.raw) is None
+    engine.feed(first)
+    assert engine.glide(second.raw) == Passed(second.raw, (Text(0, "b "),))
+    assert engine.glide(opener.raw) is None
+    assert engine.feed(opener) == ()
+    assert engine.glide(second.raw) is None
