@@ -1,5 +1,6 @@
 # make demo    agents' requests without and with the proxy, in front of a real model server
 # make test    everything that must hold: ruff, mypy, pytest
+#              on Python 3.11, and on 3.12 and 3.13 where they are installed
 # make lint    ruff and mypy alone
 # make bench   the benchmarks
 # make clean   remove what these made
@@ -12,13 +13,26 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy
 METADATA := setup.cfg pyproject.toml
 
-.PHONY: demo test lint bench clean
+# The other Pythons that the project claims to support, as far as they are here: a PATH entry, or pyenv's folder.
+OTHERS ?= $(foreach v,3.12 3.13,$(firstword $(shell command -v python$(v)) $(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python)))
+
+.PHONY: demo test others lint bench clean
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
 
 test: lint
 	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory others
+
+others:
+	@for python in $(OTHERS); do \
+	  folder=.venv/$$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])'); \
+	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
+	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
+	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
+	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider || exit 1; \
+	done
 
 lint: .venv/test.stamp
 	$(BIN)/python -m ruff check .

@@ -27,8 +27,9 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("views", "requestlog", "app"),
     ("cli", "__main__"),
 )
-SANS_IO = ("errors", "limits", "events", "schema", "tools", "rules", "sse", "glide", "reader", "arguments", "calls", "choice")
-SANS_IO_ROOMS = (*SANS_IO, "engine", "formats", "dialects", "rewrite", "auto", "reply", "loop_guard")
+# The engine and what is below it.
+SANS_IO = ("errors", "limits", "events", "schema", "tools", "rules", "sse", "glide", "reader", "arguments", "calls")
+SANS_IO_ROOMS = (*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "reply", "loop_guard")
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 MAX_MODULE = 400
 MAX_FUNCTION = 60
