@@ -31,7 +31,7 @@ others:
 	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
-	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider || exit 1; \
+	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider -m 'not benchmarks' || exit 1; \
 	done
 
 lint: .venv/test.stamp

@@ -17,16 +17,20 @@ from .wrappers import WRAPPERS, Body, wrapped
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What begins with `opener`, at the start of a line only if `line_start`; `parse` reads it, opener and all."""
+    """What begins with `opener`, at the start of a line only if `line_start`; `parse` reads it, opener and all.
+
+    `then` holds the bytes of which one must follow, blanks aside; empty if any may.
+    """
 
     name: str
     opener: bytes
     line_start: bool
     parse: Body
+    then: bytes = b""
 
 
 _STRONG = tuple(Format(item.opener.decode(), item.opener, False, wrapped(item)) for item in WRAPPERS)
-_WEAK = tuple(Format("row", opener, line_start, row) for opener, line_start in STARTS.items())
+_WEAK = tuple(Format("row", start.opener, start.line_start, row, start.then) for start in STARTS)
 _ENDS = tuple(Format("end_of_turn", token, False, end_of_turn) for token in END_OF_TURN)
 
 

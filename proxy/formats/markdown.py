@@ -19,10 +19,13 @@ class Markdown:
 
     def __init__(self) -> None:
         self.line_start = True
-        self._run = b""
+        # The run of backticks or tildes that stands directly before the next byte.
+        self._mark = b""
+        self._run = 0
         self._run_at_start = False
         self._span = 0
-        self._fence = b""
+        self._fence_mark = b""
+        self._fence = 0
         self._fence_ends = False
         self._info = False
         self._blank_line = True
@@ -33,14 +36,14 @@ class Markdown:
 
         A run of backticks that stands directly before the next byte is taken for complete.
         """
+        ticks = self._run if self._mark == b"`" else 0
         if self._fence:
             # A run of backticks behind the info string would make a span of what looked like a fence.
-            span = self._info and self._run[:1] == self._fence[:1] == b"`"
-            return not span or len(self._run) != len(self._fence)
-        length = len(self._run) if self._run[:1] == b"`" else 0
-        if self._run_at_start and length >= _MIN_FENCE:
+            span = self._info and ticks and self._fence_mark == b"`"
+            return not span or ticks != self._fence
+        if self._run_at_start and ticks >= _MIN_FENCE:
             return True
-        return (length != self._span) if length else bool(self._span)
+        return (ticks != self._span) if ticks else bool(self._span)
 
     def feed(self, data: bytes | bytearray) -> None:
         """Go on over these bytes."""
@@ -49,15 +52,15 @@ class Markdown:
             return
         for match in _TOKEN.finditer(data):
             token = match.group()
-            if self._run and token[:1] == self._run[:1]:
-                self._run += token
+            if self._run and token[:1] == self._mark:
+                self._run += len(token)
                 continue
             if self._run:
                 self._end_run()
             if token == b"\n":
                 self._end_line()
             elif token[:1] in b"`~":
-                self._run = token
+                self._mark, self._run = token[:1], len(token)
                 self._run_at_start = self.line_start
                 self.line_start = self._blank_line = False
             else:
@@ -69,21 +72,22 @@ class Markdown:
 
     def _end_line(self) -> None:
         if self._fence_ends:
-            self._fence = b""
+            self._fence = 0
         if self._blank_line:
             self._span = 0
         self._fence_ends = self._info = False
         self.line_start = self._blank_line = True
 
     def _end_run(self) -> None:
-        run, self._run = self._run, b""
-        fence = self._run_at_start and len(run) >= _MIN_FENCE
-        if self._fence and self._info and run[:1] == self._fence[:1] == b"`":
+        length, self._run = self._run, 0
+        ticks = self._mark == b"`"
+        fence = self._run_at_start and length >= _MIN_FENCE
+        if self._fence and self._info and ticks and self._fence_mark == b"`":
             # An info string holds no backtick: this was a code span that began the line.
-            self._span, self._fence = len(self._fence), b""
+            self._span, self._fence = self._fence, 0
         if self._fence:
-            self._fence_ends = fence and run.startswith(self._fence)
+            self._fence_ends = fence and self._mark == self._fence_mark and length >= self._fence
         elif fence:
-            self._fence, self._info, self._span = run, True, 0
-        elif run[:1] == b"`":
-            self._span = 0 if self._span == len(run) else self._span or len(run)
+            self._fence_mark, self._fence, self._info, self._span = self._mark, length, True, 0
+        elif ticks:
+            self._span = 0 if self._span == length else self._span or length

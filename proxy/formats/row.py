@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ..events import load_json
 from ..reader import NotACall, Parsing, RawCall, Reader
@@ -98,5 +99,15 @@ _ITEMS: dict[bytes, Body] = {
     **BODIES,
     FENCE: _fence,
 }
-# What may begin a row, and whether only as the first thing of a line.
-STARTS = {b"{": True, b"[": True, FENCE: True, FUNCTION: False}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What may begin a row: only as the first thing of a line if so, and with what must follow it, blanks aside."""
+
+    opener: bytes
+    line_start: bool
+    then: bytes = b""
+
+
+STARTS = (Start(b"{", True, b'"'), Start(b"[", True, b"{"), Start(FENCE, True), Start(FUNCTION, False))

@@ -218,15 +218,22 @@ class Scanner:
                 if item.line_start and not markdown.line_start:
                     continue
                 here = window.part(at, at + len(item.opener))
-                if here == item.opener:
+                if here == item.opener and self._follows(item, at + len(here)):
                     self._candidate = _Candidate(item, window, at, self._tools)
                     return True
-                if item.opener.startswith(here) and not window.ended:
+                if here != item.opener and item.opener.startswith(here) and not window.ended:
                     return True
         self._after_call = False
         markdown.feed(first)
         self._pos = at + 1
         return False
+
+    def _follows(self, item: Format, end: int) -> bool:
+        """False if it is plain from the byte behind the opener that nothing begins there."""
+        if not item.then:
+            return True
+        at = self._window.search(_NOT_BLANK, end)
+        return at == self._window.end or self._window.part(at, at + 1) in item.then
 
     def _check(self, candidate: _Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what was copied from a tool result (F89), and calls over the limits."""
