@@ -185,12 +185,11 @@ class _Attempt:
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
-        if data := self._ready():
-            yield data
+        yield self._ready(ended=True)
 
-    def _ready(self) -> bytes:
+    def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""
-        if not (self._reply.started and self._unsent):
+        if not (self._unsent and (self._reply.started or ended)):
             return b""
         self.spoke = True
         data, self._unsent = self._unsent, b""

@@ -6,7 +6,7 @@ Source: the OpenAI API reference, "Chat Completions: streaming events". What the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import sse
@@ -124,7 +124,7 @@ class ChatWriter:
 
     def _reasoning_key(self) -> str:
         """Reasoning goes by two names; the client gets it by the one that its server uses (F73)."""
-        for entry in _entries(self._last):
+        for entry in entries(self._last):
             said = entry.get("delta") or entry.get("message")
             if isinstance(said, dict) and isinstance(said.get("reasoning_content"), str):
                 self._reasoning = "reasoning_content"
@@ -154,12 +154,12 @@ class ChatWriter:
         source = event.source
         if source is None or self._expand:
             return self._chunk(event.choice, {}, event.reason)
-        entries: list[Json] = [
+        kept: list[Json] = [
             {**entry, "delta": {}, "finish_reason": event.reason}
-            for entry in _entries(source.body)
+            for entry in entries(source.body)
             if entry.get("index", 0) == event.choice
         ]
-        body = {**source.body, "choices": entries}
+        body = {**source.body, "choices": kept}
         return sse.encode(dump_json(clean_body(body, self._options.clean)))
 
     def _usage(self, usage: Mapping[str, Json]) -> bytes:
@@ -184,7 +184,7 @@ def clean_body(body: JsonObject, clean: Clean, *, drop_empty_calls: bool = False
     if isinstance(usage, dict):
         result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
     if isinstance(result.get("choices"), list):
-        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls) for entry in _entries(body)]
+        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls) for entry in entries(body)]
     return result
 
 
@@ -214,6 +214,7 @@ def _clean_entry(entry: JsonObject, clean: Clean, drop_empty_calls: bool) -> Jso
     return result
 
 
-def _entries(body: JsonObject) -> Iterable[JsonObject]:
+def entries(body: JsonObject) -> list[JsonObject]:
+    """The objects in the `choices` of a chunk or an answer."""
     choices = body.get("choices")
     return [entry for entry in choices if isinstance(entry, dict)] if isinstance(choices, list) else []

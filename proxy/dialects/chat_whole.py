@@ -25,7 +25,7 @@ from ..events import (
     load_json,
 )
 from ..rules import Clean
-from .chat import clean_body
+from .chat import clean_body, entries
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def says_nothing(answer: JsonObject) -> bool:
     """True for an answer that used tokens and holds neither text nor call: a parser may have swallowed one."""
     usage = answer.get("usage")
     tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    messages = [entry.get("message") for entry in _entries(answer)]
+    messages = [entry.get("message") for entry in entries(answer)]
     keys = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal")
     said = any(isinstance(message, dict) and any(message.get(key) for key in keys) for message in messages)
     return isinstance(tokens, int) and tokens > 1 and not said
@@ -64,8 +64,8 @@ def says_nothing(answer: JsonObject) -> bool:
 
 def as_chunk(answer: JsonObject) -> Chunk:
     """The answer as the one chunk that says all of it; it has no bytes of its own."""
-    entries: list[Json] = []
-    for number, entry in enumerate(_entries(answer)):
+    said: list[Json] = []
+    for number, entry in enumerate(entries(answer)):
         message = entry.get("message")
         delta = dict(message) if isinstance(message, dict) else {}
         calls = delta.get("tool_calls")
@@ -74,8 +74,8 @@ def as_chunk(answer: JsonObject) -> Chunk:
                 {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
             ]
         reason = entry.get("finish_reason")
-        entries.append({"index": entry.get("index", number), "delta": delta, "finish_reason": reason})
-    return Chunk({**answer, "choices": entries}, b"")
+        said.append({"index": entry.get("index", number), "delta": delta, "finish_reason": reason})
+    return Chunk({**answer, "choices": said}, b"")
 
 
 def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], clean: Clean, *, parsed: bool) -> bytes:
@@ -88,7 +88,7 @@ def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], clean: Cle
         _note(said, event)
     result = dict(answer)
     if parsed:
-        result["choices"] = [_entry(entry, said, number) for number, entry in enumerate(_entries(answer))]
+        result["choices"] = [_entry(entry, said, number) for number, entry in enumerate(entries(answer))]
     result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean))
     return body if result == answer else dump_json(result)
 
@@ -149,8 +149,3 @@ def _flat(events: Iterable[Event]) -> Iterator[Event]:
             yield from event.events
         else:
             yield event
-
-
-def _entries(answer: JsonObject) -> list[JsonObject]:
-    choices = answer.get("choices")
-    return [entry for entry in choices if isinstance(entry, dict)] if isinstance(choices, list) else []
