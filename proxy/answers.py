@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Mapping
 from http import HTTPStatus
 
 from .errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
-from .events import dump_json, load_json
+from .events import Json, load_json
 from .limits import MAX_ANSWER, MAX_ERROR_BODY
 from .pump import Patience, Pump
 from .upstream import Upstream, UpstreamCall
@@ -19,19 +19,24 @@ _PASSED_HEADERS = ("Retry-After", "X-Should-Retry", "X-Request-Id")
 def gather(
     parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
 ) -> Generator[None, None, bytes]:
-    """All parts joined; yields where a part is None. Over the limit it raises if `strict`, else it stops there."""
+    """All parts joined; yields where a part is None.
+
+    Over the limit, and where the answer breaks off, it raises if `strict`; else it gives what came until there.
+    """
     found: list[bytes] = []
     size = 0
-    for part in parts:
-        if part is None:
-            yield
-            continue
-        found.append(part)
-        size += len(part)
-        if size > limit:
-            if strict:
+    try:
+        for part in parts:
+            if part is None:
+                yield
+                continue
+            found.append(part)
+            size += len(part)
+            if size > limit:
                 raise UpstreamBroken(f"the model server's answer is longer than {limit} bytes")
-            break
+    except UpstreamBroken:
+        if strict or not found:
+            raise
     return b"".join(found)[:limit]
 
 
@@ -53,14 +58,30 @@ def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
     except ValueError:
         parsed = None
     if isinstance(parsed, dict):
-        given = parsed.get("error") or parsed.get("detail") or parsed.get("message")
-        if isinstance(given, dict) and "error" in parsed:
+        given = parsed.get("error")
+        if isinstance(given, dict):
             return refusal(given, status=call.status, body=body)
-        if given:
-            # vLLM's 401 has a string there, FastAPI's 422 a list under another name; the SDKs expect an object.
-            text = given if isinstance(given, str) else dump_json(given).decode()
+        if isinstance(parsed.get("message"), str):
+            return refusal(parsed, status=call.status)  # vLLM's older, flat form
+        text = _words(given or parsed.get("detail"))
+        if text:
             return refusal(text[:_MAX_QUOTED], status=call.status)
     return refusal(_described(call, body), status=call.status)
+
+
+def _words(given: Json) -> str:
+    """vLLM's 401 has a string for an error, FastAPI's 422 a list of what is wrong where; the SDKs expect an object.
+
+    Of that list only place and message are said: it also holds the client's own input.
+    """
+    if not isinstance(given, list):
+        return given if isinstance(given, str) else ""
+    said = []
+    for item in given:
+        if isinstance(item, dict) and isinstance(item.get("msg"), str):
+            place = item.get("loc")
+            said.append(f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"]))
+    return "; ".join(said)
 
 
 def _described(call: UpstreamCall, body: bytes) -> str:
@@ -81,7 +102,7 @@ def fetch(upstream: Upstream, path: str, headers: Mapping[str, str], seconds: fl
     Raises an UpstreamError if there is no answer.
     """
     pump = Pump(None, Patience(header=seconds, idle=seconds))
-    with upstream.open("GET", path, headers) as call:
+    with upstream.open("GET", path, headers, hurry=seconds) as call:
         pump.alarm(time.monotonic() + seconds)
         whole = gather(pump.receive(call), MAX_ERROR_BODY, strict=False)
         try:

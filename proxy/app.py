@@ -9,6 +9,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
+from werkzeug.routing import RequestRedirect
 
 from . import views
 from .config import load
@@ -91,9 +92,12 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 def _rewrite(service: Service) -> Response | None:
     """Before every view: who asks, one snapshot of the rules, and a dialect's body, read and checked."""
     g.visit = now = Visit(request_id(request.environ), service, request.environ.get("gunicorn.socket"))
+    now.method, now.path = request.method, request.path
     service.enter()
     if request.method == "OPTIONS":
         return _options()
+    if isinstance(request.routing_exception, RequestRedirect):
+        raise NotFound(f"there is nothing at {request.path!r}")
     if request.routing_exception is not None:
         return None  # Flask raises it next
     now.client = _client(service)
@@ -140,7 +144,9 @@ def _closing(response: Response) -> Response:
 
 def _proxy_error(error: ProxyError) -> Response:
     """An error of ours in the dialect of the path: the OpenAI shape."""
-    visit().error = visit().error or error.message
+    # What an upstream says of a request may hold the request: the log gets its kind only.
+    said = f"upstream: {error.kind}" if isinstance(error, UpstreamRefused) else error.message
+    visit().error = visit().error or said
     if isinstance(error, ClientGone):
         return Response(status=error.status)
     response = json_response(error_body(error), error.status)

@@ -10,18 +10,22 @@ import re
 from dataclasses import replace
 
 from .errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
-from .rewrite import KEEPS_TOOLS, ChatRequest, Plan
+from .rewrite import ChatRequest, Plan, proxy_parses
 
 # What a server says when it was started without a tool parser (vLLM), and when its own parser failed (llama-server).
 _NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
 _PARSER_FAILED = re.compile(r"Failed to parse input|empty grammar stack")
-# What names a field that the server does not take. Never one without which the request is another one.
+# What names a field that the server does not take, and the fields without which the request is still the same one.
 _REFUSED = re.compile(
     r"extra[ _]forbidden|not permitted|not supported|unsupported|unknown|unexpected|unrecognized|not allowed",
     re.IGNORECASE,
 )
-_NEEDED = frozenset(
-    ("model", "messages", "tools", "tool_choice", "stream", "max_tokens", "max_completion_tokens", "response_format")
+_OPTIONAL = frozenset(
+    (
+        *("store", "metadata", "user", "service_tier", "stream_options", "parallel_tool_calls", "reasoning_effort"),
+        *("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "include_reasoning"),
+        *("skip_special_tokens", "prediction", "modalities", "web_search_options"),
+    )
 )
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
 _CONTEXT = re.compile(r"maximum context length is (\d{1,9}) tokens")
@@ -46,8 +50,8 @@ def second_plan(request: ChatRequest, plan: Plan, error: UpstreamError, server: 
         return None
     message = error.message[:_LONGEST]
     if _asks_for_proxy(error.status, message):
-        useful = server in KEEPS_TOOLS and request.tools is not None and not request.forced and plan.parse != "proxy"
-        return replace(again, parse="proxy", server=server) if useful else None
+        again = replace(again, parse="proxy", server=server)
+        return again if proxy_parses(request, again) and not proxy_parses(request, plan) else None
     if error.status != 400:
         return None
     left = _tokens_left(request, message)
@@ -82,5 +86,5 @@ def _refused_field(request: ChatRequest, message: str) -> str | None:
     """The one optional field of the body that the message names as refused."""
     if not _REFUSED.search(message):
         return None
-    named = {name for name in _QUOTED.findall(message) if name in request.body} - _NEEDED
+    named = {name for name in _QUOTED.findall(message) if name in request.body} & _OPTIONAL
     return named.pop() if len(named) == 1 else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .arguments import LiveArguments
 from .errors import ProxyError, UpstreamBroken
@@ -26,11 +26,19 @@ from .events import (
     dump_json,
     load_json,
 )
-from .limits import MAX_CALLS
+from .limits import MAX_CALLS, MAX_HELD
 from .tools import Tools
 
 _IN_NESTED = re.compile(r'["{}\[\]]')
 _STRING_REST = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Calls in a reply, and bytes that wait in one of them."""
+
+    calls: int = MAX_CALLS
+    held: int = MAX_HELD
 
 
 @dataclass(slots=True)
@@ -39,7 +47,9 @@ class _Pending:
 
     server_id: str = ""
     name: str = ""
-    early: str = ""
+    early: list[str] = field(default_factory=list)
+    waiting: int = 0
+    begins: str = ""
     live: LiveArguments | None = None
     index: int = -1
     id: str = ""
@@ -64,13 +74,13 @@ class CallGatherer:
         take_index: Callable[[], int],
         new_id: Callable[[int], str],
         *,
-        max_calls: int = MAX_CALLS,
+        limits: CallLimits | None = None,
     ) -> None:
         self._choice = choice
         self._tools = tools
         self._take_index = take_index
         self._new_id = new_id
-        self._max_calls = max_calls
+        self._limits = limits or CallLimits()
         self._calls: list[_Pending] = []
         self._ids: set[str] = {""}
         self._by_index: dict[int, _Pending] = {}
@@ -110,17 +120,27 @@ class CallGatherer:
             # Name and id were said; a repetition is not passed on (F39, F45).
             self.clean = self.clean and not name and delta.get("id") is None
             return self._fragment(call, delta, fragment)
-        call.early += fragment
-        if not call.name or not call.early.lstrip().startswith("{"):
+        call.early.append(fragment)
+        call.begins = call.begins or fragment.lstrip()[:1]
+        if not call.name or call.begins != "{":
             self.clean = False
+            self._limit(call, len(fragment))
             return []
-        self.clean = self.clean and bool(name) and call.early == fragment and delta.get("id") == call.server_id
-        early, call.early = call.early, ""
+        early = "".join(call.early)
+        call.early.clear()
+        self.clean = self.clean and bool(name) and early == fragment and delta.get("id") == call.server_id
         return self._opened(call) + self._fragment(call, delta, early)
+
+    def _limit(self, call: _Pending, more: int) -> None:
+        """Count what waits in a call; over the limit the reply cannot be finished (contract C7)."""
+        call.waiting += more
+        if call.waiting > self._limits.held:
+            raise UpstreamBroken(f"more than {self._limits.held} bytes of a tool call had to wait (max_held)")
 
     def _fragment(self, call: _Pending, delta: JsonObject, fragment: str) -> list[Event]:
         assert call.live is not None
         new = call.live.feed(fragment)
+        self._limit(call, len(fragment) - len(new))
         self.clean = self.clean and new == fragment and delta.get("index") == call.index
         return [CallArguments(self._choice, call.index, new)] if new else []
 
@@ -132,8 +152,8 @@ class CallGatherer:
         given = given if isinstance(given, str) or given is None else str(given)
         call = self._by_index.get(index) if isinstance(index, int) else self._last
         if call is None or (name and _renewed(call, given or "", fragment)):
-            if len(self._calls) >= self._max_calls:
-                raise UpstreamBroken(f"the reply has more than {self._max_calls} tool calls (max_calls)")
+            if len(self._calls) >= self._limits.calls:
+                raise UpstreamBroken(f"the reply has more than {self._limits.calls} tool calls (max_calls)")
             call = _Pending()
             self._calls.append(call)
         if isinstance(index, int):
@@ -185,13 +205,25 @@ class CallGatherer:
 
     def _close_unopened(self, call: _Pending, stopped: bool) -> list[Event]:
         """A call of which nothing was sent: whole now, or text after all."""
-        arguments = call.early.strip() or "{}"
+        early = "".join(call.early)
+        arguments = early.strip() or "{}"
         if not (call.name and stopped and _is_object(arguments)):
-            written = call.name + call.early
+            written = call.name + early
             return [Text(self._choice, written)] if written else []
-        call.early = ""
         events: list[Event] = [*self._opened(call), CallArguments(self._choice, call.index, arguments)]
         return [*events, CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)]
+
+
+def said_call(choice: int, delta: Json) -> tuple[CallOpened | CallArguments, ...]:
+    """What a call's delta says, as it stands; nothing is put right."""
+    if not isinstance(delta, dict):
+        return ()
+    index, function = delta.get("index"), delta.get("function")
+    at = index if isinstance(index, int) else 0
+    function = function if isinstance(function, dict) else {}
+    name = function.get("name")
+    opened = (CallOpened(choice, at, str(delta.get("id") or ""), name),) if isinstance(name, str) else ()
+    return (*opened, CallArguments(choice, at, _text(function.get("arguments"))))
 
 
 def _renewed(call: _Pending, given: str, fragment: str) -> bool:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .calls import CallGatherer
+from .calls import CallGatherer, CallLimits
 from .events import (
     Call,
     CallArguments,
@@ -26,8 +26,9 @@ from .events import (
 from .formats.scanner import Found, Piece, Prose, Scanner
 from .tools import Tools
 
-# Finish reasons that say that the model did not stop by itself; they always stay (contract C4).
-CUT = frozenset(("length", "content_filter"))
+# Finish reasons that say that the model did not stop by itself; they always stay (contract C4). The later ones are
+# vLLM's and other servers' words for a generation that they gave up.
+CUT = frozenset(("length", "content_filter", "abort", "aborted", "cancelled", "error", "timeout"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Said:
     reasoning: str
     deltas: tuple[Json, ...]
     finish: str | None
+    empty_calls: bool = False
 
     def plain(self, choice: int) -> list[Text | Reasoning]:
         """The events of its reasoning and its text, as they are if nothing else is in it."""
@@ -58,6 +60,7 @@ def read_entry(entry: JsonObject) -> Said:
         reasoning if isinstance(reasoning, str) else "",
         tuple(deltas) if isinstance(deltas, list) else (),
         finish if isinstance(finish, str) else None,
+        deltas == [],
     )
 
 
@@ -100,7 +103,7 @@ class Choice:
     scanner: Scanner
     tools: Tools
     new_id: Callable[[int], str]
-    max_calls: int
+    limits: CallLimits
     calls: int = 0
     finish: str | None = None
     audit: list[Repair] = field(default_factory=list)
@@ -111,12 +114,15 @@ class Choice:
     def feed(self, chunk: Chunk, said: Said, *, alone: bool) -> tuple[Event, ...]:
         """Take what a chunk says of this choice; `alone` if it says nothing of others."""
         self.finish = said.finish or self.finish
+        if said.empty_calls:
+            self.audit.append(Repair("empty_calls", "[]", "", "a list of no calls says nothing"))
         if not said.deltas:
             return self._feed_text(chunk, said, alone)
         before = self._pieces(self.scanner.release())
         if alone and not (said.text or said.reasoning or said.finish):
             return (*before, *self._only_calls(chunk, said.deltas))
-        return (*before, *self._feed_text(chunk, said, False), *self._gather(said.deltas))
+        text = (*self._feed_text(chunk, said, False), *self._pieces(self.scanner.release()), *self._split())
+        return (*before, *text, *self._gather(said.deltas))
 
     def glide(self, data: bytes) -> bool:
         """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it."""
@@ -128,6 +134,10 @@ class Choice:
     def release(self) -> tuple[Event, ...]:
         """Let go of the text that waits."""
         return self._pieces(self.scanner.release())
+
+    def hurry(self) -> tuple[Event, ...]:
+        """Let the prose go that waits only because the rest of its chunk is undecided (contract C2)."""
+        return tuple(self._split()) if self._queue and not self._queue[0].final else ()
 
     def end(self) -> tuple[Event, ...]:
         """The rest of the choice, and its true finish (contract C4)."""
@@ -220,6 +230,8 @@ class Choice:
     def _found(self, found: Found) -> list[Event]:
         """Open, fill and close the calls that were found in the text."""
         events: list[Event] = []
+        if found.format == "end_of_turn":
+            self.audit.append(Repair("end_of_turn", "", "", "the model's own end-of-turn token is no text"))
         for raw in found.calls:
             index = self.take_index()
             call = Call(self.new_id(index), raw.tool.name, raw.arguments)
@@ -248,7 +260,7 @@ class Choice:
     def _gather(self, deltas: tuple[Json, ...]) -> tuple[Event, ...]:
         if self._gatherer is None:
             self._gatherer = CallGatherer(
-                self.number, self.tools, self.take_index, self.new_id, max_calls=self.max_calls
+                self.number, self.tools, self.take_index, self.new_id, limits=self.limits
             )
         return self._gatherer.feed(deltas)
 

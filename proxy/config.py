@@ -204,7 +204,7 @@ class Settings:
     max_event: int = _setting(
         MAX_EVENT, _whole(1024, 2**31), "bytes of one event of the model server's stream", group=_LIMITS
     )
-    max_held: int = _setting(MAX_HELD, _whole(1024, 2**31), "characters held back for one tool call", group=_LIMITS)
+    max_held: int = _setting(MAX_HELD, _whole(1024, 2**31), "bytes held back for one tool call", group=_LIMITS)
     client: str = _setting(
         "",
         _client,
@@ -227,7 +227,7 @@ class Settings:
         group=_CLIENTS,
         metavar="PATH,PATH",
     )
-    verbose: bool = _setting(False, _truth, "log more", group=_CLIENTS)
+    verbose: bool = _setting(False, _truth, "log each repair, with what it was before and after", group=_CLIENTS)
 
 
 @dataclass(frozen=True, slots=True)

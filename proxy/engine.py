@@ -9,13 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from .calls import CallLimits, said_call
 from .choice import Choice, read_entry
 from .errors import UpstreamBroken, refusal
-from .events import Chunk, Event, Failed, Finished, Json, Passed, Reasoning, Repair, Text, Usage
+from .events import (
+    CallArguments,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Json,
+    Passed,
+    Reasoning,
+    Repair,
+    Text,
+    Usage,
+    choice_number,
+    dump_json,
+)
 from .formats import grammar
 from .formats.scanner import Scanner
 from .glide import Template, learn
-from .limits import MAX_CALLS, MAX_HELD
+from .limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
 from .tools import Tools
 
 # A server whose chunks are never alike is not worth learning from.
@@ -75,7 +91,8 @@ class Engine:
     def _feed(self, chunk: Chunk) -> tuple[Event, ...]:
         error = chunk.body.get("error")
         if error:
-            return (*self.release(), Failed(refusal(error)))
+            body = dump_json({"error": error}) if isinstance(error, dict) else None
+            return (*self.release(), Failed(refusal(error, body=body)))
         choices = chunk.body.get("choices")
         if not isinstance(choices, list) or not choices:
             return self._without_choices(chunk)
@@ -83,6 +100,7 @@ class Engine:
             return self._unparsed(chunk, choices)
         events: list[Event] = []
         plain: list[Text | Reasoning] = []
+        simple = len(choices) > 1
         for entry in choices:
             if isinstance(entry, dict):
                 said = read_entry(entry)
@@ -90,8 +108,9 @@ class Engine:
                 events += choice.feed(chunk, said, alone=len(choices) == 1)
                 self._finished[choice.number] = choice.finish is not None
                 plain += said.plain(choice.number)
-        if len(choices) > 1 and plain and events == plain:
-            # All of it was prose that could leave at once: then it leaves as it came.
+                simple = simple and not (said.deltas or said.finish)
+        if simple and events == plain:
+            # All of it could leave at once: then it leaves as it came.
             return (Passed(chunk.raw, tuple(plain)),)
         return tuple(events)
 
@@ -124,6 +143,10 @@ class Engine:
         """Let go what is held, as text; only an end that was already said still waits."""
         return tuple(event for choice in self._choices.values() for event in choice.release())
 
+    def hurry(self) -> tuple[Event, ...]:
+        """Let the prose go that waits only to leave in the very event that it came in."""
+        return tuple(event for choice in self._choices.values() for event in choice.hurry())
+
     def finish(self, *, done: bool) -> tuple[Event, ...]:
         """Say that the upstream's body ended properly, with `[DONE]` or without; give the rest and the finish.
 
@@ -153,7 +176,7 @@ class Engine:
         final = False
         for entry in choices:
             if isinstance(entry, dict):
-                number = _number(entry.get("index"))
+                number = choice_number(entry.get("index"))
                 ends = read_entry(entry).finish is not None
                 final = final or ends
                 self._finished[number] = ends or self._finished.get(number, False)
@@ -163,14 +186,17 @@ class Engine:
         return (Passed(chunk.raw, _said(chunk)),)
 
     def _choice(self, index: Json) -> Choice:
-        number = _number(index)
+        number = choice_number(index)
         choice = self._choices.get(number)
         if choice is None:
+            if len(self._choices) >= MAX_CHOICES:
+                raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
             task = self._task
             tools = task.tools or Tools(())
             rules = grammar(json_reply=task.json_reply, raw_text=task.raw_text)
             scanner = Scanner(tools, rules, results=task.results, max_held=task.max_held, max_calls=task.max_calls)
-            choice = Choice(number, scanner, tools, lambda index: self._new_id(number, index), task.max_calls)
+            limits = CallLimits(task.max_calls, task.max_held)
+            choice = Choice(number, scanner, tools, lambda index: self._new_id(number, index), limits)
             self._choices[number] = choice
         return choice
 
@@ -180,19 +206,17 @@ class Engine:
         return "call_" + blake2b(key, digest_size=12).hexdigest()
 
 
-def _number(index: Json) -> int:
-    return index if isinstance(index, int) and index >= 0 else 0
-
-
-def _said(chunk: Chunk) -> tuple[Text | Reasoning | Finished | Usage, ...]:
+def _said(chunk: Chunk) -> tuple[Text | Reasoning | CallOpened | CallArguments | Finished | Usage, ...]:
     """What a chunk that passes unparsed says, for the dialects that must say it in their own words."""
-    events: list[Text | Reasoning | Finished | Usage] = []
+    events: list[Text | Reasoning | CallOpened | CallArguments | Finished | Usage] = []
     choices = chunk.body.get("choices")
     for entry in choices if isinstance(choices, list) else []:
         if isinstance(entry, dict):
-            said, number = read_entry(entry), _number(entry.get("index"))
+            said, number = read_entry(entry), choice_number(entry.get("index"))
             events += [Reasoning(number, said.reasoning)] if said.reasoning else []
             events += [Text(number, said.text)] if said.text else []
+            for delta in said.deltas:
+                events += said_call(number, delta)
             events += [Finished(number, said.finish, chunk)] if said.finish else []
     usage = chunk.body.get("usage")
     if isinstance(usage, dict):

@@ -11,6 +11,7 @@ exceptions to one of these, once.
     |-- UpstreamError              never raised itself: the model server's side
     |   |-- UpstreamUnreachable    502  no connection; nothing was sent
     |   |-- UpstreamTimeout        504  no answer, or no bytes, for too long
+    |   |   `-- UpstreamSlow       504  not even a connection
     |   |-- UpstreamBroken         502  it answered, and not by the protocol, or broke off
     |   `-- UpstreamRefused        its own status: it answered with an error
     |-- LimitExceeded              never leaves the proxy: what was held is let go as text
@@ -89,6 +90,12 @@ class UpstreamTimeout(UpstreamError):
 
     status = 504
     kind = "timeout_error"
+
+
+class UpstreamSlow(UpstreamTimeout):
+    """No connection in time: nothing was sent, and the server may still be loading."""
+
+    retry_after = "5"
 
 
 class UpstreamBroken(UpstreamError):

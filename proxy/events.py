@@ -128,6 +128,11 @@ Event: TypeAlias = (
 )
 
 
+def choice_number(index: Json) -> int:
+    """A choice's number as a server wrote it; 0 for what is none."""
+    return index if isinstance(index, int) and index >= 0 else 0
+
+
 def load_json(data: bytes | str) -> Json:
     """Parse strict JSON (RFC 8259) exactly; raise ValueError if it is none.
 
@@ -135,7 +140,7 @@ def load_json(data: bytes | str) -> Json:
     beyond a float are none.
     """
     try:
-        value: Json = json.loads(data, parse_constant=_refuse, parse_float=_finite)
+        value: Json = json.loads(data, parse_constant=_refuse, parse_float=finite)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     return value
@@ -162,7 +167,8 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
-def _finite(text: str) -> float:
+def finite(text: str) -> float:
+    """The number that a JSON text says; ValueError if it is beyond a float, which would be written as no JSON."""
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text[:32]} is beyond a number's range")

@@ -33,6 +33,7 @@ class ResponseDecoder:
         self._searched = 0
         # Interim answers, later bytes of trailers: what may come beside the answer is limited too.
         self._extra = 0
+        self.length: int | None = None
         self.failure: UpstreamBroken | None = None
         self.status = 0
         self.headers = http.client.HTTPMessage()
@@ -115,7 +116,7 @@ class ResponseDecoder:
             value = length[0].strip()
             if len(set(length)) > 1 or not (value.isascii() and value.isdigit()):
                 raise UpstreamBroken("the model server sent a Content-Length that is no length")
-            self._left = int(value)
+            self.length = self._left = int(value)
             self._read = ResponseDecoder._counted if self._left else ResponseDecoder._nothing
         else:
             self._read = ResponseDecoder._until_close

@@ -15,10 +15,12 @@ from gunicorn.http.errors import ParseException
 
 from . import __version__
 from .errors import BadRequest, BodyTooLarge
-from .events import Json, JsonObject
+from .events import Json, JsonObject, finite
 from .limits import MAX_DEPTH
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
 _CONTAINERS = frozenset((dict, list))
 _PASSED = ("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA")
 
@@ -58,19 +60,19 @@ def _too_large(limit: int) -> BodyTooLarge:
 def parse_body(raw: bytes) -> JsonObject:
     """The JSON object that the body is. Raises BadRequest that says where it is none, or nested over 200 deep."""
     try:
-        body: Json = json.loads(raw, parse_constant=_refuse)
+        body: Json = json.loads(raw, parse_constant=_refuse, parse_float=finite)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno} (character {error.pos})"
         raise BadRequest(f"the body is no JSON: {error.msg} at {place}") from None
     except UnicodeDecodeError as error:
         raise BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read") from None
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep(raw) from None
     except ValueError as error:
-        raise BadRequest(f"the body is no JSON: {error}") from None
+        raise BadRequest(f"the body is no JSON: {error}{_place_of_constant(raw)}") from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object, at character 0")
-    _check_depth(body)
+    _check_depth(body, raw)
     return body
 
 
@@ -78,11 +80,23 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON value")
 
 
-def _too_deep() -> BadRequest:
+def _place_of_constant(raw: bytes) -> str:
+    for found in _TOKEN.finditer(raw):
+        if found.group()[:1] in b"NI-":
+            return f", at byte {found.start()}"
+    return ""
+
+
+def _too_deep(raw: bytes) -> BadRequest:
+    depth = 0
+    for found in _TOKEN.finditer(raw):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(found.group(), 0)
+        if depth > MAX_DEPTH:
+            return BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep, at byte {found.start()}")
     return BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep")
 
 
-def _check_depth(body: JsonObject) -> None:
+def _check_depth(body: JsonObject, raw: bytes) -> None:
     level: list[Json] = [body]
     for _ in range(MAX_DEPTH):
         level = [
@@ -93,7 +107,7 @@ def _check_depth(body: JsonObject) -> None:
         ]
         if not level:
             return
-    raise _too_deep()
+    raise _too_deep(raw)
 
 
 def credential(environ: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ MAX_EVENT = 16 * 1024 * 1024
 MAX_HELD = 4 * 1024 * 1024
 # Calls in one reply.
 MAX_CALLS = 128
+# Choices in one reply (`n`).
+MAX_CHOICES = 128
 # Levels of nesting in JSON, of requests and of arguments.
 MAX_DEPTH = 200
 # Bytes of a whole answer of the upstream.

@@ -93,7 +93,8 @@ class Pump:
             if not ready:
                 continue
             data = call.receive()
-            heard = heard if whole else now
+            if call.status and not self._patience.whole:
+                heard = now
             if call.status and (data or headless):
                 headless = False
                 yield data

@@ -19,7 +19,7 @@ class Relayed:
 
     status: int
     headers: tuple[tuple[str, str], ...]
-    length: str
+    length: int | None
     parts: Iterator[bytes]
 
 
@@ -32,4 +32,4 @@ def relay(call: UpstreamCall, pump: Pump) -> Relayed:
     parts = pump.receive(call)
     first = next(parts, b"")
     passed = tuple((name, call.header(name)) for name in _PASSED if call.header(name))
-    return Relayed(call.status, passed, call.header("Content-Length"), filter(None, chain((first,), parts)))
+    return Relayed(call.status, passed, call.length, filter(None, chain((first,), parts)))

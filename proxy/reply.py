@@ -32,7 +32,8 @@ class StreamReply:
         self._done = False
         self._crashed = False
         self._changed = False
-        self._unsent: list[bytes] = []
+        # Events not yet sent as they came, by identity: what goes on if the engine fails (contract C6).
+        self._unsent: dict[int, bytes] = {}
         self._tokens = 0
         self._spoke = False
         self.started = False
@@ -80,6 +81,10 @@ class StreamReply:
         """Let go what is held: it took too long."""
         return self._written(self._guarded(self._engine.release))
 
+    def hurry(self) -> bytes:
+        """Let the prose go that waits only to leave in the very event that it came in."""
+        return self._written(self._guarded(self._engine.hurry))
+
     def heartbeat(self) -> bytes:
         """A sign of life."""
         return self._writer.heartbeat()
@@ -104,7 +109,7 @@ class StreamReply:
         if passed is not None:
             return self._written((passed,))
         if not self._changed:
-            self._unsent.append(event.raw)
+            self._unsent[id(event.raw)] = event.raw
         try:
             body = load_chunk(event.data)
         except ValueError:
@@ -139,7 +144,7 @@ class StreamReply:
                 return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
             self._crashed = True
             self.started = True
-            return tuple(Passed(raw, ()) for raw in self._unsent)
+            return tuple(Passed(raw, ()) for raw in self._unsent.values())
 
     def _written(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
@@ -148,7 +153,7 @@ class StreamReply:
                 self.failure = event.error
                 break
             if isinstance(event, Passed):
-                self._unsent = [raw for raw in self._unsent if raw is not event.raw]
+                self._unsent.pop(id(event.raw), None)
             else:
                 self._changed = True
                 self._unsent.clear()
@@ -169,5 +174,5 @@ def rewrap(answer: JsonObject, engine: Engine, writer: Writer) -> bytes:
         if isinstance(event, Failed):
             raise event.error
     counts = (Usage(usage),) if isinstance(usage, dict) else ()
-    written = b"".join(writer.write(event) for event in (*events, *counts))
-    return writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1) + written + writer.end()
+    begun = writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1)
+    return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from .rewrite import ChatRequest
 from .views import Visit
@@ -29,7 +30,8 @@ def set_up_logging(*, verbose: bool) -> None:
 def log_visit(now: Visit, status: int) -> None:
     """One line about a request that has ended."""
     spent = time.monotonic() - now.began
-    facts: dict[str, object] = {"id": now.id, "status": status, "ms": round(spent * 1000, 1)}
+    facts: dict[str, object] = {"id": now.id, "method": now.method, "path": now.path, "status": status}
+    facts["ms"] = round(spent * 1000, 1)
     if now.client:
         facts["client"] = now.client
     if now.first_byte:
@@ -39,7 +41,14 @@ def log_visit(now: Visit, status: int) -> None:
     error = now.error or now.outcome.error
     if error:
         facts["error"] = error
-    log.info("%s", " ".join(f"{name}={_shown(value)}" for name, value in facts.items()))
+    log.info("%s", _line(facts))
+    for repair in now.outcome.audit:
+        about = {"id": now.id, "fix": repair.id, "before": repair.before, "after": repair.after, "why": repair.why}
+        log.debug("%s", _line(about))
+
+
+def _line(facts: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={_shown(value)}" for name, value in facts.items())
 
 
 def _chat_facts(now: Visit, wanted: ChatRequest) -> dict[str, object]:

@@ -60,13 +60,19 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
         raw=raw,
         body=body,
         model=model if isinstance(model, str) else "",
-        stream=body.get("stream") is True,
+        stream=_true(body.get("stream")),
         usage=isinstance(options, dict) and options.get("include_usage") is True,
         tools=tools if tools and choice != "none" else None,
         forced=choice == "required" or isinstance(choice, dict),
         json_reply=format_ in ("json_object", "json_schema"),
         results=tool_results(body.get("messages")),
     )
+
+
+def _true(value: Json) -> bool:
+    """What the servers' validation takes for true (pydantic's lax mode)."""
+    word = value.lower() if isinstance(value, str) else value
+    return word in (True, "true", "t", "yes", "y", "on", "1")
 
 
 def tool_results(messages: Json) -> tuple[str, ...]:
@@ -113,7 +119,7 @@ def shape(request: ChatRequest, plan: Plan) -> bytes:
             body["skip_special_tokens"] = False
     if plan.transport == "whole" and request.stream:
         body["stream"] = False
-    if body.get("stream") is not True:
+    if not _true(body.get("stream")):
         # Servers refuse it beside `stream: false` (F60).
         body.pop("stream_options", None)
     for name in plan.without:

@@ -79,7 +79,8 @@ class Service:
         now = time.monotonic()
         if now >= self._kind.until:
             kind = self._ask_kind(headers)
-            self._kind = _Known(kind, now + (_KIND_CACHED if kind else _KIND_FAILED))
+            kind = kind or str(self._kind.value or "")  # a server that is busy is still what it was
+            self._kind = _Known(kind, time.monotonic() + (_KIND_CACHED if kind else _KIND_FAILED))
         return str(self._kind.value)
 
     def _ask_kind(self, headers: Mapping[str, str]) -> str:
@@ -99,7 +100,8 @@ class Service:
         """True if the upstream answers its health check; asked at most every two seconds."""
         now = time.monotonic()
         if now >= self._ready.until:
-            self._ready = _Known(self._ask_ready(), now + READY_CACHED)
+            answer = self._ask_ready()
+            self._ready = _Known(answer, time.monotonic() + READY_CACHED)
         return bool(self._ready.value)
 
     def _ask_ready(self) -> bool:

@@ -17,7 +17,7 @@ from .auto import asks_for_proxy, second_plan
 from .dialects import Writer
 from .dialects.chat_whole import as_chunk, read_whole, rebuild, says_nothing
 from .engine import Engine
-from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
+from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError, UpstreamRefused
 from .events import Repair
 from .limits import MAX_ERROR_BODY
 from .pump import NEVER, Pump
@@ -28,6 +28,8 @@ from .upstream import Upstream, UpstreamCall
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
+# Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
+HURRY = 0.05
 
 
 @dataclass(slots=True)
@@ -97,13 +99,20 @@ def chat(exchange: Exchange) -> Generator[bytes, None, None]:
         except ProxyError as error:
             again = None if attempt.spoke else exchange.second(plan, error)
             if again is None:
-                outcome.error = error.message
+                refused_by = isinstance(error, UpstreamRefused)
+                outcome.error = f"upstream: {error.kind}" if refused_by else error.message
                 tail = attempt.fail(error)
                 if not committed and not (attempt.spoke and exchange.request.stream):
                     raise
                 yield tail
                 return
             plan = again
+        except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
+            if not committed:
+                raise
+            exchange.crashed(error)
+            yield attempt.fail(InternalError("the proxy failed; its log says why"))
+            return
         finally:
             attempt.note()
 
@@ -213,16 +222,21 @@ class _Attempt:
             yield from self._beat()
 
     def _limit_hold(self) -> None:
-        """Let go what has been held for too long (contract C2)."""
-        reply, now = self._reply, time.monotonic()
+        """Let go what has been held for too long (contract C2), and sooner the prose before it."""
+        reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
             self._held_since = NEVER
         elif self._held_since == NEVER:
             self._held_since = now
-        elif now >= self._held_since + self._exchange.hold_timeout:
+            bound = min(bound, HURRY)
+        elif now >= self._held_since + bound:
             self._unsent += reply.release()
             self._held_since = NEVER
-        self._exchange.pump.alarm(self._held_since + self._exchange.hold_timeout)
+        elif now >= self._held_since + HURRY:
+            self._unsent += reply.hurry()
+        else:
+            bound = HURRY
+        self._exchange.pump.alarm(self._held_since + bound)
 
     def _whole(self, body: bytes) -> bytes:
         """A whole answer: as the stream that the client asked for, or whole."""

@@ -8,6 +8,7 @@ exception becomes one of `errors.py`, here and nowhere else.
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -20,13 +21,15 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from .errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from .errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from .http1 import ResponseDecoder
 
 # What is asked of the socket at once: Python allocates all of it each time.
 _RECEIVE = 16 * 1024
 # At most this much is taken in one go, so that a fast upstream cannot keep a slow client's thread in here.
 _MAX_RECEIVED = 1024 * 1024
+# What a header's value may hold (RFC 9110, 5.5).
+_SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -127,8 +130,14 @@ class UpstreamCall:
         return self._decoder.complete
 
     def header(self, name: str) -> str:
-        """A header of the answer; empty if it has none."""
-        return str(self._decoder.headers.get(name, "")).strip()
+        """A header of the answer; empty if it has none, or one that cannot be sent on."""
+        value = str(self._decoder.headers.get(name, "")).strip()
+        return value if _SENDABLE.fullmatch(value) else ""
+
+    @property
+    def length(self) -> int | None:
+        """The length of the body in bytes, if it is framed by its length."""
+        return self._decoder.length
 
     def receive(self) -> bytes:
         """Take all that has arrived and give what it adds to the body.
@@ -196,8 +205,10 @@ class Upstream:
         session.mount("https://", _Adapter(target.send_timeout))
         self._session = session
 
-    def open(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> UpstreamCall:
-        """Connect and send; the answer is not waited for.
+    def open(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, hurry: float = 0.0
+    ) -> UpstreamCall:
+        """Connect and send; the answer is not waited for. `hurry`: seconds for the connection, if fewer than usual.
 
         `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
         made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
@@ -206,7 +217,7 @@ class Upstream:
         try:
             response = self._session.send(
                 self._prepared(method, path, headers, body),
-                timeout=(target.connect_timeout, None),
+                timeout=(min(target.connect_timeout, hurry or target.connect_timeout), None),
                 allow_redirects=False,
                 stream=True,
                 verify=target.ca_file or True,
@@ -233,8 +244,7 @@ class Upstream:
         """The error of ours that a foreign exception stands for."""
         url, causes = self._target.url, _causes(error)
         if any(isinstance(cause, requests.ConnectTimeout) for cause in causes):
-            limit = self._target.connect_timeout
-            return UpstreamTimeout(f"no connection to the model server at {url} within {limit:g} s")
+            return UpstreamSlow(f"no connection to the model server at {url} in time (connect_timeout)")
         if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in causes):
             return UpstreamUnreachable(f"no TLS connection to the model server at {url}: {causes[-1]}")
         if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in causes):

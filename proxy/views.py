@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import secrets
 import socket
 import time
@@ -16,7 +17,7 @@ from flask import Response, g, request
 from . import __version__
 from .dialects.chat import ChatOptions, ChatWriter
 from .engine import Engine, Task
-from .errors import ClientGone, InternalError
+from .errors import BadRequest, ClientGone, ProxyError
 from .events import JsonObject, dump_json
 from .intake import upstream_headers
 from .loop_guard import as_stream, guarded
@@ -31,6 +32,7 @@ log = logging.getLogger("proxy")
 
 CHAT = "/v1/chat/completions"
 _JSON = "application/json"
+_QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
 _SSE_HEADERS = (
     ("Content-Type", "text/event-stream; charset=utf-8"),
     ("Cache-Control", "no-cache"),
@@ -48,6 +50,8 @@ class Visit:
     id: str
     service: Service
     socket: HasDescriptor | None = None
+    method: str = ""
+    path: str = ""
     client: str = ""
     body: bytes = b""
     chat: ChatRequest | None = None
@@ -101,17 +105,25 @@ def passed(path: str) -> Response:
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), now.id)
     body = now.body if now.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
-    call = now.service.upstream.open(method, path, headers, body)
+    call = now.service.upstream.open(method, path + _query(), headers, body)
     try:
         answer = relay(call, pump)
     except BaseException:
         call.close()
         raise
     now.first_byte = time.monotonic()
-    sized = [("Content-Length", answer.length)] if answer.length else []
+    sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
     response = Response(_sent(now, answer.parts), answer.status, [*answer.headers, *sized])
     response.call_on_close(call.close)
     return response
+
+
+def _query() -> str:
+    """The query as it came, if it is one."""
+    query = request.query_string.decode("latin-1")
+    if query and not _QUERY.fullmatch(query):
+        raise BadRequest("the query of the URL holds characters that do not belong there")
+    return f"?{query}" if query else ""
 
 
 def root() -> Response:
@@ -172,7 +184,7 @@ def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOp
         clean=profile.clean,
         server=lambda: profile.server or service.server_kind(headers),
         remember=lambda: service.remember(wanted.model),
-        crashed=lambda error: log.error("the engine failed; the reply goes on unrepaired", exc_info=error),
+        crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
         outcome=now.outcome,
@@ -227,7 +239,7 @@ def _sent(now: Visit, parts: Iterator[bytes]) -> Iterator[bytes]:
         now.error = "client gone"
     except Exception as error:
         now.error = str(error)
-        if isinstance(error, InternalError):
+        if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         _cut(now.socket)
 

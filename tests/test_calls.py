@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.calls import CallGatherer, missing_closers
+from proxy.calls import CallGatherer, CallLimits, missing_closers
 from proxy.errors import UpstreamBroken
 from proxy.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
 
@@ -266,7 +266,7 @@ def test_what_is_no_delta_is_skipped() -> None:
 
 def test_more_calls_than_the_limit_are_an_error() -> None:
     """C7."""
-    calls = gatherer(max_calls=2)
+    calls = gatherer(limits=CallLimits(calls=2))
     calls.feed([piece(0, LS, "bash", "a"), piece(1, LS, "bash", "b")])
     with pytest.raises(UpstreamBroken, match="max_calls"):
         calls.feed([piece(2, LS, "bash", "c")])

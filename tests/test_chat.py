@@ -38,7 +38,10 @@ CLEAN = Clean(
 
 def writer(*, usage: bool = True, clean: Clean | None = None, expand: bool = False, **given: Any) -> ChatWriter:
     options = ChatOptions(model="asked", usage=usage, clean=clean or Clean(), **given)
-    return ChatWriter(options, expand=expand)
+    made = ChatWriter(options, expand=expand)
+    # The role went with an earlier chunk.
+    made.write(Passed(b"", ()))
+    return made
 
 
 def written(event: Event, source: Chunk | None = None, **given: Any) -> list[Any]:

@@ -194,7 +194,7 @@ FINISHES: list[tuple[list[Chunk], bool, str | None, int]] = [
     ([*CALL, ends("stop")], True, "tool_calls", 1),
     ([*CALL, ends("length")], True, "length", 1),
     ([says("a"), ends("content_filter")], True, "content_filter", 0),
-    ([says("a"), ends("abort")], True, "stop", 0),
+    ([says("a"), ends("abort")], True, "abort", 0),
     ([says("a")], True, "stop", 0),
     ([says(STRONG)], True, "tool_calls", 1),
     ([*CALL], True, "tool_calls", 1),

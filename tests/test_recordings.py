@@ -153,7 +153,7 @@ def clean(name: str, data: bytes) -> bool:
     plain = script in ("plain", "essay")
     in_text = script.endswith(("toolstag", "fence", "_tools", "_two")) or ("-none-" in name and not plain)
     swallowed_text = b"<tool_call>" in data
-    return not (in_text or swallowed_text or b'"error"' in data or script in ("1", "2"))
+    return not (in_text or swallowed_text or script in ("1", "2"))
 
 
 def quiet(event: sse.ServerSentEvent) -> bool:

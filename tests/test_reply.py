@@ -166,7 +166,7 @@ def test_an_error_event_after_text_ends_the_stream_with_an_error() -> None:
     assert one.failure
     got = received(given + one.fail(one.failure))
     assert (got[0].text, got[0].finish, got.done) == ("a <tool", None, False)
-    assert got.error == {"message": "no", "type": "server_error", "param": None, "code": 500}
+    assert got.error == {"message": "no", "type": "server_error", "code": 500}
 
 
 def test_a_body_that_broke_off_ends_with_what_was_held_and_the_error() -> None:

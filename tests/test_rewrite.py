@@ -113,7 +113,9 @@ def test_the_client_s_body_is_not_touched() -> None:
     [
         ({}, {"model": "tiny", "stream": True, "usage": False, "forced": False, "json_reply": False, "results": ()}),
         ({"stream": False}, {"stream": False}),
-        ({"stream": "true"}, {"stream": False}),
+        ({"stream": "true"}, {"stream": True}),
+        ({"stream": 1}, {"stream": True}),
+        ({"stream": "no"}, {"stream": False}),
         ({"model": None}, {"model": ""}),
         ({"stream_options": {"include_usage": True}}, {"usage": True}),
         ({"stream_options": {"include_usage": 1}}, {"usage": False}),

@@ -171,7 +171,7 @@ def test_a_connection_that_hangs_is_given_up_after_the_connect_timeout() -> None
     """U2."""
     with full_backlog() as port:
         began = time.monotonic()
-        with pytest.raises(UpstreamTimeout, match=r"within 0\.2 s"):
+        with pytest.raises(UpstreamTimeout, match="connect_timeout"):
             Upstream(Target(f"http://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
         assert 0.2 <= time.monotonic() - began < 2
 
@@ -264,7 +264,7 @@ def test_a_tls_handshake_that_hangs_is_given_up_after_the_connect_timeout_and_sa
     """U2: nothing was sent; the send timeout has nothing to do with it."""
     with accepting() as port:
         began = time.monotonic()
-        with pytest.raises(UpstreamTimeout, match=r"within 0\.2 s"):
+        with pytest.raises(UpstreamTimeout, match="connect_timeout"):
             Upstream(Target(f"https://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
         assert time.monotonic() - began < 2
 

@@ -25,6 +25,7 @@ from ..events import (
     Reasoning,
     Text,
     Usage,
+    choice_number,
     dump_json,
     load_json,
 )
@@ -60,6 +61,9 @@ class ChatWriter:
         self._expand = expand
         self._last: JsonObject = {}
         self._reasoning = "reasoning"
+        self._opened: CallOpened | None = None
+        # The first chunk of a reply carries the role, whoever wrote it.
+        self._spoke = False
 
     def see(self, chunk: Chunk) -> None:
         """Keep the envelope of the newest chunk for the chunks that are written here."""
@@ -88,7 +92,7 @@ class ChatWriter:
         return self._chunk(0, {})
 
     def write(self, event: Event) -> bytes:
-        """One event as chunks."""
+        """One event as chunks. A call opens in one chunk with the first of its arguments, which always follow."""
         match event:
             case Passed():
                 return self._passed(event)
@@ -98,10 +102,10 @@ class ChatWriter:
                 key = self._reasoning_key()
                 return b"" if key in self._options.clean.message else self._chunk(event.choice, {key: event.text})
             case CallOpened():
-                function: JsonObject = {"name": event.name, "arguments": ""}
-                return self._call(event.choice, {"index": event.index, "id": event.id, "type": "function"}, function)
+                self._opened = event
+                return b""
             case CallArguments():
-                return self._call(event.choice, {"index": event.index}, {"arguments": event.fragment})
+                return self._arguments(event)
             case Finished():
                 return self._finish(event)
             case Usage():
@@ -113,6 +117,7 @@ class ChatWriter:
 
     def _passed(self, event: Passed) -> bytes:
         options = self._options
+        self._spoke = True
         if self._expand:
             return b"".join(self.write(inner) for inner in event.events)
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
@@ -143,11 +148,21 @@ class ChatWriter:
         return envelope
 
     def _chunk(self, choice: int, delta: JsonObject, finish: str | None = None) -> bytes:
+        if not self._spoke and delta:
+            delta = {"role": "assistant", **delta}
+        self._spoke = self._spoke or bool(delta)
         entry: JsonObject = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": finish}
         return sse.encode(dump_json({**self._envelope(), "choices": [entry]}))
 
-    def _call(self, choice: int, call: JsonObject, function: JsonObject) -> bytes:
-        return self._chunk(choice, {"tool_calls": [{**call, "function": function}]})
+    def _arguments(self, event: CallArguments) -> bytes:
+        opened, self._opened = self._opened, None
+        call: JsonObject = {"index": event.index}
+        function: JsonObject = {}
+        if opened is not None:
+            call |= {"id": opened.id, "type": "function"}
+            function["name"] = opened.name
+        function["arguments"] = event.fragment
+        return self._chunk(event.choice, {"tool_calls": [{**call, "function": function}]})
 
     def _finish(self, event: Finished) -> bytes:
         """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
@@ -157,8 +172,10 @@ class ChatWriter:
         kept: list[Json] = [
             {**entry, "delta": {}, "finish_reason": event.reason}
             for entry in entries(source.body)
-            if entry.get("index", 0) == event.choice
+            if choice_number(entry.get("index")) == event.choice
         ]
+        if not kept:
+            return self._chunk(event.choice, {}, event.reason)
         body = {**source.body, "choices": kept}
         return sse.encode(dump_json(clean_body(body, self._options.clean)))
 
@@ -190,7 +207,7 @@ def clean_body(body: JsonObject, clean: Clean, *, drop_empty_calls: bool = False
 
 def cleaned_event(raw: bytes, clean: Clean, *, drop_empty_calls: bool) -> bytes:
     """An event cleaned; as it came if nothing had to go."""
-    decoder = sse.Decoder()
+    decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
     try:
         body = load_json(events[0].data or b"null") if events else None

@@ -63,7 +63,10 @@ def says_nothing(answer: JsonObject) -> bool:
 
 
 def as_chunk(answer: JsonObject) -> Chunk:
-    """The answer as the one chunk that says all of it; it has no bytes of its own."""
+    """The answer as the one chunk that says all of it; it has no bytes of its own.
+
+    The choices are counted by their place: what a server wrote as `index` stays in the answer.
+    """
     said: list[Json] = []
     for number, entry in enumerate(entries(answer)):
         message = entry.get("message")
@@ -74,7 +77,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
                 {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
             ]
         reason = entry.get("finish_reason")
-        said.append({"index": entry.get("index", number), "delta": delta, "finish_reason": reason})
+        said.append({"index": number, "delta": delta, "finish_reason": reason})
     return Chunk({**answer, "choices": said}, b"")
 
 
@@ -94,8 +97,7 @@ def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], clean: Cle
 
 
 def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject:
-    index = entry.get("index", number)
-    now = said.get(index if isinstance(index, int) else number, _Said())
+    now = said.get(number, _Said())
     message = entry.get("message")
     if not isinstance(message, dict):
         return entry
