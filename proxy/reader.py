@@ -29,7 +29,8 @@ _IN_STRING = re.compile(rb'["\\]')
 _IN_STRICT_STRING = re.compile(rb'["\\\x00-\x1f]')
 # Brackets, quotation marks, and all that JSON has in strings only: its blanks, numbers and three words are passed over.
 _IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsn]")
-_AFTER_SCALAR = re.compile(rb"[,}\]\s]")
+_AFTER_SCALAR = re.compile(rb"[^0-9A-Za-z+.-]")
+_SCALAR_STARTS = b"-0123456789tfn"
 
 
 _NO_TOOL = Tool("", {})
@@ -50,7 +51,9 @@ class RawCall:
 
 @dataclass(slots=True)
 class Window:
-    """The part of the reply's text that is not let go yet; `base` is the position of its first byte in the reply.
+    """The part of the reply's text that is not let go yet.
+
+    `base` is the position of its first byte in the reply, `last` the byte before that.
 
     `ended` says that no more comes; `stopped` that the model ended by itself, so that what stands there is all it
     wanted to say (contract C4: a call cut off by `length` is never completed).
@@ -58,6 +61,7 @@ class Window:
 
     data: bytearray = field(default_factory=bytearray)
     base: int = 0
+    last: bytes = b""
     ended: bool = False
     stopped: bool = False
 
@@ -72,18 +76,24 @@ class Window:
 
     def search(self, pattern: re.Pattern[bytes], start: int) -> int:
         """Where the pattern first matches from `start` on; the end of the text if it does not."""
-        found = pattern.search(self.data, start - self.base)
+        found = pattern.search(self.data, max(0, start - self.base))
         return self.base + found.start() if found else self.end
 
     def find(self, literal: bytes, start: int) -> int:
         """Where the literal first stands from `start` on; -1 if it does not."""
-        at = self.data.find(literal, start - self.base)
+        at = self.data.find(literal, max(0, start - self.base))
         return at if at < 0 else self.base + at
 
     def drop(self, end: int) -> None:
         """Forget the bytes before a position."""
-        del self.data[: end - self.base]
-        self.base = end
+        if end > self.base:
+            self.last = self.part(end - 1, end)
+            del self.data[: end - self.base]
+            self.base = end
+
+    def before(self, pos: int) -> bytes:
+        """The byte before a position; empty at the start of the reply."""
+        return self.part(pos - 1, pos) if pos > self.base else self.last
 
 
 class Reader:
@@ -189,6 +199,18 @@ class Reader:
                 raise NotACall
             yield
 
+    def past(self, literal: bytes) -> Parsing[None]:
+        """Read on past the next occurrence of the literal, or to the end of the reply, however far that is."""
+        while not self.at_end():
+            at = self._window.find(literal, self.pos)
+            self.pos = at + len(literal) if at >= 0 else max(self.pos, self._window.end - len(literal) + 1)
+            if at >= 0:
+                return
+            if self._window.ended:
+                self.pos = self._window.end
+                return
+            yield
+
     def byte(self) -> Parsing[bytes]:
         """The next byte, not read yet; empty at the end of the text."""
         while self.pos >= self._window.end and not self._window.ended:
@@ -223,6 +245,8 @@ class Reader:
         if first == b'"':
             return (yield from self.string(limit))
         if first not in (b"{", b"["):
+            if first not in _SCALAR_STARTS:
+                raise NotACall
             return (yield from self.until(_AFTER_SCALAR, limit or MAX_SCALAR))
         depth = 0
         while True:

@@ -81,11 +81,6 @@ EVENTS: list[tuple[Event, dict[str, Any], str | None]] = [
     (Text(0, "ï🙂"), {"content": "ï🙂"}, None),
     (Text(1, ""), {"content": ""}, None),
     (Reasoning(0, "so"), {"reasoning": "so"}, None),
-    (
-        CallOpened(0, 1, "a", "bash"),
-        {"tool_calls": [{"index": 1, "id": "a", "type": "function", "function": {"name": "bash", "arguments": ""}}]},
-        None,
-    ),
     (CallArguments(0, 1, '{"'), {"tool_calls": [{"index": 1, "function": {"arguments": '{"'}}]}, None),
     (Finished(0, "stop", None), {}, "stop"),
 ]
@@ -101,6 +96,18 @@ def test_each_event_is_a_chunk_with_the_newest_envelope(event: Any, said: dict[s
         "model": "m",
         "choices": [{"index": event.choice, "delta": said, "logprobs": None, "finish_reason": finish}],
     }
+
+
+def test_a_call_opens_in_one_chunk_with_the_first_of_its_arguments() -> None:
+    """A1: one chunk per call where all of it is known."""
+    one = writer()
+    assert one.write(CallOpened(0, 1, "a", "bash")) == b""
+    (body,) = bodies(one.write(CallArguments(0, 1, "{}")))
+    function = {"name": "bash", "arguments": "{}"}
+    (call,) = body["choices"][0]["delta"]["tool_calls"]
+    assert call == {"index": 1, "id": "a", "type": "function", "function": function}
+    (body,) = bodies(one.write(CallArguments(0, 1, " ")))
+    assert body["choices"][0]["delta"]["tool_calls"] == [{"index": 1, "function": {"arguments": " "}}]
 
 
 def test_before_any_chunk_came_the_envelope_is_the_proxy_s_own() -> None:

@@ -201,7 +201,8 @@ def test_the_pattern_finds_the_first_byte_of_each_format_and_nothing_else() -> N
 def test_only_bare_json_and_fences_must_begin_a_line() -> None:
     found = grammar(json_reply=False, raw_text=False)
     at_line_start = {item.opener for formats in found.by_first_byte.values() for item in formats if item.line_start}
-    assert at_line_start == {b"{", b"[", b"```"} == {start.opener for start in STARTS if start.line_start}
+    assert {start.opener for start in STARTS if start.line_start} == {b"{", b"[", b"```"}
+    assert at_line_start == {b"{", b"[", b"```", b"<think>"}
 
 
 def test_each_opener_that_a_body_can_have_is_read_by_one_parser() -> None:

@@ -41,12 +41,17 @@ def _array(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     calls = []
     while True:
         yield from reader.blanks()
-        calls.append((yield from _call(reader)))
+        if (yield from reader.byte()) == b"{":
+            calls.append((yield from _call(reader)))
+        else:
+            # An array of something else: its strings are strings, whatever they hold.
+            reader.annul()
+            yield from reader.value()
         yield from reader.blanks()
         end = yield from reader.which((b",", b"]"))
-        if end == b"]":
+        if end == b"]" and not reader.void:
             return tuple(calls)
-        if end is None:
+        if end != b",":
             raise NotACall
 
 

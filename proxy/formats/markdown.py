@@ -11,21 +11,36 @@ import re
 
 _TOKEN = re.compile(rb"`+|~+|\n|[^`~\n]+")
 _MARK = re.compile(rb"[`~\n]")
+# What may stand before a block in its line: quotes and list items hold blocks of their own.
+_CONTAINERS = re.compile(rb"[ \t]*(?:(?:[-*+>]|[0-9]{1,9}[.)])[ \t]*)*")
 _MIN_FENCE = 3
+_MAX_HEAD = 32
+# A closing fence is indented no further than this beyond the opening one.
+_MAX_INDENT = 3
 
 
 class Markdown:
-    """Fed with the bytes of the text in any cut; says what the next byte is in."""
+    """Fed with the bytes of the text in any cut; says what the next byte is in.
+
+    A code span is followed twice, to the end of its paragraph and to the end of its line: a stray backtick in one line
+    must not take the next line's opening one for its own end. What is code either way is code.
+    """
 
     def __init__(self) -> None:
         self.line_start = True
+        # The first bytes of the line.
+        self._head = b""
+        self._escaped = False
         # The run of backticks or tildes that stands directly before the next byte.
         self._mark = b""
         self._run = 0
-        self._run_at_start = False
+        self._run_escaped = False
+        self._run_head: bytes | None = None
         self._span = 0
+        self._line_span = 0
         self._fence_mark = b""
         self._fence = 0
+        self._fence_indent = 0
         self._fence_ends = False
         self._info = False
         self._blank_line = True
@@ -36,14 +51,16 @@ class Markdown:
 
         A run of backticks that stands directly before the next byte is taken for complete.
         """
-        ticks = self._run if self._mark == b"`" else 0
+        ticks = self._ticks() if self._mark == b"`" and self._run else 0
         if self._fence:
             # A run of backticks behind the info string would make a span of what looked like a fence.
             span = self._info and ticks and self._fence_mark == b"`"
             return not span or ticks != self._fence
-        if self._run_at_start and ticks >= _MIN_FENCE:
+        if ticks >= _MIN_FENCE and self._begins_block():
             return True
-        return (ticks != self._span) if ticks else bool(self._span)
+        if not ticks:
+            return bool(self._span or self._line_span)
+        return bool(self._toggled(self._span, ticks) or self._toggled(self._line_span, ticks))
 
     def feed(self, data: bytes | bytearray) -> None:
         """Go on over these bytes."""
@@ -60,34 +77,77 @@ class Markdown:
             if token == b"\n":
                 self._end_line()
             elif token[:1] in b"`~":
-                self._mark, self._run = token[:1], len(token)
-                self._run_at_start = self.line_start
-                self.line_start = self._blank_line = False
+                self._begin_run(token)
             else:
                 self._plain(token)
 
     def _plain(self, token: bytes | bytearray) -> None:
-        if token and not token.isspace():
+        if not token:
+            return
+        if len(self._head) < _MAX_HEAD:
+            self._head += bytes(token[: _MAX_HEAD - len(self._head)])
+        slashes = len(token) - len(token.rstrip(b"\\"))
+        odd = slashes % 2 == 1
+        self._escaped = odd != self._escaped if slashes == len(token) else odd
+        if not token.isspace():
             self.line_start = self._blank_line = self._fence_ends = False
+
+    def _begin_run(self, token: bytes) -> None:
+        self._mark, self._run = token[:1], len(token)
+        self._run_escaped, self._escaped = self._escaped, False
+        self._run_head = self._head if len(self._head) < _MAX_HEAD else None
+        self.line_start = self._blank_line = False
+        self._head = b"x" * _MAX_HEAD
+
+    def _begins_block(self) -> bool:
+        """True if nothing but the marks of quotes and lists stands before the run in its line."""
+        return self._run_head is not None and _CONTAINERS.fullmatch(self._run_head) is not None
+
+    def _ticks(self) -> int:
+        """The length of the run; one less if a backslash takes its first backtick away."""
+        in_span = self._span or self._line_span
+        return self._run - (1 if self._run_escaped and not in_span and not self._fence else 0)
 
     def _end_line(self) -> None:
         if self._fence_ends:
             self._fence = 0
         if self._blank_line:
             self._span = 0
-        self._fence_ends = self._info = False
+        self._line_span = 0
+        self._fence_ends = self._info = self._escaped = False
         self.line_start = self._blank_line = True
+        self._head = b""
 
     def _end_run(self) -> None:
-        length, self._run = self._run, 0
-        ticks = self._mark == b"`"
-        fence = self._run_at_start and length >= _MIN_FENCE
+        length = self._ticks()
+        ticks, block = self._mark == b"`", self._begins_block()
+        self._run = 0
         if self._fence and self._info and ticks and self._fence_mark == b"`":
             # An info string holds no backtick: this was a code span that began the line.
-            self._span, self._fence = self._fence, 0
+            self._span = self._line_span = self._fence
+            self._fence = 0
         if self._fence:
-            self._fence_ends = fence and self._mark == self._fence_mark and length >= self._fence
-        elif fence:
-            self._fence_mark, self._fence, self._info, self._span = self._mark, length, True, 0
-        elif ticks:
-            self._span = 0 if self._span == length else self._span or length
+            self._fence_ends = block and self._closes(length)
+        elif block and length >= _MIN_FENCE:
+            self._fence_mark, self._fence, self._info = self._mark, length, True
+            self._fence_indent = _indent(self._run_head or b"")
+            self._span = self._line_span = 0
+        elif ticks and length:
+            self._span = self._toggled(self._span, length)
+            self._line_span = self._toggled(self._line_span, length)
+
+    def _closes(self, length: int) -> bool:
+        """True if the run can end the open fence."""
+        head = self._run_head or b""
+        alike = self._mark == self._fence_mark and length >= self._fence
+        return alike and not head.strip(b" \t>") and _indent(head) <= self._fence_indent + _MAX_INDENT
+
+    @staticmethod
+    def _toggled(span: int, length: int) -> int:
+        """The open span behind a run: closed by one of its own length, opened where none is."""
+        return 0 if span == length else span or length
+
+
+def _indent(head: bytes) -> int:
+    """The columns before the first mark of a line; what stands for a quote or a list item counts as blank."""
+    return len(head.expandtabs(4))

@@ -37,6 +37,8 @@ _CLOSERS = (*(wrapper.closer for wrapper in WRAPPERS), b"</function>")
 _SKIPPED = (*_CLOSERS, *END_OF_TURN)
 _LINE_END = re.compile(rb"\n")
 _MAX_INFO = 32
+# UTF-8 has no such byte.
+_NEVER = b"\xff"
 
 
 def row(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
@@ -68,6 +70,21 @@ def end_of_turn(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
             raise NotACall
         yield from reader.blanks()
     return ()
+
+
+def until_thought(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read the model's reasoning, `<think>` to `</think>`: nothing in it is a call."""
+    reader.annul()
+    yield from reader.past(b"</think>")
+    raise NotACall
+
+
+def to_the_end(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read the JSON that the client asked for: all the rest of the reply, in which nothing is a call."""
+    reader.annul()
+    while not reader.at_end():
+        yield from reader.past(_NEVER)
+    raise NotACall
 
 
 def _fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
@@ -110,4 +127,4 @@ class Start:
     then: bytes = b""
 
 
-STARTS = (Start(b"{", True, b'"'), Start(b"[", True, b"{"), Start(FENCE, True), Start(FUNCTION, False))
+STARTS = (Start(b"{", True, b'"'), Start(b"[", True, b'{["'), Start(FENCE, True), Start(FUNCTION, False))

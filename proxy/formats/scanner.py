@@ -20,7 +20,7 @@ from .markdown import Markdown
 # A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
 MIN_COPIED = 24
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_CODE_MAY_END = re.compile(rb"[`~\n]")
+_QUOTES = (b'"', b"'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ class Scanner:
             return False
         self._markdown.feed(data)
         self._window.base += len(data)
+        self._window.last = data[-1:] or self._window.last
         self._pos = self._window.base
         return True
 
@@ -133,11 +134,10 @@ class Scanner:
             return ()
         self._follow(window.end)
         self._pos = window.end
-        if candidate is not None and candidate.reader.pos == window.end:
+        if candidate is not None:
             # It is read on to its end: what is inside a string of it is still no call.
             candidate.reader.annul()
-        else:
-            self._candidate = None
+            candidate.reader.pos = window.end
         return (self._prose(window.end),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
@@ -200,7 +200,7 @@ class Scanner:
                 if self._pos == window.end:
                     return False
             # Code may hold anything; only what can end it is of interest there.
-            at = window.search(_CODE_MAY_END if markdown.in_code else self._grammar.first_byte, self._pos)
+            at = window.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
             if at > self._pos:
                 self._after_call = False
                 markdown.feed(window.part(self._pos, at))
@@ -213,16 +213,18 @@ class Scanner:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
         window, markdown = self._window, self._markdown
         first = window.part(at, at + 1)
-        if not markdown.in_code:
-            for item in self._grammar.by_first_byte.get(first[0], ()):
-                if item.line_start and not markdown.line_start:
-                    continue
-                here = window.part(at, at + len(item.opener))
-                if here == item.opener and self._follows(item, at + len(here)):
-                    self._candidate = _Candidate(item, window, at, self._tools)
-                    return True
-                if here != item.opener and item.opener.startswith(here) and not window.ended:
-                    return True
+        in_code = markdown.in_code
+        for item in self._grammar.by_first_byte.get(first[0], ()):
+            if (in_code and not item.in_code) or (item.line_start and not markdown.line_start):
+                continue
+            here = window.part(at, at + len(item.opener))
+            if here == item.opener and self._follows(item, at + len(here)):
+                self._candidate = _Candidate(item, window, at, self._tools)
+                # Directly behind a quotation mark it is quoted, and so is all up to its end.
+                self._candidate.reader.annul(window.before(at) in _QUOTES)
+                return True
+            if here != item.opener and item.opener.startswith(here) and not window.ended:
+                return True
         self._after_call = False
         markdown.feed(first)
         self._pos = at + 1
