@@ -13,8 +13,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy
 METADATA := setup.cfg pyproject.toml
 
-# The other Pythons that the project claims to support, as far as they are here: a PATH entry, or pyenv's folder.
-OTHERS ?= $(foreach v,3.12 3.13,$(firstword $(shell command -v python$(v)) $(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python)))
+# The other Pythons that the project claims to support, as far as they are here: on PATH, or in pyenv's folder.
+OTHERS ?= python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python $(HOME)/.pyenv/versions/3.13.*/bin/python)
 
 .PHONY: demo test others lint bench clean
 
@@ -25,13 +25,16 @@ test: lint
 	$(BIN)/python -m pytest
 	$(MAKE) --no-print-directory others
 
+# Each version once; a name that does not run (a shim of pyenv's) is none.
 others:
-	@for python in $(OTHERS); do \
-	  folder=.venv/$$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])'); \
+	@rm -f .venv/python*/tested; for python in $(OTHERS); do \
+	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+	  folder=.venv/python$$version; [ -e $$folder/tested ] && continue; \
 	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
 	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider -m 'not benchmarks' || exit 1; \
+	  touch $$folder/tested; \
 	done
 
 lint: .venv/test.stamp

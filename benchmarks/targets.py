@@ -102,11 +102,15 @@ def direct(port: int) -> Iterator[Target]:
     yield Target("direct", port)
 
 
+def nginx_program() -> str | None:
+    """Return where nginx is, None if nowhere. Debian keeps it where the PATH of an ordinary user does not lead."""
+    return shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+
+
 @contextmanager
 def nginx(port: int) -> Iterator[Target]:
     """Run nginx in front of the upstream at `port`: one worker that passes bytes, unbuffered."""
-    # Debian keeps it where the PATH of an ordinary user does not lead.
-    binary = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    binary = nginx_program()
     if not binary:
         raise Unavailable("nginx is not installed")
     with tempfile.TemporaryDirectory(prefix="bench-nginx-") as folder:

@@ -1,4 +1,4 @@
-"""When a request may go up a second time, and how (design: who parses, `auto`).
+"""When a request may go up a second time, and how (README: who parses).
 
 Once, and only while nothing but heartbeats has gone to the client: when no connection could be made, when the server
 refused the request before it generated anything and said what to change, and when llama-server's own parser failed.

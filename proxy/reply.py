@@ -118,7 +118,7 @@ class StreamReply:
             self.failure = UpstreamBroken("the model server's reply ended in the middle of an event")
             return b""
         if not isinstance(body, dict):
-            # Not ours to understand (U15); it passes.
+            # Not ours to understand; it passes.
             return self._written((Passed(event.raw, ()),))
         chunk = Chunk(body, event.raw)
         self._writer.see(chunk)

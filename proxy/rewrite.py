@@ -13,7 +13,7 @@ from .events import Json, JsonObject
 from .rules import Parse, Transport
 from .tools import Tools, read_tools
 
-# Servers whose `tool_choice: "none"` keeps the tools in the prompt (design: who parses).
+# Servers whose `tool_choice: "none"` keeps the tools in the prompt (README: who parses).
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 

@@ -71,7 +71,7 @@ class Exchange:
     outcome: Outcome = field(default_factory=Outcome)
 
     def second(self, plan: Plan, error: ProxyError) -> Plan | None:
-        """The plan for one more try, or None (design: who parses)."""
+        """The plan for one more try, or None (README: who parses)."""
         if not self.auto or not isinstance(error, UpstreamError):
             return None
         server = plan.server or (self.server() if asks_for_proxy(error) else "")

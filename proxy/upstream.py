@@ -1,7 +1,7 @@
 """The upstream: one `requests` call per request, handed to the pump before a byte of its answer is read.
 
 A `requests` adapter whose connection gives its answer back at once, unread, hands over the connected socket; every
-later byte is received here without blocking, so that one poll sees all there is (design: one thread, one poll).
+later byte is received here without blocking, so that one poll sees all there is.
 No connection is ever used twice, nothing is followed, no cookie kept, no environment looked at, and every foreign
 exception becomes one of `errors.py`, here and nowhere else.
 """

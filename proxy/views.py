@@ -192,7 +192,7 @@ def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOp
 
 
 def _plan(service: Service, wanted: ChatRequest, profile: Profile, headers: dict[str, str]) -> Plan:
-    """How the request goes up first (design: who parses)."""
+    """How the request goes up first (README: who parses)."""
     proxied = profile.parse == "proxy" or (profile.parse == "auto" and service.parses(wanted.model))
     server = profile.server
     if proxied and not server and wanted.tools is not None:

@@ -1,7 +1,7 @@
 """Formats with a wrapper of their own: strong evidence (contract C3), committed as soon as the wrapper closes.
 
 A wrapper says by which tags a call is enclosed; what stands inside is told by its first characters, because most
-wrappers are shared by several families (`formats.md` section 3). A new wrapper is a line in `WRAPPERS`.
+wrappers are shared by several families. A new wrapper is a line in `WRAPPERS`.
 """
 
 from __future__ import annotations
