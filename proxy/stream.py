@@ -97,8 +97,9 @@ def chat(exchange: Exchange) -> Generator[bytes, None, None]:
         except ClientGone:
             raise
         except ProxyError as error:
-            again = None if attempt.spoke else exchange.second(plan, error)
-            if again is None:
+            # What the server has shown is remembered also where this request cannot go up again.
+            again = exchange.second(plan, error)
+            if again is None or attempt.spoke:
                 refused_by = isinstance(error, UpstreamRefused)
                 outcome.error = f"upstream: {error.kind}" if refused_by else error.message
                 tail = attempt.fail(error)

@@ -128,6 +128,17 @@ def test_after_content_nothing_goes_up_again(inside: Inside) -> None:
     assert b"Failed to parse input" in data and DONE not in data
 
 
+def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(inside: Inside) -> None:
+    """The agent asks again, and then the proxy parses from the start."""
+    first = [*stream(ROLE, text("a"))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
+    with Upstream(first, RAW) as server:
+        server.paths["/v1/models"] = models("llamacpp")
+        client = inside(server.url)
+        assert DONE not in client.post(CHAT, json=with_tools()).data
+        assert reasons(client.post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none"]
+
+
 def test_a_heartbeat_does_not_forbid_the_second_try(inside: Inside) -> None:
     """Only while nothing but heartbeats has gone to the client."""
     with Upstream([0.25, *REFUSED], RAW) as server:
