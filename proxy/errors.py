@@ -13,8 +13,8 @@ exceptions to one of these, once.
     |   |-- UpstreamTimeout        504  no answer, or no bytes, for too long
     |   |   `-- UpstreamSlow       504  not even a connection
     |   |-- UpstreamBroken         502  it answered, and not by the protocol, or broke off
+    |   |   `-- LimitExceeded      502  it sent more than a named limit allows
     |   `-- UpstreamRefused        its own status: it answered with an error
-    |-- LimitExceeded              never leaves the proxy: what was held is let go as text
     |-- ClientGone                 499  nobody is left to tell
     |-- RulesError                 the rules file or a setting is not usable
     `-- InternalError              500  a defect of the proxy
@@ -102,6 +102,14 @@ class UpstreamBroken(UpstreamError):
     """The upstream's answer broke off or was not HTTP, or not what was asked for (F57, F69)."""
 
 
+class LimitExceeded(UpstreamBroken):
+    """The upstream sent more than a limit allows: `limit` is its name (contract C7)."""
+
+    def __init__(self, limit: str, value: int) -> None:
+        super().__init__(f"the model server sent more than is allowed: {limit} is {value}")
+        self.limit = limit
+
+
 class UpstreamRefused(UpstreamError):
     """The upstream answered with an error of its own, whose status and words are kept.
 
@@ -123,14 +131,6 @@ class UpstreamRefused(UpstreamError):
         self.kind = kind
         self.body = body
         self.headers = headers
-
-
-class LimitExceeded(ProxyError):
-    """A named limit of a parser was reached: `limit` is its name (contract C7)."""
-
-    def __init__(self, limit: str, value: int) -> None:
-        super().__init__(f"{limit} is limited to {value}")
-        self.limit = limit
 
 
 class ClientGone(ProxyError):

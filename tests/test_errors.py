@@ -61,7 +61,7 @@ def test_only_an_unreachable_upstream_says_when_to_try_again() -> None:
 
 def test_a_limit_is_named_with_its_value() -> None:
     error = LimitExceeded("max_event", 16)
-    assert (error.limit, error.message) == ("max_event", "max_event is limited to 16")
+    assert (error.limit, error.message) == ("max_event", "the model server sent more than is allowed: max_event is 16")
 
 
 REFUSALS: list[tuple[object, int, tuple[str, int, str]]] = [

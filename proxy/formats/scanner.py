@@ -19,6 +19,8 @@ from .markdown import Markdown
 
 # A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
 MIN_COPIED = 24
+# A reply that goes on copying means none of it.
+MAX_COPIED = 32
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _QUOTES = (b'"', b"'")
 
@@ -92,6 +94,7 @@ class Scanner:
         self._markdown = Markdown()
         self._candidate: _Candidate | None = None
         self._after_call = False
+        self._copied = 0
 
     @property
     def held(self) -> bool:
@@ -242,9 +245,12 @@ class Scanner:
         reader = candidate.reader
         if reader.void or reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
             raise NotACall
+        if self._copied >= MAX_COPIED:
+            raise NotACall
         for start, end in reader.spans:
             text = reader.text(start, end)
             if len(text) >= MIN_COPIED and any(text in result for result in self._results):
+                self._copied += 1
                 raise NotACall
 
     def _prose(self, end: int) -> Prose:
