@@ -34,6 +34,7 @@ MEANT = {
     "behind a list": f"- one\n- two\n\n{JSON_CALL}",
     "behind reasoning": f"<think>hm</think>{JSON_CALL}",
     "behind an array": f'["a"]\n{JSON_CALL}',
+    "behind an array of this and that that never ends": f'[1, "xx]{JSON_CALL}',
     "behind a footnote": f"[1] a note\n{JSON_CALL}",
     "behind a tag that was only named": f"Use <function=NAME> so.\n{JSON_CALL}",
     "behind an object that never ends": f'{{\n "a": [1, 2\nand so on.\n{JSON_CALL}',

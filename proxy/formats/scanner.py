@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..limits import MAX_CALLS, MAX_HELD
-from ..reader import NotACall, Parsing, RawCall, Reader, Window
+from ..reader import MAX_BLANKS, NotACall, Parsing, RawCall, Reader, Window
 from ..tools import Tools
 from . import Format, Grammar
 from .markdown import Markdown
@@ -221,24 +221,32 @@ class Scanner:
             if (in_code and not item.in_code) or (item.line_start and not markdown.line_start):
                 continue
             here = window.part(at, at + len(item.opener))
-            if here == item.opener and self._follows(item, at + len(here)):
+            if here == item.opener and not (follows := self._follows(item, at + len(here))):
+                if follows is None:
+                    return True
+                continue
+            if here == item.opener:
                 self._candidate = _Candidate(item, window, at, self._tools)
                 # Directly behind a quotation mark it is quoted, and so is all up to its end.
                 self._candidate.reader.annul(window.before(at) in _QUOTES)
                 return True
-            if here != item.opener and item.opener.startswith(here) and not window.ended:
+            if item.opener.startswith(here) and not window.ended:
                 return True
         self._after_call = False
         markdown.feed(first)
         self._pos = at + 1
         return False
 
-    def _follows(self, item: Format, end: int) -> bool:
-        """False if it is plain from the byte behind the opener that nothing begins there."""
+    def _follows(self, item: Format, end: int) -> bool | None:
+        """Whether what stands behind the opener can follow it; None while nothing but blanks does."""
         if not item.then:
             return True
         at = self._window.search(_NOT_BLANK, end)
-        return at == self._window.end or self._window.part(at, at + 1) in item.then
+        if at - end > MAX_BLANKS:
+            return False
+        if at == self._window.end:
+            return False if self._window.ended else None
+        return self._window.part(at, at + 1) in item.then
 
     def _check(self, candidate: _Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what was copied from a tool result (F89), and calls over the limits."""
