@@ -102,7 +102,7 @@ def fetch(upstream: Upstream, path: str, headers: Mapping[str, str], seconds: fl
     Raises an UpstreamError if there is no answer.
     """
     pump = Pump(None, Patience(header=seconds, idle=seconds))
-    with upstream.open("GET", path, headers, hurry=seconds) as call:
+    with upstream.open("GET", path, headers, within=seconds) as call:
         pump.alarm(time.monotonic() + seconds)
         whole = gather(pump.receive(call), MAX_ERROR_BODY, strict=False)
         try:

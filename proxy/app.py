@@ -19,17 +19,10 @@ from .intake import credential, parse_body, read_body, request_id
 from .requestlog import log_visit, set_up_logging
 from .rewrite import read_chat
 from .service import Service, make_service
-from .views import CHAT, Visit, json_response, passed, paths, visit
+from .views import CHAT, PASSED, Visit, json_response, passed, paths, visit
 
 log = logging.getLogger("proxy")
 
-_PASSED = {
-    "/v1/models": ("GET",),
-    "/v1/completions": ("POST",),
-    "/v1/embeddings": ("POST",),
-    "/tokenize": ("POST",),
-    "/detokenize": ("POST",),
-}
 _LISTED = ("GET", "POST", "PUT", "DELETE")
 _View = Callable[..., Response]
 
@@ -50,11 +43,11 @@ def make_app(service: Service) -> Flask:
         _add(app, path, views.health, ("GET",))
     _add(app, "/_ready", views.ready, ("GET",))
     _add_api(app, CHAT, views.chat_completions, ("POST",))
-    for path, methods in _PASSED.items():
+    for path, methods in PASSED.items():
         _add_api(app, path, _passing(path), methods)
     _add_api(app, "/v1/models/<path:name>", _one_model, ("GET",))
     for path in service.settings.pass_through:
-        if path not in _PASSED and path != CHAT:
+        if path not in PASSED and path != CHAT:
             _add_api(app, path, _passing(path), _LISTED)
     app.before_request(lambda: _rewrite(service))
     app.after_request(_closing)
@@ -144,9 +137,7 @@ def _closing(response: Response) -> Response:
 
 def _proxy_error(error: ProxyError) -> Response:
     """An error of ours in the dialect of the path: the OpenAI shape."""
-    # What an upstream says of a request may hold the request: the log gets its kind only.
-    said = f"upstream: {error.kind}" if isinstance(error, UpstreamRefused) else error.message
-    visit().error = visit().error or said
+    visit().error = visit().error or error.logged
     if isinstance(error, ClientGone):
         return Response(status=error.status)
     response = json_response(error_body(error), error.status)

@@ -118,10 +118,10 @@ class Choice:
             self.audit.append(Repair("empty_calls", "[]", "", "a list of no calls says nothing"))
         if not said.deltas:
             return self._feed_text(chunk, said, alone)
-        before = self._pieces(self.scanner.release())
+        before = self.release()
         if alone and not (said.text or said.reasoning or said.finish):
             return (*before, *self._only_calls(chunk, said.deltas))
-        text = (*self._feed_text(chunk, said, False), *self._pieces(self.scanner.release()), *self._split())
+        text = (*self._feed_text(chunk, said, False), *self.release(), *self._split())
         return (*before, *text, *self._gather(said.deltas))
 
     def glide(self, data: bytes) -> bool:

@@ -38,6 +38,11 @@ class ProxyError(Exception):
         super().__init__(message)
         self.message = message
 
+    @property
+    def logged(self) -> str:
+        """What the log may say of it."""
+        return self.message
+
 
 class BadRequest(ProxyError):
     """The request cannot be used; the message says where and why."""
@@ -131,6 +136,11 @@ class UpstreamRefused(UpstreamError):
         self.kind = kind
         self.body = body
         self.headers = headers
+
+    @property
+    def logged(self) -> str:
+        """Its kind only: what an upstream says of a request may hold the request."""
+        return f"upstream: {self.kind}"
 
 
 class ClientGone(ProxyError):

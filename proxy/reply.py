@@ -65,13 +65,12 @@ class StreamReply:
 
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
+        given = b""
         try:
             given = b"".join(self._event(event, last=True) for event in self._decoder.finish())
         except ProxyError as error:
             self.failure = error
-        if self.failure is not None:
-            return b""
-        if not self._crashed:
+        if self.failure is None and not self._crashed:
             given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
         # A reply that goes on as the upstream's own bytes ends as the upstream ended it.
         ended = self.failure is None and (self._done or not self._crashed)

@@ -17,7 +17,7 @@ from .auto import asks_for_proxy, second_plan
 from .dialects import Writer
 from .dialects.chat_whole import as_chunk, read_whole, rebuild, says_nothing
 from .engine import Engine
-from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError, UpstreamRefused
+from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from .events import Repair
 from .limits import MAX_ERROR_BODY
 from .pump import NEVER, Pump
@@ -100,8 +100,7 @@ def chat(exchange: Exchange) -> Generator[bytes, None, None]:
             # What the server has shown is remembered also where this request cannot go up again.
             again = exchange.second(plan, error)
             if again is None or attempt.spoke:
-                refused_by = isinstance(error, UpstreamRefused)
-                outcome.error = f"upstream: {error.kind}" if refused_by else error.message
+                outcome.error = error.logged
                 tail = attempt.fail(error)
                 if not committed and not (attempt.spoke and exchange.request.stream):
                     raise

@@ -206,9 +206,9 @@ class Upstream:
         self._session = session
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, hurry: float = 0.0
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, within: float = 0.0
     ) -> UpstreamCall:
-        """Connect and send; the answer is not waited for. `hurry`: seconds for the connection, if fewer than usual.
+        """Connect and send; the answer is not waited for. `within`: seconds for the connection, if fewer than usual.
 
         `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
         made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
@@ -217,7 +217,7 @@ class Upstream:
         try:
             response = self._session.send(
                 self._prepared(method, path, headers, body),
-                timeout=(min(target.connect_timeout, hurry or target.connect_timeout), None),
+                timeout=(min(target.connect_timeout, within or target.connect_timeout), None),
                 allow_redirects=False,
                 stream=True,
                 verify=target.ca_file or True,

@@ -8,7 +8,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -31,6 +31,14 @@ from .stream import Exchange, Outcome, chat
 log = logging.getLogger("proxy")
 
 CHAT = "/v1/chat/completions"
+# What the upstream answers itself, and how it is asked.
+PASSED: Mapping[str, tuple[str, ...]] = {
+    "/v1/models": ("GET",),
+    "/v1/completions": ("POST",),
+    "/v1/embeddings": ("POST",),
+    "/tokenize": ("POST",),
+    "/detokenize": ("POST",),
+}
 _JSON = "application/json"
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
 _SSE_HEADERS = (
@@ -149,8 +157,8 @@ def ready() -> Response:
 
 def paths(service: Service) -> list[str]:
     """All paths that are answered."""
-    own = [CHAT, "/v1/models", "/v1/models/{id}", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"]
-    return [*own, *service.settings.pass_through, "/for/{client}/v1/…", "/health", "/_health", "/_ready", "/"]
+    own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/"]
+    return [CHAT, *PASSED, "/v1/models/{id}", *service.settings.pass_through, *own]
 
 
 def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOptions) -> Exchange:

@@ -25,6 +25,8 @@ from proxy.events import (
 )
 from proxy.formats import grammar
 from proxy.formats.scanner import Found, Piece, Prose, Scanner
+from proxy.formats.wrappers import Body
+from proxy.reader import NotACall, RawCall, Reader, Window
 from proxy.tools import Tools, read_tools
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -104,6 +106,27 @@ class Scanned:
     def parsed(self) -> list[tuple[str, object]]:
         """The calls with their arguments as values."""
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
+
+
+def read_pieces(
+    parse: Body, cut: Sequence[str], *, wrapped: bool = False, stopped: bool = False
+) -> tuple[Reader, tuple[RawCall, ...]] | None:
+    """What the parser of a format makes of a text that comes in these pieces; None if it is no call."""
+    window = Window()
+    reader = Reader(window, 0, offered())
+    reader.wrapped = wrapped
+    parsing = parse(reader)
+    try:
+        for part in cut:
+            window.data += part.encode("utf-8", "surrogatepass")
+            next(parsing)
+        window.ended, window.stopped = True, stopped
+        next(parsing)
+    except StopIteration as done:
+        return None if reader.void else (reader, done.value)
+    except NotACall:
+        return None
+    raise AssertionError("it waits although no more text comes")
 
 
 def new_scanner(

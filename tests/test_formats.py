@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from proxy.formats import Format, grammar, wrappers
 from proxy.formats.row import END_OF_TURN, STARTS, end_of_turn, row
 from proxy.formats.wrappers import BODIES, WRAPPERS, Body, wrapped
-from proxy.reader import NotACall, RawCall, Reader, Window
 
-from .helpers import all_cuts, call_json, function, new_scanner, offered, scan
+from .helpers import all_cuts, call_json, function, new_scanner, offered, read_pieces, scan
 
 NONE = "no call"
 LS = call_json("bash", command="ls")
@@ -28,25 +27,13 @@ TWO = ["ls", "pwd"]
 
 def read(parse: Body, cut: list[str], *, stopped: bool = True) -> list[str] | str:
     """The commands of the calls in a text that comes in these pieces."""
-    window = Window()
-    reader = Reader(window, 0, offered())
-    parsing = parse(reader)
-    try:
-        for part in cut:
-            window.data += part.encode()
-            next(parsing)
-        window.ended, window.stopped = True, stopped
-        next(parsing)
-    except StopIteration as done:
-        calls: tuple[RawCall, ...] = done.value
-        if reader.void:
-            return NONE
-        assert all(0 <= start < end <= reader.pos for start, end in reader.spans)
-        assert bool(reader.spans) == bool(calls)
-        return [json.loads(call.arguments).get("command", call.tool.name) for call in calls]
-    except NotACall:
+    found = read_pieces(parse, cut, stopped=stopped)
+    if found is None:
         return NONE
-    raise AssertionError("it waits although no more text comes")
+    reader, calls = found
+    assert all(0 <= start < end <= reader.pos for start, end in reader.spans)
+    assert bool(reader.spans) == bool(calls)
+    return [json.loads(call.arguments).get("command", call.tool.name) for call in calls]
 
 
 WRAPPED: dict[str, tuple[str, list[str]]] = {

@@ -11,33 +11,20 @@ from hypothesis import strategies as st
 
 from proxy.events import load_json
 from proxy.formats.function_tags import function_tags
-from proxy.reader import NotACall, RawCall, Reader, Window
+from proxy.reader import NotACall, Reader, Window
 
-from .helpers import all_cuts, offered
+from .helpers import all_cuts, offered, read_pieces
 
 NONE = "no call"
 
 
 def read(cut: list[str]) -> tuple[str, Any] | str:
     """The call in a text that comes in these pieces."""
-    window = Window()
-    reader = Reader(window, 0, offered())
-    parsing = function_tags(reader)
-    try:
-        for part in cut:
-            window.data += part.encode("utf-8", "surrogatepass")
-            next(parsing)
-        window.ended = True
-        next(parsing)
-    except StopIteration as done:
-        calls: tuple[RawCall, ...] = done.value
-        (call,) = calls
-        if reader.void:
-            return NONE
-        return call.tool.name, load_json(call.arguments)
-    except NotACall:
+    found = read_pieces(function_tags, cut)
+    if found is None:
         return NONE
-    raise AssertionError("it waits although no more text comes")
+    ((call,),) = found[1:]
+    return call.tool.name, load_json(call.arguments)
 
 
 def tags(name: str, *parameters: tuple[str, str]) -> str:

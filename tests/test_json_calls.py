@@ -7,9 +7,9 @@ import json
 import pytest
 
 from proxy.formats.json_calls import json_calls
-from proxy.reader import NotACall, RawCall, Reader, Window
+from proxy.reader import NotACall, Reader, Window
 
-from .helpers import all_cuts, offered
+from .helpers import all_cuts, offered, read_pieces
 
 NONE = "no call"
 LS = '{"command": "ls"}'
@@ -17,22 +17,8 @@ LS = '{"command": "ls"}'
 
 def read(cut: list[str], *, wrapped: bool = False) -> list[tuple[str, str]] | str:
     """The calls in a text that comes in these pieces, with names as they were written."""
-    window = Window()
-    reader = Reader(window, 0, offered())
-    reader.wrapped = wrapped
-    parsing = json_calls(reader)
-    try:
-        for part in cut:
-            window.data += part.encode("utf-8", "surrogatepass")
-            next(parsing)
-        window.ended = True
-        next(parsing)
-    except StopIteration as done:
-        calls: tuple[RawCall, ...] = done.value
-        return [(call.tool.name, call.arguments) for call in calls]
-    except NotACall:
-        return NONE
-    raise AssertionError("it waits although no more text comes")
+    found = read_pieces(json_calls, cut, wrapped=wrapped)
+    return NONE if found is None else [(call.tool.name, call.arguments) for call in found[1]]
 
 
 READ: dict[str, tuple[str, list[tuple[str, str]]]] = {

@@ -169,6 +169,16 @@ def test_an_error_event_after_text_ends_the_stream_with_an_error() -> None:
     assert got.error == {"message": "no", "type": "server_error", "code": 500}
 
 
+def test_an_error_event_that_lacks_its_blank_line_loses_no_text() -> None:
+    """F65, F66: what was held goes first, also when the error is the last thing of the body."""
+    one = reply()
+    given = one.receive(says("a <tool").raw + ERROR.rstrip()) + one.finish()
+    assert one.failure
+    got = received(given + one.fail(one.failure))
+    assert (got[0].text, got.done) == ("a <tool", False)
+    assert got.error
+
+
 def test_a_body_that_broke_off_ends_with_what_was_held_and_the_error() -> None:
     """C4."""
     one = reply()
