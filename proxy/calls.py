@@ -6,7 +6,6 @@ they leave out or send wrongly is put right here (F26, F38, F42 to F47, F51), wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -27,10 +26,8 @@ from .events import (
     load_json,
 )
 from .limits import MAX_CALLS, MAX_HELD
+from .literals import missing_closers
 from .tools import Tools
-
-_IN_NESTED = re.compile(r'["{}\[\]]')
-_STRING_REST = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,25 +236,6 @@ def _text(arguments: Json) -> str:
     if isinstance(arguments, str):
         return arguments
     return dump_json(arguments).decode()
-
-
-def missing_closers(text: str) -> str:
-    """The brackets that are open at the end of a JSON text, closed; empty inside a string, whose end is not known."""
-    stack: list[str] = []
-    pos = 0
-    while found := _IN_NESTED.search(text, pos):
-        pos = found.end()
-        mark = found.group()
-        if mark == '"':
-            end = _STRING_REST.match(text, pos)
-            if end is None:
-                return ""
-            pos = end.end()
-        elif mark in "{[":
-            stack.append("}" if mark == "{" else "]")
-        elif not stack or stack.pop() != mark:
-            return ""
-    return "".join(reversed(stack))
 
 
 def _is_object(text: str) -> bool:

@@ -6,11 +6,13 @@ The schema is the client's and therefore hostile input: `$ref` resolves only ins
 
 from __future__ import annotations
 
-from .events import Json, JsonObject, load_json
+from .events import Json, JsonObject
+from .literals import read_literal
 
 MAX_WALK = 256
 MAX_DEEP = 16
 _TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
+_STRING = frozenset(("string",))
 
 
 def allowed_types(schema: Json, root: JsonObject) -> frozenset[str]:
@@ -90,20 +92,40 @@ def type_of(value: Json) -> str:
 
 
 def typed(text: str, schema: Json, root: JsonObject) -> Json:
-    """The value that a raw text stands for: itself where a string is allowed, else an exact literal of a type that is.
+    """The value that a raw text stands for, in formats that write no quotation marks (Qwen XML).
 
-    Formats that write no quotation marks (Qwen XML) need it. What fits no allowed type stays a string: the client's
-    error teaches the model.
+    The text itself where the schema says nothing or allows strings only; else what it is a literal of, in JSON or in
+    Python, if that is of an allowed type. What fits none stays a string: the client's error teaches the model.
     """
     types = allowed_types(schema, root)
-    if "string" in types:
+    if types in (_TYPES, _STRING):
         return text
+    value = literal(text)
+    return value if not isinstance(value, str) and type_of(value) in types else text
+
+
+def literal(text: str) -> Json:
+    """What a text is a literal of, in JSON or in Python; the text itself if of nothing."""
     try:
-        value = load_json(text.strip())
+        return read_literal(text.strip())
     except ValueError:
         return text
-    kind = type_of(value)
-    return value if kind in types else text
+
+
+def parts(schema: Json, root: JsonObject) -> tuple[JsonObject, ...]:
+    """The schema and its alternatives, references resolved, as far as a bounded walk comes."""
+    found: list[JsonObject] = []
+    waiting = [schema]
+    while waiting and len(found) < MAX_DEEP:
+        part = waiting.pop(0)
+        if not isinstance(part, dict) or any(part is known for known in found):
+            continue
+        found.append(part)
+        for key in ("anyOf", "oneOf", "allOf"):
+            inner = part.get(key)
+            waiting += inner if isinstance(inner, list) else []
+        waiting += [_resolve(part["$ref"], root)] if "$ref" in part else []
+    return tuple(found)
 
 
 def _resolve(reference: Json, root: JsonObject) -> Json:

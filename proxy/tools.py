@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .events import Json, JsonObject
-from .schema import typed
+from .schema import allowed_types, literal, typed
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
@@ -35,9 +35,19 @@ class Tool:
         names = self.schema.get("required")
         return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
 
-    def typed(self, name: str, text: str) -> Json:
-        """The value of parameter `name` written as raw text."""
-        return typed(text, self.properties.get(name), self.schema)
+    def typed(self, name: str, text: str, said: str = "") -> Json:
+        """The value of parameter `name` written as raw text; `said` is the type that the format itself gives it."""
+        if said == "string":
+            return text
+        return literal(text) if said else typed(text, self.properties.get(name), self.schema)
+
+    def is_list(self, name: str) -> bool:
+        """True if parameter `name` can be nothing but an array."""
+        return allowed_types(self.properties.get(name), self.schema) == {"array"}
+
+    def fit(self, values: JsonObject) -> JsonObject:
+        """The values with each string that the schema does not allow as one read as the literal that it is."""
+        return {key: self.typed(key, value) if isinstance(value, str) else value for key, value in values.items()}
 
     def accepts(self, names: Iterable[str]) -> bool:
         """True if every name is a property and every required one is among them (contract C3, weak evidence)."""
@@ -62,6 +72,19 @@ class Tools:
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._exact.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names as they were offered."""
+        return tuple(self._exact)
+
+    def split(self, text: str) -> tuple[Tool, str] | None:
+        """The offered tool that a text begins with, the longest, and the property of it that the rest is (F7)."""
+        for name in sorted(self._exact, key=len, reverse=True):
+            rest = text.removeprefix(name)
+            if rest != text and rest in self._exact[name].properties:
+                return self._exact[name], rest
+        return None
 
     def resolve(self, name: str) -> Tool | None:
         """The offered tool that `name` means, or None if there is none or more than one."""

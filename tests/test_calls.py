@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.calls import CallGatherer, CallLimits, missing_closers
+from proxy.calls import CallGatherer, CallLimits
 from proxy.errors import UpstreamBroken
 from proxy.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
 
@@ -290,24 +290,3 @@ def test_the_completion_of_a_call_is_recorded() -> None:
     closed = events[-1]
     assert isinstance(closed, CallClosed)
     assert closed.fixes
-
-
-@pytest.mark.parametrize(
-    ("text", "closers"),
-    [
-        ("", ""),
-        ("{}", ""),
-        ("{", "}"),
-        ("[{", "}]"),
-        ('{"a": ["{[\\"', ""),
-        ('{"a": ["{[\\""', "]}"),
-        ("{]", ""),
-        ("}", ""),
-        ('{"a": "\\\\"', "}"),
-        ('{"' + "x" * 100_000, ""),
-        ("[" * 1000, "]" * 1000),
-    ],
-)
-def test_missing_closers_are_those_of_open_brackets_outside_strings(text: str, closers: str) -> None:
-    """F21."""
-    assert missing_closers(text) == closers

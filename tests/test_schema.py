@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.schema import MAX_WALK, allowed_types, type_of, typed
+from proxy.schema import MAX_DEEP, MAX_WALK, allowed_types, literal, parts, type_of, typed
 
 ALL = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
 ROOT: dict[str, Any] = {
@@ -101,7 +101,7 @@ TYPED: list[tuple[Any, str, Any]] = [
     ({"type": "number"}, "Infinity", "Infinity"),
     ({"type": "boolean"}, "true", True),
     ({"type": "boolean"}, "false", False),
-    ({"type": "boolean"}, "True", "True"),
+    ({"type": "boolean"}, "True", True),
     ({"type": "boolean"}, "1", "1"),
     ({"type": "array"}, '["a", 1]', ["a", 1]),
     ({"type": "array"}, "[1", "[1"),
@@ -113,9 +113,12 @@ TYPED: list[tuple[Any, str, Any]] = [
     ({"type": "string"}, "10", "10"),
     ({"type": "string"}, "true", "true"),
     ({"type": "string"}, ' {"a": 1} ', ' {"a": 1} '),
-    ({"type": ["string", "null"]}, "null", "null"),
+    ({"type": ["string", "null"]}, "null", None),
+    ({"type": ["string", "null"]}, "text", "text"),
+    ({"type": ["string", "object"]}, '{"a": 1}', {"a": 1}),
+    ({"type": ["string", "object"]}, "5", "5"),
     ({"type": "string", "nullable": True}, "null", "null"),
-    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "10", "10"),
+    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "10", 10),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "10", 10),
     ({"enum": [1, 2]}, "2", 2),
     ({}, "10", "10"),
@@ -151,3 +154,20 @@ def test_the_digits_of_a_huge_number_are_kept(kind: str) -> None:
     """C3: only exact literals; a float in the place of thirty digits is another number."""
     text = "123456789012345678901234567890"
     assert json.dumps(typed(text, {"type": kind}, {})).strip('"') == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", 1), (" true\n", True), ("None", None), ("{'a': 1}", {"a": 1}), ("'a'", "a"), ("a", "a"), ("", "")],
+)
+def test_a_literal_is_what_a_text_says_or_the_text(text: str, value: Any) -> None:
+    assert literal(text) == value
+
+
+def test_the_parts_of_a_schema_are_it_and_its_alternatives() -> None:
+    root: Any = {"$defs": {"a": {"type": "array"}, "b": {"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/a"}]}}}
+    found = [part for part in parts(root["$defs"]["b"], root) if "$ref" not in part]
+    assert found == [root["$defs"]["b"], root["$defs"]["a"]]
+    assert parts({"allOf": [{"type": "null"}, 1], "oneOf": {}}, {})[1:] == ({"type": "null"},)
+    assert parts(None, {}) == parts(True, {}) == ()
+    assert len(parts({"anyOf": [{"title": str(number)} for number in range(1000)]}, {})) <= MAX_DEEP

@@ -148,6 +148,41 @@ def test_a_tool_types_its_parameters_by_its_own_schema() -> None:
     assert tool.typed("unknown", "5") == "5"
 
 
+def test_a_type_that_the_format_itself_gives_decides() -> None:
+    """What it calls a string is one; else the text is a literal, or stays a text."""
+    (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}}))
+    assert (tool.typed("a", "1", "string"), tool.typed("b", "1", "number"), tool.typed("b", "x", "number")) == (
+        "1",
+        1,
+        "x",
+    )
+    assert (tool.typed("b", "{'x': None}", "object"), tool.typed("c", "null", "null")) == ({"x": None}, None)
+
+
+def test_strings_that_the_schema_does_not_allow_are_read_for_what_they_say() -> None:
+    (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}}))
+    values = {"a": "1", "b": "1", "c": "1", "d": "1"}
+    assert tool.fit(values) == {**values, "a": 1}
+    assert tool.fit({"a": "x", "b": 1, "c": [1]}) == {"a": "x", "b": 1, "c": [1]}
+
+
+def test_a_parameter_is_a_list_if_it_can_be_nothing_else() -> None:
+    kinds = {"a": {"type": "array"}, "b": {"type": ["array", "null"]}, "c": {}, "d": {"$ref": "#/$defs/x"}}
+    (tool,) = offered(function("f", kinds, **{"$defs": {"x": {"type": "array"}}}))
+    assert [name for name in (*kinds, "e") if tool.is_list(name)] == ["a", "d"]
+
+
+def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> None:
+    """F7."""
+    tools = offered(function("read", {"path": {}, "_file": {}}), function("read_file", {"path": {}}), function("now"))
+    found = tools.split("read_filepath")
+    assert found is not None and (found[0].name, found[1]) == ("read_file", "path")
+    found = tools.split("readpath")
+    assert found is not None and (found[0].name, found[1]) == ("read", "path")
+    for text in ("read", "readother", "nowpath", "path", "xreadpath", ""):
+        assert tools.split(text) is None
+
+
 def test_tools_are_true_if_there_is_one() -> None:
     assert named("a")
     assert not Tools(())

@@ -1,0 +1,210 @@
+"""Values as models write them, which is not always JSON: a reader for the literals of JSON, Python and Gemma (F30).
+
+It takes what JSON does and more: single quotation marks, `True`, `False` and `None`, commas too many, raw control
+characters in strings, backslashes that escape nothing, and, where a format has marks of its own around strings, those
+and keys without any. It never evaluates anything, never guesses where a string ends, and goes over the text once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from .events import Json, JsonObject, finite, load_json
+from .limits import MAX_DEPTH
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_WORD = re.compile(r"[^\s,:{}\[\]()\"'<=]+")
+_WORDS: dict[str, Json] = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "null": None,
+    "None": None,
+}
+_NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
+_HEX = {"x": 2, "u": 4, "U": 8}
+_IN_NESTED = re.compile(r"""["'{}\[\]]""")
+_STRING_REST = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*+{mark}", re.DOTALL) for mark in "\"'"}
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_CLOSERS = {"[": "]", "(": ")"}
+
+
+def read_literal(text: str, *, marks: Collection[str] = (), lists: Collection[str] = ()) -> Json:
+    """The value that the text stands for; ValueError if it is none or if anything is behind it.
+
+    `marks` are texts that enclose a string without any escapes (Gemma's). `lists` are keys of the outermost object
+    whose value may be several ones without the brackets of their array (F14).
+    """
+    reader = _Reader(text, marks, lists)
+    value = reader.value(0)
+    reader.blanks()
+    if reader.pos < len(text):
+        raise ValueError("more text follows the value")
+    return value
+
+
+def missing_closers(text: str) -> str:
+    """The brackets that are open at the end of a JSON text, closed; empty inside a string, whose end is not known."""
+    stack: list[str] = []
+    pos = 0
+    while found := _IN_NESTED.search(text, pos):
+        pos = found.end()
+        mark = found.group()
+        if mark in _STRING_REST:
+            end = _STRING_REST[mark].match(text, pos)
+            if end is None:
+                return ""
+            pos = end.end()
+        elif mark in "{[":
+            stack.append("}" if mark == "{" else "]")
+        elif not stack or stack.pop() != mark:
+            return ""
+    return "".join(reversed(stack))
+
+
+class _Reader:
+    """A position in the text."""
+
+    def __init__(self, text: str, marks: Collection[str], lists: Collection[str]) -> None:
+        self._text = text
+        self._marks = tuple(marks)
+        self._lists = lists
+        self.pos = 0
+
+    def blanks(self) -> str:
+        """Go over blanks; give the character behind them, empty at the end."""
+        found = _BLANKS.match(self._text, self.pos)
+        self.pos = found.end() if found else self.pos
+        return self._text[self.pos : self.pos + 1]
+
+    def value(self, depth: int) -> Json:
+        """A value of whatever kind."""
+        if depth > MAX_DEPTH:
+            raise ValueError("nested too deep")
+        first = self.blanks()
+        if first in _STRING and first:
+            return self._string(first)
+        if first == "{":
+            return self._object(depth)
+        if first in ("[", "("):
+            return self._list(depth)
+        marked = self._marked()
+        return self._word() if marked is None else marked
+
+    def _object(self, depth: int) -> JsonObject:
+        values: JsonObject = {}
+        self.pos += 1
+        while self._more("}", not values):
+            key = self._key()
+            if self.blanks() != ":":
+                raise ValueError("a colon was expected")
+            self.pos += 1
+            value = self.value(depth + 1)
+            lost = not depth and key in self._lists and isinstance(value, dict)
+            values[key] = self._lost_list(value, depth) if lost else value
+        return values
+
+    def _lost_list(self, first: Json, depth: int) -> list[Json]:
+        """Objects behind each other that were an array's items."""
+        items = [first]
+        while self.blanks() == ",":
+            comma = self.pos
+            self.pos += 1
+            if self.blanks() != "{":
+                self.pos = comma
+                break
+            items.append(self.value(depth + 1))
+        return items
+
+    def _list(self, depth: int) -> list[Json]:
+        closer = _CLOSERS[self._text[self.pos]]
+        items: list[Json] = []
+        self.pos += 1
+        while self._more(closer, not items):
+            items.append(self.value(depth + 1))
+        return items
+
+    def _more(self, closer: str, first: bool) -> bool:
+        """Read up to the next item, or past the end, where a comma may stand too many; whether there is one."""
+        if not first and self.blanks() == ",":
+            self.pos += 1
+        elif not first and self.blanks() != closer:
+            raise ValueError("a comma was expected")
+        if self.blanks() != closer:
+            return True
+        self.pos += 1
+        return False
+
+    def _key(self) -> str:
+        first = self.blanks()
+        if first in _STRING and first:
+            return self._string(first)
+        marked = self._marked()
+        if marked is not None:
+            return marked
+        found = _WORD.match(self._text, self.pos) if self._marks else None
+        if not found:
+            raise ValueError("a key was expected")
+        self.pos = found.end()
+        return found.group()
+
+    def _marked(self) -> str | None:
+        """A string in the format's own marks."""
+        for mark in self._marks:
+            if self._text.startswith(mark, self.pos):
+                start = self.pos + len(mark)
+                end = self._text.find(mark, start)
+                if end < 0:
+                    raise ValueError("a string does not end")
+                self.pos = end + len(mark)
+                return self._text[start:end]
+        return None
+
+    def _word(self) -> Json:
+        found = _WORD.match(self._text, self.pos)
+        word = found.group() if found else ""
+        if word not in _WORDS and not _NUMBER.match(word):
+            raise ValueError("no value stands here")
+        self.pos += len(word)
+        if word in _WORDS:
+            return _WORDS[word]
+        try:
+            return load_json(word)
+        except ValueError:
+            return int(word) if word.lstrip("-").isdigit() else finite(word)
+
+    def _string(self, quote: str) -> str:
+        parts: list[str] = []
+        start = self.pos + 1
+        while True:
+            found = _STRING[quote].search(self._text, start)
+            if not found:
+                raise ValueError("a string does not end")
+            parts.append(self._text[start : found.start()])
+            if found.group() == quote:
+                self.pos = found.end()
+                return _joined(parts)
+            start = found.end()
+            part, start = _escape(self._text, start)
+            parts.append(part)
+
+
+def _escape(text: str, at: int) -> tuple[str, int]:
+    """What the escape behind a backslash stands for, and where it ends. What escapes nothing stays as it is."""
+    letter = text[at : at + 1]
+    digits = text[at + 1 : at + 1 + _HEX.get(letter, 0)]
+    if digits and len(digits) == _HEX[letter] and all(digit in "0123456789abcdefABCDEF" for digit in digits):
+        code = int(digits, 16)
+        return (chr(code) if code <= 0x10FFFF else f"\\{letter}{digits}"), at + 1 + len(digits)
+    if letter in _ESCAPES and letter:
+        return _ESCAPES[letter], at + 1
+    return (letter if letter in ("\\", '"', "'", "/") else f"\\{letter}"), at + len(letter)
+
+
+def _joined(parts: list[str]) -> str:
+    text = "".join(parts)
+    return _SURROGATES.sub(lambda pair: pair.group().encode("utf-16", "surrogatepass").decode("utf-16"), text)
