@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 from .events import load_json
-from .reader import MAX_KEY, NotACall, Parsing, Reader, Window
+from .reader import MAX_KEY, NotACall, Parsing, Reader
 from .schema import allowed_types
 from .tools import Tool, Tools
+from .window import Window
 
 _STOPS_STRING = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from .limits import MAX_DEPTH
 from .tools import Tool, Tools
+from .window import Window
 
 T = TypeVar("T")
 Parsing: TypeAlias = Generator[None, None, T]
@@ -24,85 +26,88 @@ MAX_SCALAR = 4096
 # What is void is read on no further than this: something that never ends must not hide every later call.
 MAX_VOID = 64 * 1024
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_IN_STRING = re.compile(rb'["\\]')
+_IN_STRING = {b'"': re.compile(rb'["\\]'), b"'": re.compile(rb"['\\]")}
 # JSON strings hold no control characters (RFC 8259, section 7); models write them all the same, but not in names.
-_IN_STRICT_STRING = re.compile(rb'["\\\x00-\x1f]')
-# Brackets, quotation marks, and all that JSON has in strings only: its blanks, numbers and three words are passed over.
-_IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsn]")
+_IN_STRICT_STRING = {b'"': re.compile(rb'["\\\x00-\x1f]'), b"'": re.compile(rb"['\\\x00-\x1f]")}
+# Brackets, quotation marks, and all that stands in strings only: blanks, numbers and the three words of JSON, or of
+# Python (F30), are passed over.
+_IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsnTFNo]")
 _AFTER_SCALAR = re.compile(rb"[^0-9A-Za-z+.-]")
-_SCALAR_STARTS = b"-0123456789tfn"
+_SCALAR_STARTS = b"-0123456789tfnTFN"
 
 
 _NO_TOOL = Tool("", {})
 
 
 class NotACall(Exception):
-    """The text cannot become a call any more; it is the model's prose after all."""
+    """The text cannot become a call any more; it is the model's prose after all. Its text says why."""
+
+
+class Truncated(NotACall):
+    """The text ended in the middle of what was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawCall:
-    """A call as a format gives it: the offered tool, and its arguments as the text of a JSON object."""
+    """A call as a format gives it: the offered tool, its arguments as the text of a JSON object, and the id that the
+    model gave it, empty if none.
+    """
 
     tool: Tool
     written_name: str
     arguments: str
+    id: str = ""
 
 
-@dataclass(slots=True)
-class Window:
-    """The part of the reply's text that is not let go yet.
+class Literals:
+    """Texts of which the longest that stands somewhere is looked for, by their first byte."""
 
-    `base` is the position of its first byte in the reply, `last` the byte before that.
+    def __init__(self, literals: Collection[bytes]) -> None:
+        self._by_first: dict[bytes, list[bytes]] = {}
+        for literal in sorted(literals, key=len, reverse=True):
+            for prefix in {literal[:1], literal[:2]}:
+                self._by_first.setdefault(prefix, []).append(literal)
+        self._single = {literal: literal for literal in literals if len(literal) == 1}
+        self.longest = max(map(len, literals), default=0)
 
-    `ended` says that no more comes; `stopped` that the model ended by itself, so that what stands there is all it
-    wanted to say (contract C4: a call cut off by `length` is never completed).
-    """
+    def match(self, here: bytes, ended: bool) -> bytes | None:
+        """The longest literal that `here` begins with; empty if none; None while more text could tell otherwise."""
+        near = self._by_first.get(here[:2])
+        if near is None:
+            return self._single.get(here[:1]) or (b"" if here or ended else None)
+        for literal in near:
+            if here.startswith(literal):
+                return literal
+            if not ended and len(here) < len(literal) and literal.startswith(here):
+                return None
+        return self._single.get(here[:1], b"")
 
-    data: bytearray = field(default_factory=bytearray)
-    base: int = 0
-    last: bytes = b""
-    ended: bool = False
-    stopped: bool = False
+    def breaks_off(self, here: bytes) -> bool:
+        """True if the text ends in the middle of a literal: `here` is all of it."""
+        near = self._by_first.get(here[:2], []) if 0 < len(here) < self.longest else []
+        return any(literal.startswith(here) for literal in near)
 
-    @property
-    def end(self) -> int:
-        """The position behind the last byte that came."""
-        return self.base + len(self.data)
 
-    def part(self, start: int, end: int) -> bytes:
-        """The bytes between two positions, as far as they are still here."""
-        return bytes(self.data[max(0, start - self.base) : max(0, end - self.base)])
+@lru_cache(maxsize=256)
+def _literals(literals: tuple[bytes, ...]) -> Literals:
+    return Literals(literals)
 
-    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
-        """Where the pattern first matches from `start` on; the end of the text if it does not."""
-        found = pattern.search(self.data, max(0, start - self.base))
-        return self.base + found.start() if found else self.end
 
-    def find(self, literal: bytes, start: int) -> int:
-        """Where the literal first stands from `start` on; -1 if it does not."""
-        at = self.data.find(literal, max(0, start - self.base))
-        return at if at < 0 else self.base + at
-
-    def drop(self, end: int) -> None:
-        """Forget the bytes before a position."""
-        if end > self.base:
-            self.last = self.part(end - 1, end)
-            del self.data[: end - self.base]
-            self.base = end
-
-    def before(self, pos: int) -> bytes:
-        """The byte before a position; empty at the start of the reply."""
-        return self.part(pos - 1, pos) if pos > self.base else self.last
+@lru_cache(maxsize=256)
+def _any_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(map(re.escape, literals)))
 
 
 class Reader:
     """A position in a window.
 
-    `named` is true once an offered name was read, `wrapped` while a format's own wrapper is open; `spans` are the
-    positions of what was read that would be a call by itself. Once it is `void` nothing will come of it, but it is
-    read on to its end, because markup inside a string of it is no call either (contract C3); what is read then is let
-    go, so the texts that a parser gets of it mean nothing.
+    `named` is true once an offered name was read, `wrapped` while a format's own wrapper is open (`depth` of them),
+    `weak` once what was read needs weak evidence's proof, `cut` if it broke off behind calls that are closed, `first`
+    at the beginning of a reply, `strict` if no line ends in a string, `broken_off` if the text ended within a tag;
+    `spans` are the positions of what was read that would be a call by itself, `format` says what it is if only the
+    parser can tell. Once it is `void`, for the reason `why`, nothing will come of it, but it is read on to its end,
+    because markup inside a string of it is no call either (contract C3); what is read then is let go, so the texts
+    that a parser gets of it mean nothing, names aside.
     """
 
     def __init__(self, window: Window, pos: int, tools: Tools) -> None:
@@ -111,8 +116,27 @@ class Reader:
         self.tools = tools
         self.named = False
         self.wrapped = False
+        self.weak = False
+        self.cut = False
+        self.broken_off = False
+        self.first = False
+        self.depth = 0
+        self.strict = False
         self.spans: list[tuple[int, int]] = []
+        self.why = ""
+        self.format = ""
+        # What a parser read at a position that others ask for again, and where it ends.
+        self.known: tuple[int, object, int] = (-1, None, -1)
+        # Where to go on if nothing comes of what is read, and whether that is still allowed.
+        self.back_to = -1
+        self.may_go_back = True
         self._void_from = -1
+        self._ahead_of = -1
+
+    @property
+    def settled(self) -> int:
+        """How far all was read for good: what is only looked at ahead is not."""
+        return self.pos if self._ahead_of < 0 else self._ahead_of
 
     @property
     def stopped(self) -> bool:
@@ -124,10 +148,13 @@ class Reader:
         """True once it is known that this is no call."""
         return self._void_from >= 0
 
-    def annul(self, reason: bool = True) -> None:
+    def annul(self, reason: bool = True, why: str = "it is of another kind") -> None:
         """From here on this is no call, if there is a reason."""
+        if reason and self.back_to >= 0:
+            raise NotACall(why)
         if reason and not self.void:
             self._void_from = self.pos
+            self.why = why
 
     def at_end(self) -> bool:
         """True if all text was read and no more comes."""
@@ -140,26 +167,57 @@ class Reader:
     def tool(self, name: str) -> Tool:
         """The offered tool of this name; without one this is no call (contract C3)."""
         tool = self.tools.resolve(name)
-        self.annul(tool is None)
+        self.annul(tool is None, f"no tool {name!r} is offered")
         self.named = self.named or tool is not None
         return tool or _NO_TOOL
 
-    def which(self, literals: Collection[bytes]) -> Parsing[bytes | None]:
+    def ahead(self, parsing: Parsing[T]) -> Parsing[T]:
+        """What a parser makes of the text from here on, of which nothing is read."""
+        start, before = self.pos, self._ahead_of
+        self._ahead_of = start if before < 0 else before
+        try:
+            return (yield from parsing)
+        finally:
+            self.pos, self._ahead_of = start, before
+
+    def maybe(self, parsing: Parsing[T]) -> Parsing[T | None]:
+        """What a parser reads here; None, and nothing is read, if it gives nothing or raises NotACall."""
+        start, before = self.pos, self._ahead_of
+        self._ahead_of = start if before < 0 else before
+        found = None
+        try:
+            found = yield from parsing
+        except NotACall as reason:
+            self.broken_off = self.broken_off or isinstance(reason, Truncated)
+        finally:
+            self.pos, self._ahead_of = self.pos if found else start, before
+        return found or None
+
+    def which(self, literals: Literals | tuple[bytes, ...]) -> Parsing[bytes | None]:
         """Read the longest of the literals that stands here and give it; None if none does."""
-        longest = max(map(len, literals))
+        found = yield from self.peek(literals)
+        self.pos += len(found or b"")
+        return found
+
+    def peek(self, literals: Literals | tuple[bytes, ...]) -> Parsing[bytes | None]:
+        """The longest of the literals that stands here, not read yet; None if none does."""
+        table = literals if isinstance(literals, Literals) else _literals(literals)
         while True:
-            here = self._window.part(self.pos, self.pos + longest)
-            undecided = any(len(here) < len(literal) and literal.startswith(here) for literal in literals)
-            if not undecided or self._window.ended:
-                found = max((item for item in literals if here.startswith(item)), key=len, default=None)
-                self.pos += len(found or b"")
-                return found
+            here = self._window.part(self.pos, self.pos + table.longest)
+            found = table.match(here, self._window.ended)
+            if found is not None:
+                self.broken_off = self.broken_off or (not found and table.breaks_off(here))
+                return found or None
             yield
 
     def expect(self, literal: bytes) -> Parsing[None]:
         """Read this literal; NotACall if it does not stand here."""
         if (yield from self.which((literal,))) is None:
-            raise NotACall
+            raise self.refuse(f"{literal.decode()!r} was expected")
+
+    def refuse(self, why: str) -> NotACall:
+        """The reason for which this is no call; Truncated if the text ends here."""
+        return Truncated(f"the text ends where {why}") if self.at_end() or self.broken_off else NotACall(why)
 
     def blanks(self, limit: int = MAX_BLANKS) -> Parsing[None]:
         """Read spaces and line ends; more than `limit` of them belong to no call."""
@@ -174,42 +232,57 @@ class Reader:
     def until(self, pattern: re.Pattern[bytes], limit: int = 0) -> Parsing[bytes]:
         """Read on to a byte that the one-byte pattern matches and give what was read, without that byte.
 
-        NotACall if the text ends first, or after `limit` bytes (0: no limit).
+        NotACall if the text ends first, or after `limit` bytes (0: no limit, and void text is not given).
         """
-        start = self.pos
-        while True:
-            self.pos = self._window.search(pattern, self.pos)
-            self._check(start, limit)
-            if self.pos < self._window.end:
-                return self._window.part(start, self.pos)
-            if self._window.ended:
-                raise NotACall
-            yield
+        start, before = self.pos, self._ahead_of
+        self._ahead_of = start if limit and before < 0 else before
+        try:
+            while True:
+                self.pos = self._window.search(pattern, self.pos)
+                if limit and self.pos - start > limit:
+                    self.pos = start + limit
+                    raise NotACall(f"more than {limit} bytes of it")
+                self._check(start, 0)
+                if self.pos < self._window.end:
+                    return self._window.part(start, self.pos)
+                if self._window.ended:
+                    raise Truncated("the text ends in the middle of it")
+                yield
+        finally:
+            self._ahead_of = before
 
-    def find(self, literal: bytes) -> Parsing[int]:
-        """Read on past the next occurrence of the literal and give where it begins; NotACall if there is none."""
-        start = self.pos
+    def find(self, *literals: bytes) -> Parsing[tuple[int, bytes]]:
+        """Read on past the next of the literals that occurs; give where it begins, and it. NotACall if none does.
+
+        No literal may end inside another one before that ends.
+        """
+        start, longest = self.pos, max(map(len, literals))
+        pattern = _any_of(literals)
         while True:
-            at = self._window.find(literal, self.pos)
-            self.pos = at + len(literal) if at >= 0 else max(self.pos, self._window.end - len(literal) + 1)
+            found = self._window.first(pattern, self.pos)
+            self.pos = found[0] + len(found[1]) if found else max(self.pos, self._window.end - longest + 1)
             self._check(start, 0)
-            if at >= 0:
-                return at
+            if found:
+                return found
             if self._window.ended:
-                raise NotACall
+                raise Truncated("the text ends in the middle of a value")
             yield
 
-    def past(self, literal: bytes) -> Parsing[None]:
-        """Read on past the next occurrence of the literal, or to the end of the reply, however far that is."""
+    def past(self, *literals: bytes) -> Parsing[bytes]:
+        """Read on past the next occurrence of one of the literals and give it; empty at the end of the reply, however
+        far that is.
+        """
+        longest, pattern = max(map(len, literals)), _any_of(literals)
         while not self.at_end():
-            at = self._window.find(literal, self.pos)
-            self.pos = at + len(literal) if at >= 0 else max(self.pos, self._window.end - len(literal) + 1)
-            if at >= 0:
-                return
+            found = self._window.first(pattern, self.pos)
+            self.pos = found[0] + len(found[1]) if found else max(self.pos, self._window.end - longest + 1)
+            if found:
+                return found[1]
             if self._window.ended:
                 self.pos = self._window.end
-                return
+                return b""
             yield
+        return b""
 
     def byte(self) -> Parsing[bytes]:
         """The next byte, not read yet; empty at the end of the text."""
@@ -217,47 +290,60 @@ class Reader:
             yield
         return self._window.part(self.pos, self.pos + 1)
 
-    def string(self, limit: int = 0) -> Parsing[bytes]:
-        """Read a JSON string and give it, quotation marks and all; with a limit of its length, strictly."""
+    def string(self, limit: int = 0, *, or_void: bool = False) -> Parsing[bytes]:
+        """Read a string in either quotation marks and give it, marks and all; with a limit of its length, strictly.
+
+        What is longer is NotACall, or void and read on if `or_void`.
+        """
         start = self.pos
-        yield from self.expect(b'"')
+        quote = yield from self.which((b'"', b"'"))
+        if quote is None:
+            raise self.refuse("a string was expected")
         while True:
-            stops = _IN_STRICT_STRING if limit or self.void else _IN_STRING
-            yield from self.until(stops, limit and max(1, start + limit - self.pos))
+            strict = self.strict or (limit and not self.void)
+            stops = _IN_STRICT_STRING if strict else _IN_STRING
+            try:
+                yield from self.until(stops[quote], max(1, start + limit - self.pos) if limit and not self.void else 0)
+            except NotACall:
+                if not or_void or self.void or self.pos < start + limit:
+                    raise
+                self.annul(why="no name is that long")
+                continue
             mark = self._window.part(self.pos, self.pos + 1)
-            if mark not in b'"\\':
-                raise NotACall
+            if mark not in (quote, b"\\"):
+                raise NotACall("a line ends in the middle of a string")
             self.pos += 1
-            if mark == b'"':
+            if mark == quote:
                 return self._window.part(start, self.pos)
             if (yield from self.byte()) == b"":
-                raise NotACall
+                raise Truncated("the text ends in the middle of a string")
             self.pos += 1
             self._check(start, limit)
 
     def value(self, limit: int = 0) -> Parsing[bytes]:
         """Read one JSON value, as far as its brackets and quotation marks tell where it ends, and give it.
 
-        `limit` is for strings, numbers and literals. NotACall at a byte that JSON has in strings only.
+        Python's quotation marks and words count too (F30). `limit` is for strings, numbers and literals. NotACall at a
+        byte that stands in strings only.
         """
         start = self.pos
         first = yield from self.byte()
-        if first == b'"':
+        if first in (b'"', b"'") and first:
             return (yield from self.string(limit))
         if first not in (b"{", b"["):
-            if first not in _SCALAR_STARTS:
-                raise NotACall
+            if first not in _SCALAR_STARTS or not first:
+                raise self.refuse("a value was expected")
             return (yield from self.until(_AFTER_SCALAR, limit or MAX_SCALAR))
         depth = 0
         while True:
             yield from self.until(_IN_NESTED)
             here = yield from self.byte()
-            if here == b'"':
+            if here in (b'"', b"'"):
                 yield from self.string()
                 continue
             depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(here, MAX_DEPTH + 1)
             if depth > MAX_DEPTH:
-                raise NotACall
+                raise NotACall("no JSON value has this")
             self.pos += 1
             if depth == 0:
                 return self._window.part(start, self.pos)
@@ -268,7 +354,7 @@ class Reader:
         """
         if limit and not self.void and self.pos - start > limit:
             self.pos = start + limit
-            raise NotACall
+            raise NotACall(f"more than {limit} bytes of it")
         if self.void and self.pos - self._void_from > MAX_VOID:
             self.pos = self._void_from + MAX_VOID
-            raise NotACall
+            raise NotACall(self.why)

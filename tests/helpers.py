@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from proxy.engine import Engine, Task
 from proxy.events import (
@@ -23,18 +23,19 @@ from proxy.events import (
     Text,
     Usage,
 )
-from proxy.formats import grammar
+from proxy.formats import grammars
 from proxy.formats.scanner import Found, Piece, Prose, Scanner
-from proxy.formats.wrappers import Body
-from proxy.reader import NotACall, RawCall, Reader, Window
+from proxy.reader import NotACall, Parsing, Reader
 from proxy.tools import Tools, read_tools
+from proxy.window import Window
 
 RECORDINGS = Path(__file__).parent / "recordings"
 SEED = b"seed"
 # How many random cuts each case is tried at.
-CUTS = 200
+CUTS = 60
 
 AnyText = TypeVar("AnyText", str, bytes)
+Given = TypeVar("Given")
 
 
 def function(name: str, properties: dict[str, Any] | None = None, *required: str, **schema: Any) -> dict[str, Any]:
@@ -108,32 +109,77 @@ class Scanned:
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
 
 
-def read_pieces(
-    parse: Body, cut: Sequence[str], *, wrapped: bool = False, stopped: bool = False
-) -> tuple[Reader, tuple[RawCall, ...]] | None:
-    """What the parser of a format makes of a text that comes in these pieces; None if it is no call."""
+@dataclass(frozen=True)
+class Outcome(Generic[Given]):
+    """What a parser made of a text: what it gave, or why it refused; what it did not read; what it found out."""
+
+    given: Given | None
+    rest: str
+    why: str
+    weak: bool
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def calls(self) -> list[tuple[str, Any]] | None:
+        """The calls by name, with their arguments as values; None if it refused."""
+        if self.given is None:
+            return None
+        assert isinstance(self.given, tuple)
+        return [(raw.tool.name, json.loads(raw.arguments)) for raw in self.given]
+
+
+def outcome(
+    parse: Callable[[Reader], Parsing[Given]],
+    text: str,
+    *,
+    stopped: bool = True,
+    tools: Tools | None = None,
+    cuts: int = 40,
+    **state: bool,
+) -> Outcome[Given]:
+    """What a parser makes of a text, the same at every cut. `state` are attributes of its reader.
+
+    Nothing may wait when no more text comes, and where a parser gave up must not depend on the cuts either: from there
+    the scanner goes on.
+    """
+    found: dict[str, Outcome[Given]] = {}
+    for cut in all_cuts(text, cuts):
+        outcome_ = _outcome(parse, cut, tools or offered(), stopped, state)
+        found.setdefault(repr((outcome_.given, outcome_.rest, outcome_.weak, outcome_.spans)), outcome_)
+    assert len(found) == 1, f"it depends on the cuts: {[*found]}"
+    return next(iter(found.values()))
+
+
+def _outcome(
+    parse: Callable[[Reader], Parsing[Given]], cut: Sequence[str], tools: Tools, stopped: bool, state: dict[str, bool]
+) -> Outcome[Given]:
     window = Window()
-    reader = Reader(window, 0, offered())
-    reader.wrapped = wrapped
-    parsing = parse(reader)
+    reader = Reader(window, 0, tools)
+    for name, value in state.items():
+        setattr(reader, name, value)
+    parsing, given, why = parse(reader), None, ""
     try:
         for part in cut:
             window.data += part.encode("utf-8", "surrogatepass")
             next(parsing)
         window.ended, window.stopped = True, stopped
         next(parsing)
+        raise AssertionError("it waits although no more text comes")
     except StopIteration as done:
-        return None if reader.void else (reader, done.value)
-    except NotACall:
-        return None
-    raise AssertionError("it waits although no more text comes")
+        given = done.value
+    except NotACall as reason:
+        why = str(reason) or type(reason).__name__
+    if reader.void:
+        given, why = None, reader.why
+    rest = "".join(cut).encode("utf-8", "surrogatepass")[reader.pos :]
+    return Outcome(given, rest.decode("utf-8", "surrogatepass"), why, reader.weak, tuple(reader.spans))
 
 
 def new_scanner(
     tools: Tools | None = None, *, json_reply: bool = False, raw_text: bool = False, **limits: Any
 ) -> Scanner:
     """A scanner over the offered tools."""
-    rules = grammar(json_reply=json_reply, raw_text=raw_text)
+    rules = grammars(json_reply=json_reply, raw_text=raw_text)
     return Scanner(tools if tools is not None else offered(), rules, **limits)
 
 

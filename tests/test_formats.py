@@ -1,4 +1,4 @@
-"""Wrappers, rows and the grammar: what is strong evidence, what is weak, and what is none (contract C3)."""
+"""The grammars: which formats count in which mode of a reply, and calls in every form that come back (contract C3)."""
 
 from __future__ import annotations
 
@@ -10,191 +10,124 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats import Format, grammar, wrappers
-from proxy.formats.row import END_OF_TURN, STARTS, end_of_turn, row
-from proxy.formats.wrappers import BODIES, WRAPPERS, Body, wrapped
+from proxy.formats import LEFTOVER, TEXT, Format, Grammar, end_of_turn, grammars
+from proxy.formats.tokens import END_OF_TURN, MARKERS, WRAPPER_TAGS
 
-from .helpers import all_cuts, call_json, function, new_scanner, offered, read_pieces, scan
+from .helpers import call_json, function, new_scanner, offered, outcome, scan
 
-NONE = "no call"
 LS = call_json("bash", command="ls")
-PWD = call_json("bash", command="pwd")
-TAGS = "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>"
-HERMES, TOOLS = WRAPPERS
-ONE = ["ls"]
-TWO = ["ls", "pwd"]
+SETTINGS = [(json_reply, raw_text) for json_reply in (False, True) for raw_text in (False, True)]
 
 
-def read(parse: Body, cut: list[str], *, stopped: bool = True) -> list[str] | str:
-    """The commands of the calls in a text that comes in these pieces."""
-    found = read_pieces(parse, cut, stopped=stopped)
-    if found is None:
-        return NONE
-    reader, calls = found
-    assert all(0 <= start < end <= reader.pos for start, end in reader.spans)
-    assert bool(reader.spans) == bool(calls)
-    return [json.loads(call.arguments).get("command", call.tool.name) for call in calls]
+def formats(grammar: Grammar) -> set[Format]:
+    """All that counts in one mode."""
+    return {item for items in grammar.by_prefix.values() for item in items}
 
 
-WRAPPED: dict[str, tuple[str, list[str]]] = {
-    "one": (f"<tool_call>\n{LS}\n</tool_call>", ONE),
-    "one line": (f"<tool_call>{LS}</tool_call>", ONE),
-    "two objects": (f"<tool_call>\n{LS}\n{PWD}\n</tool_call>", TWO),
-    "two objects without a blank": (f"<tool_call>{LS}{PWD}</tool_call>", TWO),
-    "an array": (f"<tool_call>[{LS}, {PWD}]</tool_call>", TWO),
-    "tags": (f"<tool_call>\n{TAGS}\n</tool_call>", ONE),
-    "tags and an object": (f"<tool_call>\n{TAGS}\n{PWD}\n</tool_call>", TWO),
-    "no arguments": ('<tool_call>{"name": "now"}</tool_call>', ["now"]),
-    "a required one missing": (f"<tool_call>{call_json('bash')}</tool_call>", ["bash"]),
-    "an unknown key": (f"<tool_call>{call_json('bash', cmd='x')}</tool_call>", ["bash"]),
-}
+@pytest.mark.parametrize("token", END_OF_TURN)
+def test_end_of_turn_tokens_at_the_end_are_neither_text_nor_call(token: str) -> None:
+    """F18."""
+    for text in (token, f"{token}\n{token}\n", f"{token} {END_OF_TURN[0]}"):
+        found = outcome(end_of_turn, text, cuts=10)
+        assert (found.given, found.rest) == ((), "")
+    assert outcome(end_of_turn, f"{token} more", cuts=10).given is None
+    for cut in ([f"Hi.{token}"], [*f"Hi.{token}"]):
+        assert scan(cut, new_scanner(raw_text=True)).text == "Hi."
 
 
-@pytest.mark.parametrize("name", WRAPPED)
-def test_a_closed_wrapper_gives_its_calls_at_every_cut(name: str) -> None:
-    """F1, F2."""
-    text, expected = WRAPPED[name]
-    for cut in all_cuts(text):
-        assert read(wrapped(HERMES), cut) == expected
-    other = text.replace("tool_call>", "tools>")
-    assert read(wrapped(TOOLS), [other]) == expected
+@pytest.mark.parametrize("json_reply", [False, True])
+@pytest.mark.parametrize("raw_text", [False, True])
+@pytest.mark.parametrize("behind", ["", "\n", "<|eot_id|>"])
+def test_a_leaked_token_is_dropped_in_every_kind_of_reply(json_reply: bool, raw_text: bool, behind: str) -> None:
+    """F18: JSON that was asked for, too."""
+    for text in ("Hi.", "It is {x", '{"a": 1}', "[1, 2]", "\n{"):
+        for cut in ([f"{text}<|im_end|>{behind}"], [*f"{text}<|im_end|>{behind}"]):
+            found = scan(cut, new_scanner(json_reply=json_reply, raw_text=raw_text))
+            assert (found.calls, found.text) == ((), text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<tool_call></tool_call>",
-        "<tool_call>\n\n</tool_call>",
-        f"<tool_call>{LS}</tools>",
-        f"<tool_call>{LS}",
-        f"<tool_call>{LS}</tool_cal",
-        f"<tool_call>{LS} and</tool_call>",
-        f"<tool_call>{LS},{PWD}</tool_call>",
-        f"<tool_call>{LS}{call_json('nope')}</tool_call>",
-        f"<tool_call><tool_call>{LS}</tool_call></tool_call>",
-        "<tool_call>bash</tool_call>",
-        "<tool_call>" + " " * 300 + LS + "</tool_call>",
-    ],
-)
-def test_a_wrapper_that_holds_anything_else_or_does_not_close_is_none(text: str) -> None:
-    for cut in all_cuts(text, 30):
-        assert read(wrapped(HERMES), cut) == NONE
-
-
-FENCE = f"```json\n{LS}\n```"
-ROWS: dict[str, tuple[str, list[str]]] = {
-    "an object": (LS, ONE),
-    "an array": (f"[{LS}, {PWD}]", TWO),
-    "lines": (f"{LS}\n{PWD}\n", TWO),
-    "blank lines between": (f"{LS}\n\n\n{PWD}", TWO),
-    "a fence": (FENCE, ONE),
-    "a fence without a language": (f"```\n{LS}\n```\n", ONE),
-    "a fence of two": (f"```json\n{LS}\n{PWD}\n```", TWO),
-    "a fence of an array": (f"```json\n[{LS}, {PWD}]\n```", TWO),
-    "a fence of tags": (f"```xml\n{TAGS}\n```", ONE),
-    "two fences": (f"{FENCE}\n\n```json\n{PWD}\n```", TWO),
-    "tags": (TAGS, ONE),
-    "tags with an orphan closer": (f"{TAGS}\n</tool_call>", ONE),
-    "tags twice": (f"{TAGS}\n{TAGS.replace('ls', 'pwd')}", TWO),
-    "an orphan closer": (f"{LS}\n</tools>", ONE),
-    "end of turn": (f"{LS}<|im_end|>", ONE),
-    "end of turn, twice and blanks": (f"{LS}\n<|eot_id|>\n<|end_of_text|>\n", ONE),
-    "closer and end of turn": (f"{TAGS}\n</tool_call><|im_end|>\n", ONE),
-}
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_a_row_that_ends_the_reply_is_its_calls_at_every_cut(name: str) -> None:
-    """F3, F6, F18."""
-    text, expected = ROWS[name]
-    for cut in all_cuts(text):
-        assert read(row, cut) == expected
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_a_row_that_was_cut_off_is_none(name: str) -> None:
-    """C4: a call cut off by `length` is never completed, and what is weak needs the end."""
-    assert read(row, [ROWS[name][0]], stopped=False) == NONE
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{LS} is what I would call",
-        f"{LS}\nDone.",
-        f"{FENCE}\nThis calls bash.",
-        f"```json\n{LS}\n```json",
-        f"```json\n{LS}\n",
-        f"```json with `ticks`\n{LS}\n```",
-        f"```{'x' * 40}\n{LS}\n```",
-        f"```json\nRun:\n{LS}\n```",
-        f"```json\n{LS}\n{{}}\n```",
-        f"{LS}\n{{}}",
-        f"{LS}\n<tool_call>{PWD}</tool_call>",
-        f"{LS},",
-        call_json("bash"),
-        call_json("bash", timeout=5),
-        call_json("bash", command="ls", cmd="x"),
-        call_json("nope", command="ls"),
-        "<function=bash></function>",
-        "<function=bash><parameter=cmd>ls</parameter></function>",
-        f"{LS}\n{call_json('bash')}",
-    ],
-)
-def test_a_row_with_anything_else_or_with_other_keys_is_none(text: str) -> None:
-    """C3: weak evidence needs every key to be a property and every required one to be there."""
-    for cut in all_cuts(text, 30):
-        assert read(row, cut) == NONE
-
-
-@pytest.mark.parametrize("text", ["```\n```", "```json\n\n```\n", "```\n```\n```\n```"])
-def test_a_fence_without_a_call_is_no_row(text: str) -> None:
-    """C1: an empty block is what the model wrote, and must not vanish."""
-    assert read(row, [text]) == NONE
-
-
-@pytest.mark.parametrize("token", END_OF_TURN, ids=lambda token: token.decode())
-def test_end_of_turn_tokens_at_the_end_are_neither_text_nor_call(token: bytes) -> None:
-    text = token.decode()
-    for cut in all_cuts(f"{text}\n{text}", 20):
-        assert read(end_of_turn, cut) == []
-    assert read(end_of_turn, [f"{text} more"]) == NONE
-    assert read(row, [LS + text]) == ONE
-
-
-def names(formats: tuple[Format, ...]) -> set[str]:
-    return {item.name for item in formats}
-
-
-def test_a_reply_in_json_has_no_weak_formats_and_only_raw_text_has_end_of_turn_tokens() -> None:
+def test_a_reply_in_json_has_no_weak_formats() -> None:
     """C3: never weak evidence when `response_format` asks for JSON."""
+    strong = {*(opener for opener in WRAPPER_TAGS), "<|tool_call_begin|>", "harmony"}
+    weak = {"list", "fence", "<function=", "<invoke"}
+    for json_reply, raw_text in SETTINGS:
+        names = {item.name for item in formats(grammars(json_reply=json_reply, raw_text=raw_text)[TEXT])}
+        assert strong <= names
+        assert names & weak == (set() if json_reply else weak)
+        assert "end_of_turn" in names
+
+
+def test_each_wrapper_of_the_tables_counts() -> None:
+    every = {item.opener for item in formats(grammars(json_reply=False, raw_text=False)[TEXT])}
+    assert {opener.encode() for opener in (*WRAPPER_TAGS, *(marker.opener for marker in MARKERS))} <= every
+
+
+@pytest.mark.parametrize(("json_reply", "raw_text"), SETTINGS)
+def test_the_patterns_find_each_opener_of_each_mode_and_what_is_no_opener_is_passed_over(
+    json_reply: bool, raw_text: bool
+) -> None:
+    for grammar in grammars(json_reply=json_reply, raw_text=raw_text).values():
+        for item in formats(grammar):
+            assert grammar.first_byte.match(item.opener)
+            assert item in grammar.beginning(item.opener[:2])
+            found = grammar.openers.match(item.opener)
+            assert found is not None and len(found.group()) <= grammar.longest
+        firsts = {item.opener[:1] for item in formats(grammar)}
+        for byte in range(256):
+            # The last byte that has come may be the first of an opener.
+            assert bool(grammar.first_byte.match(bytes([byte]))) is (bytes([byte]) in firsts)
+        assert not grammar.first_byte.search("Plain text: 1 + 1 = 2, 50 % & more.\nÜ\n".encode())
+
+
+@pytest.mark.parametrize(("json_reply", "raw_text"), SETTINGS)
+def test_the_longest_openers_are_tried_first(json_reply: bool, raw_text: bool) -> None:
+    for grammar in grammars(json_reply=json_reply, raw_text=raw_text).values():
+        for items in grammar.by_prefix.values():
+            lengths = [len(item.opener) for item in items]
+            assert lengths == sorted(lengths, reverse=True)
+
+
+def test_bare_json_lists_and_fences_must_begin_a_line() -> None:
+    """F88."""
     for json_reply in (False, True):
-        for raw_text in (False, True):
-            found = grammar(json_reply=json_reply, raw_text=raw_text)
-            every = set().union(*(names(formats) for formats in found.by_first_byte.values()))
-            assert ("row" in every) is not json_reply
-            assert ("end_of_turn" in every) is raw_text
-            assert {"<tool_call>", "<tools>"} <= every
+        for item in formats(grammars(json_reply=json_reply, raw_text=False)[TEXT]):
+            if item.name in ("json", "list", "fence", "Action:"):
+                assert item.line_start
 
 
-def test_the_pattern_finds_the_first_byte_of_each_format_and_nothing_else() -> None:
-    found = grammar(json_reply=False, raw_text=True)
-    for byte in range(256):
-        assert bool(found.first_byte.match(bytes([byte]))) is (byte in found.by_first_byte)
-    for first, formats in found.by_first_byte.items():
-        assert all(item.opener[0] == first for item in formats)
+def test_grammars_are_made_once() -> None:
+    assert grammars(json_reply=False, raw_text=True) is grammars(json_reply=False, raw_text=True)
 
 
-def test_only_bare_json_and_fences_must_begin_a_line() -> None:
-    found = grammar(json_reply=False, raw_text=False)
-    at_line_start = {item.opener for formats in found.by_first_byte.values() for item in formats if item.line_start}
-    assert {start.opener for start in STARTS if start.line_start} == {b"{", b"[", b"```"}
-    assert at_line_start == {b"{", b"[", b"```", b"<think>"}
+@pytest.mark.parametrize(("text", "rest"), [("</tool_call>x", "x"), ("<|im_end|>", ""), ("<|tool_call_end|>\n", "\n")])
+def test_one_closer_or_token_behind_a_call_is_left_over(text: str, rest: str) -> None:
+    """F3, F18."""
+    found = outcome(LEFTOVER.parse, text)
+    assert (found.given, found.rest) == ((), rest)
+    assert outcome(LEFTOVER.parse, f"x{text}").given is None
 
 
-def test_each_opener_that_a_body_can_have_is_read_by_one_parser() -> None:
-    assert set(BODIES) == {b"{", b"[", b"<function="}
-    assert all(wrapper.opener != wrapper.closer for wrapper in wrappers.WRAPPERS)
+LEADS: dict[str, tuple[str, bool]] = {
+    "functionary": ('>>>bash\n{"command": "ls"}', True),
+    "functionary's text": (">>>all\nHello.", False),
+    "Mistral's word": ('TOOL_CALLSbash{"command": "ls"}', True),
+    "Mistral's word in a word": ('MY_TOOL_CALLSbash{"command": "ls"}', False),
+    "Cohere's": (f"Action: ```json\n[{LS}]\n```", True),
+    "an action in a line": (f"The next Action: [{LS}]", False),
+    "Inkling's": (f"<|message_model|>bash<|content_invoke_tool_json|>{LS}<|end_message|>", True),
+    "a comment": (f"<!-- <tool_call>{LS}</tool_call> -->", False),
+    "JSON in a line": (f"So {LS}", False),
+}
+
+
+@pytest.mark.parametrize("name", LEADS)
+def test_what_leads_to_a_call_counts_where_it_may_stand(name: str) -> None:
+    text, is_call = LEADS[name]
+    for lead in ("", "I will.\n"):
+        for cut in ([lead + text], [*(lead + text)]):
+            found = scan(cut)
+            assert [call for call, _ in found.calls] == (["bash"] if is_call else [])
+            assert found.text == (lead if is_call else lead + text)
 
 
 TYPES: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [

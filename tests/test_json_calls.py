@@ -6,22 +6,28 @@ import json
 
 import pytest
 
-from proxy.formats.json_calls import json_calls
-from proxy.reader import NotACall, Reader, Window
+from proxy.formats.json_calls import json_array, json_object, shown_json
+from proxy.reader import NotACall, Parsing, RawCall, Reader
+from proxy.window import Window
 
-from .helpers import all_cuts, offered, read_pieces
+from .helpers import Outcome, offered, outcome
 
-NONE = "no call"
 LS = '{"command": "ls"}'
+Read = list[tuple[str, str]]
 
 
-def read(cut: list[str], *, wrapped: bool = False) -> list[tuple[str, str]] | str:
-    """The calls in a text that comes in these pieces, with names as they were written."""
-    found = read_pieces(json_calls, cut, wrapped=wrapped)
-    return NONE if found is None else [(call.tool.name, call.arguments) for call in found[1]]
+def json_calls(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """One object, or an array of them."""
+    here = yield from reader.byte()
+    return (yield from (json_array if here == b"[" else json_object)(reader))
 
 
-READ: dict[str, tuple[str, list[tuple[str, str]]]] = {
+def written(found: Outcome[tuple[RawCall, ...]]) -> Read | None:
+    """The calls with their arguments as they were written."""
+    return None if found.given is None else [(call.tool.name, call.arguments) for call in found.given]
+
+
+READ: dict[str, tuple[str, Read]] = {
     "plain": (f'{{"name": "bash", "arguments": {LS}}}', [("bash", LS)]),
     "compact": ('{"name":"bash","arguments":{"command":"ls"}}', [("bash", '{"command":"ls"}')]),
     "arguments first": (f'{{"arguments": {LS}, "name": "bash"}}', [("bash", LS)]),
@@ -51,6 +57,10 @@ READ: dict[str, tuple[str, list[tuple[str, str]]]] = {
         f'[ {{"name": "bash", "arguments": {LS}}} , {{"name": "now", "arguments": {{}}}} ]',
         [("bash", LS), ("now", "{}")],
     ),
+    "an array without commas": (
+        '[{"name": "now", "arguments": {}}\n{"name": "now", "arguments": {}}]',
+        [("now", "{}"), ("now", "{}")],
+    ),
     "braces in a string": ('{"name": "bash", "arguments": {"command": "}}]"}}', [("bash", '{"command": "}}]"}')]),
     "markup in a string": (
         '{"name": "bash", "arguments": {"command": "</tool_call>```"}}',
@@ -58,6 +68,23 @@ READ: dict[str, tuple[str, list[tuple[str, str]]]] = {
     ),
     "a lone surrogate": ('{"name": "bash", "arguments": {"command": "\\ud83d"}}', [("bash", '{"command": "\\ud83d"}')]),
     "UTF-8": ('{"name": "bash", "arguments": {"command": "ï🙂｜"}}', [("bash", '{"command": "ï🙂｜"}')]),
+    "tool_name": (f'{{"tool_name": "bash", "arguments": {LS}}}', [("bash", LS)]),
+    "tool": (f'{{"tool": "bash", "args": {LS}}}', [("bash", LS)]),
+    "function": (f'{{"function": "bash", "arguments": {LS}}}', [("bash", LS)]),
+    "an empty string": ('{"name": "now", "arguments": ""}', [("now", "{}")]),
+    "single quotation marks": ("{'name': 'bash', 'arguments': {'command': 'ls'}}", [("bash", LS)]),
+    "the words of Python": (
+        '{"name": "typed", "arguments": {"flag": True, "maybe": None}}',
+        [("typed", '{"flag": true, "maybe": null}')],
+    ),
+    "a comma too many in the arguments": ('{"name": "bash", "arguments": {"command": "ls",}}', [("bash", LS)]),
+    "a comma too many": (f'{{"name": "bash", "arguments": {LS},}}', [("bash", LS)]),
+    "a comma too many in the array": (f'[{{"name": "bash", "arguments": {LS}}},]', [("bash", LS)]),
+    "a raw line end in a string": (
+        '{"name": "bash", "arguments": {"command": "a\nb"}}',
+        [("bash", '{"command": "a\\nb"}')],
+    ),
+    "keys as names in an array": (f'[{{"bash": {LS}}}, {{"now": {{}}}}]', [("bash", LS), ("now", "{}")]),
     "a key named name": ('{"name": "bash", "arguments": {"name": "x"}}', [("bash", '{"name": "x"}')]),
 }
 
@@ -65,8 +92,9 @@ READ: dict[str, tuple[str, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("name", READ)
 def test_each_spelling_is_read_at_every_cut_with_its_arguments_as_written(name: str) -> None:
     text, expected = READ[name]
-    for cut in all_cuts(text):
-        assert read(cut) == expected
+    found = outcome(json_calls, text)
+    assert (written(found), found.rest) == (expected, "")
+    assert written(outcome(json_calls, text, wrapped=True)) == expected
 
 
 REFUSED = {
@@ -83,26 +111,25 @@ REFUSED = {
     "arguments are an array": '{"name": "bash", "arguments": ["ls"]}',
     "arguments are a number": '{"name": "bash", "arguments": 1}',
     "arguments are a word": '{"name": "bash", "arguments": "ls"}',
-    "arguments are no JSON": '{"name": "bash", "arguments": {\'command\': 1}}',
-    "arguments with a comma more": '{"name": "bash", "arguments": {"command": "ls",}}',
-    "arguments open": '{"name": "bash", "arguments": {"command": "ls"}',
+    "arguments are no value": '{"name": "bash", "arguments": {"command": ls}}',
+    "arguments end in a string": '{"name": "bash", "arguments": {"command": "ls',
+    "an id that is an object": '{"id": {"a": 1}, "name": "bash", "arguments": {}}',
+    "a key behind the call": '{"name": "bash", "arguments": {}, "result": 1}',
+    "a key as name, and another": '[{"bash": {}, "now": {}}]',
+    "a key that is no name": '[{"nope": {"command": "ls"}}]',
     "a string of no JSON": '{"name": "bash", "arguments": "{"}',
     "another type": '{"type": "object", "name": "bash", "arguments": {}}',
     "function and name": '{"name": "bash", "function": {"name": "bash", "arguments": {}}}',
     "function, then arguments": '{"function": {"name": "bash", "arguments": {}}, "arguments": {}}',
     "function, then name": '{"function": {"name": "bash", "arguments": {}}, "name": "bash"}',
     "function in function": '{"function": {"function": {"name": "bash", "arguments": {}}}}',
-    "function is a string": '{"function": "bash", "arguments": {}}',
     "empty object": "{}",
     "empty array": "[]",
     "array of numbers": "[1, 2]",
     "array with something else": '[{"name": "now", "arguments": {}}, 1]',
-    "array open": '[{"name": "now", "arguments": {}}',
-    "array without comma": '[{"name": "now", "arguments": {}} {"name": "now", "arguments": {}}]',
     "one of two not offered": '[{"name": "now", "arguments": {}}, {"name": "nope", "arguments": {}}]',
     "no colon": '{"name" "bash"}',
     "no comma": '{"name": "bash" "arguments": {}}',
-    "single quotes": "{'name': 'bash', 'arguments': {}}",
     "a broken key": '{"na\\xme": 1}',
     "prose": "{ x }",
     "half": '{"name": "bash", "argu',
@@ -113,8 +140,41 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_call_is_refused_at_every_cut(name: str) -> None:
     """C3: precision before recall."""
-    for cut in all_cuts(REFUSED[name], 50):
-        assert read(cut) == NONE
+    found = outcome(json_calls, REFUSED[name])
+    assert found.calls is None and found.why
+
+
+CALL = f'{{"name": "bash", "arguments": {LS}}}'
+WHERE: dict[str, tuple[str, str]] = {
+    "at the end": (CALL[:-1], ""),
+    "behind a blank": (f"{CALL[:-1]}\n", ""),
+    "in an array": (f"[{CALL}", ""),
+    "before a wrapper's end": (f"{CALL[:-1]}\n</tool_call>", "</tool_call>"),
+    "before a marker's end": (f"[{CALL}<|tool_call_end|>", "<|tool_call_end|>"),
+    "before the end of the turn": (f"{CALL[:-1]}<|im_end|>", "<|im_end|>"),
+    "one too many": (f"{CALL}}}", "}"),
+}
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_a_brace_may_be_missing_where_the_call_must_be_over(name: str) -> None:
+    """F30: one too many is for the row or the wrapper to read."""
+    text, rest = WHERE[name]
+    found = outcome(json_calls, text)
+    assert (written(found), found.rest) == ([("bash", LS)], rest)
+
+
+@pytest.mark.parametrize("text", [CALL[:-1], f"{CALL[:-1]}\n", f"[{CALL}"])
+def test_a_brace_is_never_supplied_where_the_reply_was_cut_off(text: str) -> None:
+    """C4."""
+    assert outcome(json_calls, text, stopped=False).calls is None
+
+
+@pytest.mark.parametrize("text", ['{"a": "<tool_call>"} x', '[{"a": 1}] x', '["a", {"b": []}] x'])
+def test_json_in_the_middle_of_a_line_is_passed_over_as_a_whole(text: str) -> None:
+    """C3: its strings are strings, whatever they hold."""
+    found = outcome(shown_json, text)
+    assert (found.given, found.rest) == (None, " x")
 
 
 @pytest.mark.parametrize(
@@ -147,9 +207,9 @@ def test_a_json_answer_is_no_call_from_the_first_thing_that_no_call_has(start: s
 @pytest.mark.parametrize("start", ['{"x', '{"name": "x', '{"name": "bash", "x', '[{"x'])
 def test_a_key_or_a_name_that_does_not_end_is_let_go(start: str) -> None:
     """C2, F68: a quotation mark in prose must not hold what follows it."""
-    window = Window(bytearray((start + " and so on" * 100).encode()))
-    with pytest.raises(NotACall):
-        next(json_calls(Reader(window, 0, offered())))
+    reader = Reader(Window(bytearray((start + " and so on" * 100).encode())), 0, offered())
+    next(json_calls(reader))
+    assert reader.void
 
 
 def test_a_key_with_a_line_end_is_let_go_at_the_line_end() -> None:
@@ -164,7 +224,13 @@ def test_a_key_with_a_line_end_is_let_go_at_the_line_end() -> None:
 @pytest.mark.parametrize("text", ['{"name": "now"}', '{"name": "bash"}', '[{"name": "now"}]'])
 def test_in_a_wrapper_a_call_may_lack_its_arguments(text: str) -> None:
     """F26: a call without arguments has the arguments `{}`."""
-    assert read([text]) == NONE
-    found = read([text], wrapped=True)
-    assert isinstance(found, list)
-    assert [arguments for _, arguments in found] == ["{}"]
+    assert outcome(json_calls, text).calls is None
+    found = outcome(json_calls, text, wrapped=True).calls
+    assert found is not None and [arguments for _, arguments in found] == [{}]
+
+
+def test_in_a_wrapper_the_name_may_be_the_key() -> None:
+    """Apertus writes arrays of such objects; a bare one could be any JSON."""
+    text = f'{{"bash": {LS}}}'
+    assert outcome(json_calls, text).calls is None
+    assert written(outcome(json_calls, text, wrapped=True)) == [("bash", LS)]

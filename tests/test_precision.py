@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.formats import grammar
+from proxy.formats import grammars
 from proxy.formats.scanner import Scanner
 from tests.helpers import all_cuts, merged, offered, scan
 
@@ -58,7 +58,7 @@ def test_what_is_meant_is_a_call(name: str) -> None:
 def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
     """`response_format`: whatever stands in it."""
     for cut in all_cuts(text, 60):
-        scanner = Scanner(offered(), grammar(json_reply=True, raw_text=False))
+        scanner = Scanner(offered(), grammars(json_reply=True, raw_text=False))
         assert scan(cut, scanner).calls == ()
 
 
@@ -66,13 +66,13 @@ def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
 def test_the_end_of_turn_token_goes_behind_code_too(code: str) -> None:
     """With raw text it is the model's own, wherever the reply ends."""
     for cut in all_cuts(f"{code}<|im_end|>", 40):
-        scanner = Scanner(offered(), grammar(json_reply=False, raw_text=True))
+        scanner = Scanner(offered(), grammars(json_reply=False, raw_text=True))
         assert scan(cut, scanner).text == code
 
 
 def test_what_is_let_go_in_the_middle_of_a_value_is_not_looked_at_again() -> None:
     start = "<tool_call><function=bash><parameter=command>see "
     rest = f"{JSON_CALL}\n</parameter></function></tool_call>"
-    scanner = Scanner(offered(), grammar(json_reply=False, raw_text=False))
+    scanner = Scanner(offered(), grammars(json_reply=False, raw_text=False))
     pieces = [*scanner.feed(start), *scanner.release(), *scanner.feed(rest), *scanner.finish(stopped=True)]
     assert merged(pieces, start + rest).calls == ()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
 import pytest
 
 from proxy.limits import MAX_DEPTH
-from proxy.reader import MAX_BLANKS, MAX_KEY, NotACall, Parsing, Reader, Window
+from proxy.reader import MAX_BLANKS, MAX_KEY, MAX_VOID, Literals, NotACall, Parsing, Reader, Truncated
+from proxy.window import Window
 
 from .helpers import all_cuts, offered
 
 Verb = Callable[[Reader], Parsing[object]]
 NO = "no call"
+VOID = "void"
 COMMA = re.compile(rb",")
 
 
@@ -29,7 +32,7 @@ def drive(verb: Verb, cut: list[bytes]) -> tuple[object, int]:
         window.ended = True
         next(parsing)
     except StopIteration as done:
-        return done.value, reader.pos
+        return VOID if reader.void else done.value, reader.pos
     except NotACall:
         return NO, -1
     raise AssertionError("it waits although no more text comes")
@@ -59,15 +62,31 @@ CASES: dict[str, tuple[Verb, bytes, tuple[object, int]]] = {
     "until: never": (lambda reader: reader.until(COMMA), b"abc", (NO, -1)),
     "until: within the limit": (lambda reader: reader.until(COMMA, 2), b"ab,c", (b"ab", 2)),
     "until: over the limit": (lambda reader: reader.until(COMMA, 2), b"abc,", (NO, -1)),
-    "find": (lambda reader: reader.find(b"</a>"), b"x</</a>y", (3, 7)),
-    "find: at once": (lambda reader: reader.find(b"</a>"), b"</a>", (0, 4)),
+    "find": (lambda reader: reader.find(b"</a>"), b"x</</a>y", ((3, b"</a>"), 7)),
+    "find: at once": (lambda reader: reader.find(b"</a>"), b"</a>", ((0, b"</a>"), 4)),
     "find: never": (lambda reader: reader.find(b"</a>"), b"x</a", (NO, -1)),
+    "find: one of several": (lambda reader: reader.find(b"</a>", b"</b>"), b"x</</b></a>", ((3, b"</b>"), 7)),
+    "past": (lambda reader: reader.past(b"-->"), b"a -- -->b", (b"-->", 8)),
+    "past: never": (lambda reader: reader.past(b"-->"), b"a --", (b"", 4)),
+    "past: nothing there": (lambda reader: reader.past(b"-->"), b"", (b"", 0)),
+    "peek": (lambda reader: reader.peek((b"a", b"abc")), b"abcd", (b"abc", 0)),
+    "peek: none": (lambda reader: reader.peek((b"abc",)), b"abd", (None, 0)),
+    "ahead": (lambda reader: reader.ahead(reader.until(COMMA)), b"ab,", (b"ab", 0)),
+    "ahead: of no call": (lambda reader: reader.ahead(reader.until(COMMA)), b"ab", (NO, -1)),
+    "maybe": (lambda reader: reader.maybe(reader.until(COMMA)), b"ab,", (b"ab", 2)),
+    "maybe: nothing given": (lambda reader: reader.maybe(reader.blanks()), b" x", (None, 0)),
+    "maybe: of no call": (lambda reader: reader.maybe(reader.until(COMMA)), b"ab", (None, 0)),
+    "maybe: what is empty is nothing": (lambda reader: reader.maybe(reader.until(COMMA)), b",", (None, 0)),
     "byte": (lambda reader: reader.byte(), b"ab", (b"a", 0)),
     "byte: at the end": (lambda reader: reader.byte(), b"", (b"", 0)),
     "string": (lambda reader: reader.string(), b'"a" b', (b'"a"', 3)),
     "string: empty": (lambda reader: reader.string(), b'""', (b'""', 2)),
     "string: escapes": (lambda reader: reader.string(), rb'"\"\\" b', (rb'"\"\\"', 6)),
     "string: UTF-8": (lambda reader: reader.string(), '"ï🙂"'.encode(), ('"ï🙂"'.encode(), 8)),
+    "string: single marks": (lambda reader: reader.string(), b"'a\"' b", (b"'a\"'", 4)),
+    "string: over a line": (lambda reader: reader.string(), b'"a\nb"', (b'"a\nb"', 5)),
+    "string: over a line, strictly": (lambda reader: reader.string(9), b'"a\nb"', (NO, -1)),
+    "string: over the limit, or void": (lambda reader: reader.string(3, or_void=True), b'"abcd" x', (VOID, 6)),
     "string: none": (lambda reader: reader.string(), b"a", (NO, -1)),
     "string: open": (lambda reader: reader.string(), b'"a', (NO, -1)),
     "string: open after a backslash": (lambda reader: reader.string(), b'"a\\', (NO, -1)),
@@ -79,6 +98,14 @@ CASES: dict[str, tuple[Verb, bytes, tuple[object, int]]] = {
     "value: number at the end": (lambda reader: reader.value(), b"12", (NO, -1)),
     "value: object": (lambda reader: reader.value(), b'{"a": {"b": "}"}} x', (b'{"a": {"b": "}"}}', 17)),
     "value: array": (lambda reader: reader.value(), b'[1, ["]"], {}] x', (b'[1, ["]"], {}]', 14)),
+    "value: Python's": (
+        lambda reader: reader.value(),
+        b"{'a': [True, None, '}']} x",
+        (b"{'a': [True, None, '}']}", 24),
+    ),
+    "value: a word": (lambda reader: reader.value(), b"ls", (NO, -1)),
+    "value: a word inside": (lambda reader: reader.value(), b'{"a": xy}', (NO, -1)),
+    "value: nothing there": (lambda reader: reader.value(), b"", (NO, -1)),
     "value: open": (lambda reader: reader.value(), b'{"a": [1}', (NO, -1)),
     "value: as deep as may be": (
         lambda reader: reader.value(),
@@ -146,6 +173,71 @@ def test_a_tool_that_was_not_offered_makes_the_reading_void() -> None:
     reader.tool("bash")
     assert reader.void
     assert reader.text(0, 3) == ""
+
+
+def test_a_reason_makes_the_reading_void_and_the_first_one_stays() -> None:
+    reader = Reader(Window(bytearray(b"abc")), 0, offered())
+    reader.annul(False, "one")
+    assert not reader.void and reader.text(0, 3) == "abc"
+    reader.annul(why="two")
+    reader.annul(why="three")
+    assert (reader.void, reader.why) == (True, "two")
+
+
+def test_what_is_void_is_read_on_only_so_far() -> None:
+    """C7: something that never ends must not hide every later call."""
+    reader = Reader(Window(bytearray(b"x" * (2 * MAX_VOID))), 0, offered())
+    reader.annul()
+    with pytest.raises(NotACall):
+        next(reader.until(COMMA))
+    assert reader.pos == MAX_VOID
+
+
+def test_what_is_only_looked_at_is_not_settled() -> None:
+    """What is read on while void is let go, but not what may be read again."""
+    window = Window(bytearray(b"ab"))
+    reader = Reader(window, 0, offered())
+    parsing = reader.ahead(reader.until(COMMA))
+    next(parsing)
+    assert (reader.pos, reader.settled) == (2, 0)
+    window.data += b","
+    with pytest.raises(StopIteration):
+        next(parsing)
+    assert (reader.pos, reader.settled) == (0, 0)
+
+
+def test_only_a_text_that_ends_is_truncated() -> None:
+    """F10: what breaks off there was meant."""
+    window = Window(bytearray(b"ab"), ended=True)
+    reader = Reader(window, 0, offered())
+    assert not isinstance(reader.refuse("this"), Truncated)
+    with pytest.raises(NotACall) as at_letters:
+        next(reader.expect(b"x"))
+    assert not isinstance(at_letters.value, Truncated)
+    reader.pos = 2
+    assert isinstance(reader.refuse("this"), Truncated)
+    with pytest.raises(Truncated):
+        next(reader.expect(b"x"))
+    for verb in (reader.until(COMMA), reader.find(b"x"), reader.string(), reader.value()):
+        reader.pos = 2
+        with pytest.raises(Truncated):
+            next(verb)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_longest_literal_is_found_as_soon_as_it_can_be_told(ended: bool) -> None:
+    texts = (b"a", b"ab", b"abcd", b"<|x|>", b"<|x", b"b", b"\xef\xbd\x9c")
+    table = Literals(texts)
+    assert table.longest == 5
+    for length in range(6):
+        for letters in itertools.product(b"abcdx", repeat=min(length, 5)):
+            here = bytes(letters)
+            longest = max((text for text in texts if here.startswith(text)), key=len, default=b"")
+            waits = not ended and (not here or any(text.startswith(here) and text != here for text in texts))
+            assert table.match(here, ended) == (None if waits else longest)
+    for here, found in ((b"<|x|", None), (b"<|x|>", b"<|x|>"), (b"<|x,", b"<|x"), (b"\xef\xbd", None)):
+        assert table.match(here, False) == found
+    assert Literals(()).match(b"a", ended) == b""
 
 
 def test_the_end_is_only_the_end_when_no_more_comes() -> None:

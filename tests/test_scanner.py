@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats.scanner import Found, Prose, Scanner
+from proxy.formats.scanner import Found, Prose, Refused, Scanner
 
 from .helpers import all_cuts, call_json, function, merged, new_scanner, offered, scan
 
@@ -39,7 +42,7 @@ CALLS: dict[str, tuple[str, Calls, str]] = {
     "hermes after code": (f"Use `ls`:\n```sh\nls\n```\n{HERMES}", [LS], "Use `ls`:\n```sh\nls\n```\n"),
     "hermes after a stray backtick": (f"a ` b\n\n{HERMES}", [LS], "a ` b\n\n"),
     "hermes after its mention": (f"With <tool_call> I do:\n{HERMES}", [LS], "With <tool_call> I do:\n"),
-    "hermes after one that broke": (f"<tool_call>\n{HERMES}", [LS], "<tool_call>\n"),
+    "hermes in an opener too many": (f"<tool_call>\n{HERMES}", [LS], ""),
     "hermes after a long span of code": (f"```{'x' * 40}```{STRONG}", [PWD], f"```{'x' * 40}```"),
     "hermes, required missing": (f"<tool_call>{call_json('read')}</tool_call>", [("read", {})], ""),
     "hermes, markup inside": (
@@ -62,7 +65,11 @@ CALLS: dict[str, tuple[str, Calls, str]] = {
         "",
     ),
     "whole reply": (WEAK, [LS], ""),
-    "whole reply, blanks around": (f"\n {WEAK} \n", [LS], "\n "),
+    "whole reply, blanks around": (f"\n {WEAK} \n", [LS], ""),
+    "blanks behind text": (f"I will.\n {WEAK} \n", [LS], "I will.\n "),
+    "a brace missing at the end": (WEAK[:-1], [LS], ""),
+    "a fence of a wrapper": (f"```\n{HERMES}\n```", [LS], ""),
+    "a wrapper closed by another": (f"<tools>\n{call_json('read')}\n</tool_call>", [("read", {})], ""),
     "whole reply, pretty": (PRETTY, [LS], ""),
     "last part": (f"I will.\n\n{WEAK}", [LS], "I will.\n\n"),
     "lines": (f"{WEAK}\n{WEAK}\n", [LS, LS], ""),
@@ -94,7 +101,7 @@ PROSE: dict[str, str] = {
     "fence with other text": f"```\nExample:\n{HERMES}\n```",
     "fence with a comment": f"```json\n// example\n{WEAK}\n```",
     "fence with prose after": f"```json\n{WEAK}\n```\nThis is how to call it.",
-    "fence of a wrapper": f"```\n{HERMES}\n```",
+    "fence of a wrapper behind text": f"So:\n```\n{HERMES}\n```",
     "tilde fence": f"~~~\n{HERMES}\n~~~",
     "open fence": f"```xml\nSo:\n{HERMES}",
     "prose after JSON": f"{WEAK}\nThis would list the files.",
@@ -110,7 +117,6 @@ PROSE: dict[str, str] = {
     "weak tags, prose after": f"{TAGS}\nDone.",
     "wrapper without a call": "<tool_call>\n</tool_call>",
     "wrapper not closed": f"<tool_call>\n{call_json('read')}",
-    "wrapper closed by another": f"<tools>\n{call_json('read')}\n</tool_call>",
     "wrapper with prose": f"<tool_call>\n{WEAK}\nok\n</tool_call>",
     "wrapper of a word": "<tool_call>bash</tool_call>",
     "half a marker": "a <tool_cal",
@@ -118,9 +124,11 @@ PROSE: dict[str, str] = {
     "half a closer": f"<tool_call>\n{call_json('read')}\n</tool_",
     "half a fence": "a\n``",
     "half tags": TAGS[:-1],
-    "open JSON": WEAK[:-1],
+    "open JSON, in a string": WEAK[:-3],
     "an orphan closer": "ok\n</tool_call>",
-    "an end of turn": "ok<|im_end|>",
+    "an end of turn behind a blank": "ok <|im_end|>",
+    "an end of turn behind a quotation mark": 'it is "<|im_end|>',
+    "an end of turn in the middle": "ok<|im_end|> and more",
     "an empty fence": "An empty file:\n```\n```",
     "an empty fence alone": "```json\n\n```\n",
     "two empty fences": "```\n```\n```\n```",
@@ -246,6 +254,47 @@ def test_a_weak_call_is_committed_at_the_end_alone() -> None:
     assert isinstance(found, Found)
 
 
+@pytest.mark.parametrize(
+    ("text", "weak"), [(STRONG, False), (WEAK, True), (TAGS, True), (STRONG[:-3], False), (INNER, False)]
+)
+def test_a_found_piece_says_which_evidence_it_was(text: str, weak: bool) -> None:
+    """C3."""
+    scanner = new_scanner()
+    pieces = [*scanner.feed(text), *scanner.finish(stopped=True)]
+    assert [piece.weak for piece in pieces if isinstance(piece, Found)] == ([weak] if text != STRONG[:-3] else [])
+
+
+REFUSED = {
+    "a name that was not offered": (f"So: {UNKNOWN}", "<tool_call>", "'nope'"),
+    "prose behind it": (f"So:\n{WEAK}\nDone, as asked.", "json", "more text"),
+    "its keys": (f"So:\n{call_json('bash', cmd='ls')}", "json", "'cmd'"),
+    "quoted": (f'It writes "{HERMES}"', "<tool_call>", "quoted"),
+    "in a quoted line": (f"> {HERMES}", "<tool_call>", "quoted"),
+    "copied": (f"So {STRONG}", "<tool_call>", "tool result"),
+    "a comment": (f"<!-- {HERMES} -->", "comment", "meant"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
+    """C6: the same at every cut."""
+    text, form, why = REFUSED[name]
+    notes: set[tuple[Refused, ...]] = set()
+    for cut in all_cuts(text, 20):
+        refused: list[Refused] = []
+        assert scan(cut, new_scanner(refused=refused, results=(STRONG,))).calls == ()
+        notes.add(tuple(note for note in refused if why in note.why))
+    ((note,),) = notes
+    assert note.format == form
+    assert 0 <= note.start <= note.end <= len(text.encode())
+
+
+def test_what_is_a_call_is_not_noted() -> None:
+    refused: list[Refused] = []
+    assert scan([f"So:\n{STRONG}\n{WEAK}"], new_scanner(refused=refused)).calls
+    assert refused == []
+
+
 def test_an_open_quote_in_prose_does_not_swallow_the_call_after_it() -> None:
     """C3: the call in its wrapper is strong evidence."""
     text = f'{{"an open quote\n\n{STRONG}'
@@ -315,9 +364,19 @@ def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
 
 def test_text_without_markers_is_let_go_at_once() -> None:
     scanner = new_scanner()
-    for at, each in enumerate("Just text, with 1 > 0 & more.\nAnd a line."):
+    for at, each in enumerate("Just text, with 1 + 0 & more.\nHere is a line."):
         assert scanner.feed(each) == (Prose(at, at + 1),)
         assert not scanner.held
+
+
+def test_a_character_that_begins_an_opener_waits_for_the_next_one_alone() -> None:
+    """C2."""
+    scanner = new_scanner()
+    text, let_go = "Just text, with 1 > 0.\nAnd Then <b>.", 0
+    for at, each in enumerate(text, 1):
+        let_go = max([let_go, *(found.end for found in scanner.feed(each))])
+        assert let_go == (at - 1 if each in "><AT" else at)
+    assert scan(list(text)).text == text
 
 
 def test_what_is_held_over_the_limit_is_let_go_as_text() -> None:
@@ -437,6 +496,46 @@ def test_no_byte_is_searched_again_and_again(unit: str) -> None:
         assert len(scanner._window.data) - at <= 32
 
 
+# Texts of which a parser once made something else at another cut, or nothing for ever.
+ODD = {
+    "no value in Python's arguments": "[bash(command=)]",
+    "no value before a comma": "[bash(command=, timeout=5)]",
+    "no argument at all before a comma": "TOOL_CALLS(,",
+    "a fence in what is quoted": '"<tool_call>```<```\n<function=now></tool_call>',
+    "a name in what is quoted": '"<｜DSMLm>h(</s>',
+    "a name behind a marker in what is quoted": '"<|content_invoke_tool_json|>T(<|end|>',
+    "JSON that was asked for": "{x<|end|>",
+    "JSON that was asked for, on lines": "a\n{x\n<|im_end|>",
+    "a wrapper behind a lead, and more": "functools<|tool_call_begin|>[bash(command='ls')]</tools>:call:bash{<|end|> x",
+    "half a character": f"{WEAK}\n\ud83d",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("json_reply", [False, True])
+def test_odd_texts_are_read_to_their_end_and_the_same_at_every_cut(name: str, json_reply: bool) -> None:
+    with time_limit(10):
+        whole = scan([ODD[name]], new_scanner(json_reply=json_reply))
+        for cut in all_cuts(ODD[name], 40):
+            assert scan(cut, new_scanner(json_reply=json_reply)) == whole
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """A parser that never ends must not take the other tests with it."""
+
+    def over(number: int, frame: object) -> None:
+        raise TimeoutError("it never ends")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 _MARKS = [
     "<tool_call>",
     "</tool_call>",
@@ -482,3 +581,44 @@ def test_any_text_gives_equal_pieces_at_every_cut(
     whole = scan([text], fresh(), stopped=stopped)
     assert scan(list(text), fresh(), stopped=stopped) == whole
     assert scan(parts, fresh(), stopped=stopped) == whole
+
+
+# Markers of all families, and what may stand between them.
+_WORDS = [
+    *("bash", "now", "nope", "command", "ls", "typed", "1", "True", "null", "-1.5", "x", "TOOL", "call:bash{"),
+    *("(", ")", "=", "'", "{", "}", "[", "]", ",", ":", ";", '"', "<", "</", ">", ">>>", "|", "\\", "`", "```json\n"),
+    *("\n", "\n\n", " ", "\t", "\r\n", "> ", "~~~\n", "<!--", "-->", "<![CDATA[", "]]>", "ï🙂", "\ud83d"),
+]
+_TOKENS = [
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", '<invoke name="bash">', "</invoke>", "<command>"),
+    *("</command>", '<parameter name="command">', "</parameter>", '<param name="command">', "</param>", "<Call>"),
+    *("</Call>", "<Function>", "</Function>", "<Parameters>", "</Parameters>", "]<]minimax[>[", "<｜DSML｜tool_calls>"),
+    *('<｜DSML｜invoke name="bash">', '<｜DSML｜parameter name="command" string="true">', "</｜DSML｜parameter>"),
+    *("</｜DSML｜invoke>", "</｜DSML｜tool_calls>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[Tool call:", "functools"),
+    *("<|python_tag|>", "<|tool_call>", "<tool_call|>", '<|"|>', "<|tool_call_begin|>", "<|tool_call_argument_begin|>"),
+    *("<|tool_call_end|>", "functions.bash:0", "ool_call>\n", "function call\n", "TOOL_CALLS", "Action:", "<|open|>"),
+    *("<|close|>", "<|sep|>", 'call tool="bash"', 'argument key="command" type="string"', "<|message_model|>"),
+    *("<|content_invoke_tool_json|>", "<|end_message|>", "<|im_end|>", "</s>", "<think>", "</think>", "[THINK]"),
+    *("[/THINK]", "<|START_THINKING|>", "<|END_THINKING|>", "<|channel>thought\n", "<channel|>", "analysis"),
+    *("assistantfinal", "<|start|>", "assistant", "<|channel|>", "commentary", " to=functions.bash", "<|message|>"),
+    *("<|call|>", "<|end|>"),
+]
+_ANY = st.sampled_from(
+    [*_MARKS, *_MORE, *_WORDS, *_TOKENS, WEAK, STRONG, INNER, call_json("now"), "[bash(command='ls')]"]
+)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.lists(_ANY, max_size=16), st.booleans(), st.booleans(), st.booleans())
+def test_any_mixture_of_markers_gives_equal_pieces_at_every_cut(
+    parts: list[str], stopped: bool, json_reply: bool, raw_text: bool
+) -> None:
+    """Of all families, whole, byte by byte and marker by marker."""
+    text = "".join(parts)
+    with time_limit(10):
+        whole, *others = (
+            scan(cut, new_scanner(json_reply=json_reply, raw_text=raw_text), stopped=stopped)
+            for cut in ([text], list(text), parts)
+        )
+    assert others == [whole, whole]
+    assert all(isinstance(values, dict) for _, values in whole.parsed)

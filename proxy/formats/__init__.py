@@ -1,7 +1,7 @@
 """The text formats in which models write tool calls, and the one scanner that finds them.
 
-A format is a line in the tables of `wrappers.py` or `row.py`, or a small parser of its own that they name; the scanner
-knows none of them.
+A format is a line in the tables of `tokens.py`, or a small parser of its own that `bodies.py` names; the scanner
+knows none of them. How to add one: docs/formats.md.
 """
 
 from __future__ import annotations
@@ -11,64 +11,227 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from .row import END_OF_TURN, STARTS, end_of_turn, row, to_the_end, until_thought
-from .wrappers import WRAPPERS, Body, wrapped
+from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
+from .bodies import FENCE, Body
+from .ends import leftover
+from .headers import header, stripped_header
+from .json_calls import shown_json
+from .row import rest_of_row, row, strong
+from .start import first_thing, functionary, tool_calls_word
+from .tags import SEPARATOR
+from .thoughts import STRIPPED, THOUGHTS, Thought, last_call, passed
+from .tokens import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
+
+_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+# Stands for every other byte; UTF-8 has no such one.
+_OTHER = b"\xff"
+TEXT, REASONING = "text", "reasoning"
+# Of reasoning that does not begin the reply: no call in it is meant (F70).
+BEHIND_TEXT = " behind text"
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What begins with `opener`, at the start of a line only if `line_start`; `parse` reads it, opener and all.
+    """What begins with `opener`; `parse` reads it, opener and all.
 
-    `then` holds the bytes of which one must follow, blanks aside; empty if any may. `in_code`: it counts in code too.
+    `line_start`: only at the start of a line; `apart`: not in the middle of a word; `glued`: not behind a blank or a
+    quotation mark; `in_code`: in code too. `then` holds the bytes of which one must follow, blanks aside; empty if any
+    may. `mode` is the one that the text is in behind the opener, if that changes it.
     """
 
     name: str
     opener: bytes
-    line_start: bool
-    parse: Body
-    then: bytes = b""
+    parse: Body = passed
+    line_start: bool = False
+    apart: bool = False
+    glued: bool = False
     in_code: bool = False
-
-
-_STRONG = tuple(Format(item.opener.decode(), item.opener, False, wrapped(item)) for item in WRAPPERS)
-_WEAK = tuple(Format("row", start.opener, start.line_start, row, start.then) for start in STARTS)
-_ENDS = tuple(Format("end_of_turn", token, False, end_of_turn, in_code=True) for token in END_OF_TURN)
-# What is no call whatever it holds: the model's reasoning where a server leaves it in the text, and the JSON that the
-# client asked for.
-_THINKING = Format("thinking", b"<think>", True, until_thought)
-_JSON = tuple(Format("json", opener, True, to_the_end) for opener in (b"{", b"["))
+    then: bytes = b""
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """The formats that count in one reply, and patterns of the bytes that one of them can begin with.
+    """The formats that count in one mode of a reply, and patterns of the bytes that one of them can begin with.
 
-    `in_code` is that for code, and finds what can end the code too.
+    `in_code` is that for code, and finds what can end the code too. `openers` matches a whole opener, and `longest` is
+    the length of one at most. `first` are for the first thing of a reply, whatever it begins with.
     """
 
-    by_first_byte: Mapping[int, tuple[Format, ...]]
     first_byte: re.Pattern[bytes]
     in_code: re.Pattern[bytes]
+    openers: re.Pattern[bytes]
+    longest: int
+    first: tuple[Format, ...]
+    by_prefix: Mapping[bytes, tuple[Format, ...]]
+
+    def beginning(self, here: bytes) -> tuple[Format, ...]:
+        """The formats that may begin with these bytes, the longest openers first."""
+        return self.by_prefix.get(here, ()) or self.by_prefix.get(here[:1] + _OTHER, ())
+
+
+def _action(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read Command-R's `Action:` and the array behind it, fenced or not."""
+    yield from reader.expect(b"Action:")
+    yield from reader.blanks()
+    if (yield from reader.byte()) not in (b"`", b"["):
+        raise reader.refuse("an array was expected")
+    return (yield from rest_of_row(reader, ()))
+
+
+def _until(*closers: bytes) -> Body:
+    """The parser for what holds no call whatever stands in it."""
+
+    def parse(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+        reader.annul(why="nothing in it is meant")
+        yield from reader.past(*closers)
+        raise NotACall(reader.why)
+
+    return parse
+
+
+def _asked_json(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read the JSON that the client asked for, up to the tokens that end the reply: nothing in it is a call."""
+    reader.annul(why="the client asked for JSON")
+    while (found := (yield from reader.past(*_END_TOKENS))):
+        reader.pos -= len(found)
+        if (yield from reader.ahead(reader.maybe(_only_tokens(reader)))):
+            break
+        reader.pos += len(found)
+    raise NotACall(reader.why)
+
+
+def _left_over(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read one closer or token directly behind a call: it is no text."""
+    if not (yield from leftover(reader)):
+        raise NotACall("it closes no call")
+    return ()
+
+
+def end_of_turn(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read nothing but end-of-turn tokens and blanks to the end of the reply: they are no text, and no call (F18)."""
+    yield from _only_tokens(reader)
+    return ()
+
+
+def _only_tokens(reader: Reader) -> Parsing[bool]:
+    while not reader.at_end():
+        if (yield from reader.which(_END_TOKENS)) is None:
+            raise NotACall("more text follows")
+        yield from reader.blanks()
+    return True
+
+
+def _inkling(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read a message whose header may name the tool too."""
+    yield from reader.expect(b"<|message_model|>")
+    yield from reader.until(_BEFORE_TOKEN, MAX_KEY)
+    return (yield from strong(reader))
+
+
+_INVOKES = (
+    "<invoke name=", "<antml:invoke name=", "<atem:invoke name=", "<steptml:invoke name=",
+    f"{SEPARATOR}<invoke name=",
+)
+_BEFORE_TOKEN = re.compile(rb"<")
+_END_TOKENS = encoded(*END_OF_TURN)
+_WRAPPERS = tuple(Format(opener, opener.encode(), strong) for opener in OPENERS if opener not in WEAK_MARKERS)
+_STRONG = (
+    *_WRAPPERS,
+    Format("harmony", b"<|channel|>commentary", header),
+    Format("harmony", b"<|start|>assistant", header),
+    Format("inkling", b"<|message_model|>", _inkling),
+)
+_WEAK = (
+    *(Format(opener, opener.encode(), row) for opener in WEAK_MARKERS),
+    Format("json", b"{", row, line_start=True, then=b"\"'"),
+    Format("list", b"[", row, line_start=True, then=b"{[\"'" + _LETTERS),
+    Format("fence", FENCE, row, line_start=True),
+    Format("<function=", b"<function=", row),
+    Format("<function name=", b"<function name=", row),
+    Format("<function name=", b"<functionname=", row),
+    *(Format("<invoke", opener, row) for opener in encoded(*_INVOKES)),
+    Format("functionary", b">>>", functionary),
+    Format("TOOL_CALLS", b"TOOL_CALLS", tool_calls_word, apart=True),
+    Format("Action:", b"Action:", _action, line_start=True),
+)
+# What holds no call whatever stands in it: comments, and the JSON that the client asked for.
+_VOID = (
+    # One that is never closed is over at the end of its paragraph.
+    Format("comment", b"<!--", _until(b"-->", b"\n\n")),
+    Format("shown", b"{", shown_json, then=b"\"'"),
+    Format("shown", b"[", shown_json, then=b"\"{"),
+)
+_JSON = tuple(Format("json", opener, _asked_json, line_start=True) for opener in (b"{", b"["))
+# Directly behind a call.
+LEFTOVER = Format("leftover", b"", _left_over)
+_BEGIN_THOUGHTS = tuple(Format("reasoning", t.opener.encode(), line_start=True, mode=t.opener) for t in THOUGHTS)
+_THOUGHTS = (
+    *_BEGIN_THOUGHTS,
+    *(Format("reasoning", c.encode(), mode=TEXT) for t in THOUGHTS if t.may_begin for c in t.closers),
+)
+_STRIPPED = Format("reasoning", STRIPPED.opener.encode(), mode=STRIPPED.opener)
+_STRIPPED_HEADER = Format("harmony", b"assistantcommentary to=", stripped_header)
 
 
 @cache
-def grammar(*, json_reply: bool, raw_text: bool) -> Grammar:
-    """The formats for a reply.
+def grammars(*, json_reply: bool, raw_text: bool) -> Mapping[str, Grammar]:
+    """The grammars of a reply by mode: its text, each kind of reasoning in it, and reasoning that came apart.
 
     `json_reply`: the client asked for JSON (`response_format`), so weak evidence never counts (contract C3).
     `raw_text`: the proxy alone parses, so the text holds the model's own end-of-turn token.
     """
-    return _grammar((*_STRONG, _THINKING, *(_JSON if json_reply else _WEAK), *(_ENDS if raw_text else ())))
+    # Without raw text the token leaked, if it is one: `</s>` is a tag of HTML too.
+    tokens = [token for token in END_OF_TURN if raw_text or token.startswith(("<|", "<｜", "<end_of_turn>"))]
+    ends = [Format("end_of_turn", each, end_of_turn, in_code=raw_text, glued=not raw_text) for each in encoded(*tokens)]
+    first = _STRONG if json_reply else (*_STRONG, *_WEAK)
+    parsers = {item.opener: (item.name, item.then, item.parse) for item in first}
+    start = Format("start", b"", first_thing(parsers, residues=not json_reply))
+    text = (*_STRONG, *_THOUGHTS, *(_JSON if json_reply else _WEAK), *_VOID, *ends)
+    found = {TEXT: _grammar(text, (_STRIPPED, *_BEGIN_THOUGHTS, start)), REASONING: _grammar(_recovered())}
+    for thought in THOUGHTS:
+        found[thought.opener] = _grammar((*_recovered(), *_closers(thought)))
+        found[f"{thought.opener}{BEHIND_TEXT}"] = _grammar(_closers(thought))
+    found[STRIPPED.opener] = _grammar((*text, *_closers(STRIPPED), _STRIPPED_HEADER))
+    return found
 
 
-def _grammar(formats: Iterable[Format]) -> Grammar:
-    table: dict[int, tuple[Format, ...]] = {}
-    in_code = set(b"`~\n")
+def _recovered() -> tuple[Format, ...]:
+    return tuple(Format(item.name, item.opener, last_call) for item in _WRAPPERS)
+
+
+def _closers(thought: Thought) -> tuple[Format, ...]:
+    return tuple(Format("reasoning", closer.encode(), mode=TEXT) for closer in thought.closers)
+
+
+def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Grammar:
+    ordered = sorted(formats, key=lambda item: len(item.opener), reverse=True)
+    prefixes = {prefix for item in ordered for prefix in (item.opener[:1], item.opener[:2], item.opener[:1] + _OTHER)}
+
+    def begins(item: Format, prefix: bytes) -> bool:
+        # One byte may be all that has come, or all that there is of an opener.
+        return item.opener.startswith(prefix) or item.opener == prefix[:1]
+
+    table = {prefix: tuple(item for item in ordered if begins(item, prefix)) for prefix in prefixes}
+    in_code = _beginning_of(item for item in ordered if item.in_code)
+    return Grammar(
+        first_byte=re.compile(b"|".join(_beginning_of(ordered))),
+        in_code=re.compile(b"|".join([b"`", b"~", b"\\n", *in_code])),
+        openers=re.compile(b"|".join(re.escape(item.opener) for item in ordered)),
+        longest=max(len(item.opener) for item in ordered),
+        first=first,
+        by_prefix=table,
+    )
+
+
+def _beginning_of(formats: Iterable[Format]) -> list[bytes]:
+    """Patterns of the first byte of an opener, if behind it is what may follow, or the end of what has come."""
+    seconds: dict[bytes, set[bytes]] = {}
     for item in formats:
-        table[item.opener[0]] = (*table.get(item.opener[0], ()), item)
-        in_code |= {item.opener[0]} if item.in_code else set()
-    return Grammar(table, _one_of(table), _one_of(in_code))
-
-
-def _one_of(values: Iterable[int]) -> re.Pattern[bytes]:
-    return re.compile(b"[%b]" % re.escape(bytes(values)))
+        after = bytes([*item.then, *b" \t\r\n"]) if item.then else bytes(range(256))
+        following = item.opener[1:2] or after
+        seconds.setdefault(item.opener[:1], set()).update(bytes([byte]) for byte in following)
+    return [
+        b"%b(?=[%b]|\\Z)" % (re.escape(first), re.escape(b"".join(sorted(following))))
+        for first, following in sorted(seconds.items())
+    ]

@@ -13,6 +13,7 @@ _TOKEN = re.compile(rb"`+|~+|\n|[^`~\n]+")
 _MARK = re.compile(rb"[`~\n]")
 # What may stand before a block in its line: quotes and list items hold blocks of their own.
 _CONTAINERS = re.compile(rb"[ \t]*(?:(?:[-*+>]|[0-9]{1,9}[.)])[ \t]*)*")
+_QUOTE = re.compile(rb"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*>")
 _MIN_FENCE = 3
 _MAX_HEAD = 32
 # A closing fence is indented no further than this beyond the opening one.
@@ -61,6 +62,16 @@ class Markdown:
         if not ticks:
             return bool(self._span or self._line_span)
         return bool(self._toggled(self._span, ticks) or self._toggled(self._line_span, ticks))
+
+    @property
+    def quoted(self) -> bool:
+        """True if the line is a part of a block quote."""
+        return _QUOTE.match(self._head) is not None
+
+    @property
+    def indented(self) -> bool:
+        """True if the line begins as indented code does."""
+        return _indent(self._head) > _MAX_INDENT
 
     def feed(self, data: bytes | bytearray) -> None:
         """Go on over these bytes."""

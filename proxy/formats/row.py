@@ -7,124 +7,85 @@ All else makes the whole row prose.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
 
 from ..events import load_json
 from ..reader import NotACall, Parsing, RawCall, Reader
-from .function_tags import OPENER as FUNCTION
-from .wrappers import BODIES, WRAPPERS, Body, body
+from .bodies import WRAPPER, body, closed_by_itself, element
+from .ends import leftover
 
-FENCE = b"```"
-# What models write when their turn is over; servers that keep special tokens let it through.
-END_OF_TURN = (
-    b"<|im_end|>",
-    b"<|eot_id|>",
-    b"<|eom_id|>",
-    b"<|endoftext|>",
-    b"<|end_of_text|>",
-    b"<|end|>",
-    b"<|return|>",
-    b"<|call|>",
-    b"<end_of_turn>",
-    b"<|eot|>",
-    b"<eos>",
-    b"</s>",
-    "<｜end▁of▁sentence｜>".encode(),
-)
-_CLOSERS = (*(wrapper.closer for wrapper in WRAPPERS), b"</function>")
-_SKIPPED = (*_CLOSERS, *END_OF_TURN)
-_LINE_END = re.compile(rb"\n")
-_MAX_INFO = 32
-# UTF-8 has no such byte.
-_NEVER = b"\xff"
+_SURPLUS = (b"}", b"]")
+_BETWEEN = (b",", b";", b">>>")
+
+
+def strong(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read a wrapper that stands here: its calls if it is closed; else it is a row to the end of the reply."""
+    calls = yield from element(reader)
+    return (yield from closed(reader, calls))
+
+
+def closed(reader: Reader, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
+    """The calls that were read, if their evidence was strong; else with the row that they begin."""
+    if reader.cut:
+        reader.weak = True
+        _check(reader, calls)
+        return calls
+    if not reader.weak:
+        return calls
+    return (yield from rest_of_row(reader, calls))
 
 
 def row(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     """Read a row from its first call, which stands here, to the end of the reply."""
-    calls: list[RawCall] = []
-    while True:
-        yield from reader.blanks()
-        if reader.at_end():
-            break
-        before = reader.pos
-        item = yield from reader.which((*_ITEMS, *_SKIPPED))
-        if item is None:
-            raise NotACall
-        if item in _ITEMS:
-            reader.pos = before
-            found = yield from _ITEMS[item](reader)
-            _check(found)
-            reader.spans.append((before, reader.pos))
-            calls += found
-    if not reader.stopped:
-        raise NotACall
+    return (yield from rest_of_row(reader, ()))
+
+
+def rest_of_row(reader: Reader, before: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
+    """Read a row on to the end of the reply, behind these calls of it."""
+    calls = [*before]
+    try:
+        while not (reader.void and calls):
+            yield from reader.blanks()
+            if reader.at_end():
+                break
+            if calls and ((yield from leftover(reader)) or (yield from reader.which(_SURPLUS))):
+                continue
+            if calls and (yield from reader.which(_BETWEEN)):
+                yield from reader.blanks()
+            calls += yield from _item(reader)
+        reader.weak = True
+        _check(reader, calls)
+    except NotACall as reason:
+        reader.pos = reader.pos if reader.back_to < 0 else reader.back_to
+        reader.why = f"more text follows ({reason})" if calls and not reader.at_end() else str(reason)
+        raise
     return tuple(calls)
 
 
-def end_of_turn(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
-    """Read nothing but end-of-turn tokens and blanks to the end of the reply: they are no text, and no call."""
-    while not reader.at_end():
-        if (yield from reader.which(END_OF_TURN)) is None:
-            raise NotACall
-        yield from reader.blanks()
-    return ()
+def _item(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    """Read one call, or several in a wrapper, which is strong evidence: it counts although what stands before it may
+    not. Only a few times in a reply is the same text read again for that.
+    """
+    start = reader.pos
+    if reader.back_to < 0 and not reader.void and (yield from closed_by_itself(reader)) == WRAPPER:
+        if not reader.may_go_back:
+            raise NotACall("a wrapped call follows")
+        reader.back_to = start
+    calls = yield from body(reader)
+    reader.spans.append((start, reader.pos))
+    return calls
 
 
-def until_thought(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
-    """Read the model's reasoning, `<think>` to `</think>`: nothing in it is a call."""
-    reader.annul()
-    yield from reader.past(b"</think>")
-    raise NotACall
-
-
-def to_the_end(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
-    """Read the JSON that the client asked for: all the rest of the reply, in which nothing is a call."""
-    reader.annul()
-    while not reader.at_end():
-        yield from reader.past(_NEVER)
-    raise NotACall
-
-
-def _fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
-    """A fenced block that is itself the call: with or without a language, one call or several inside (F6)."""
-    yield from reader.expect(FENCE)
-    info = yield from reader.until(_LINE_END, _MAX_INFO)
-    if b"`" in info:
-        raise NotACall
-    calls: list[RawCall] = []
-    while True:
-        yield from reader.blanks()
-        found = yield from body(reader, FENCE)
-        if found is None and not calls:
-            raise NotACall
-        if found is None:
-            return tuple(calls)
-        calls += found
-
-
-def _check(calls: Iterable[RawCall]) -> None:
-    """Weak evidence needs every key to be a property and every required one to be there."""
+def _check(reader: Reader, calls: Collection[RawCall]) -> None:
+    """Weak evidence needs the natural end of the reply, every key to be a property and every required one there."""
+    if reader.void:
+        raise NotACall(reader.why)
+    if not reader.stopped and not reader.cut:
+        raise NotACall("the reply was cut off, and what is not enclosed counts only at its natural end")
+    if not calls:
+        raise NotACall("there is no call")
     for call in calls:
         arguments = load_json(call.arguments)
         if not isinstance(arguments, dict) or not call.tool.accepts(arguments):
-            raise NotACall
-
-
-_ITEMS: dict[bytes, Body] = {
-    **BODIES,
-    FENCE: _fence,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What may begin a row: only as the first thing of a line if so, and with what must follow it, blanks aside."""
-
-    opener: bytes
-    line_start: bool
-    then: bytes = b""
-
-
-STARTS = (Start(b"{", True, b'"'), Start(b"[", True, b'{["'), Start(FENCE, True), Start(FUNCTION, False))
+            keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
+            raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")

@@ -7,22 +7,27 @@ is let go at once; held is only what can still become a call (contract C2).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..limits import MAX_CALLS, MAX_HELD
-from ..reader import MAX_BLANKS, NotACall, Parsing, RawCall, Reader, Window
+from ..reader import MAX_BLANKS, NotACall, Parsing, RawCall, Reader
 from ..tools import Tools
-from . import Format, Grammar
+from ..window import Window
+from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from .markdown import Markdown
 
 # A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
 MIN_COPIED = 24
 # A reply that goes on copying means none of it.
 MAX_COPIED = 32
+# How often in a reply a row that came to nothing is read again for a wrapped call in it.
+MAX_GOING_BACK = 4
+_WORD_BYTE = re.compile(rb"[A-Za-z0-9_]")
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_QUOTES = (b'"', b"'")
+_QUOTES = tuple(mark.encode() for mark in "\"'“”‘’‚„«»‹›「『")
+_NOT_GLUED = (b" ", b"\t", b"`", *_QUOTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,26 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The text between two byte offsets is these calls; none for blanks and tokens that are dropped."""
+    """The text between two byte offsets is these calls; none for blanks and tokens that are dropped.
+
+    `weak` if they were taken because the reply ended with them (contract C3).
+    """
 
     start: int
     end: int
     calls: tuple[RawCall, ...]
     format: str
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What began like a call at a byte offset and was none, and why."""
+
+    start: int
+    end: int
+    format: str
+    why: str
 
 
 Piece: TypeAlias = Prose | Found
@@ -52,10 +71,11 @@ class _Candidate:
     `start` is where it begins, `seen` up to where the Markdown around it was followed.
     """
 
-    def __init__(self, item: Format, window: Window, start: int, tools: Tools) -> None:
-        self.format = item.name
+    def __init__(self, item: Format, window: Window, start: int, tools: Tools, may_go_back: bool = True) -> None:
+        self.item = item
         self.start = self.seen = start
         self.reader = Reader(window, start, tools)
+        self.reader.may_go_back = may_go_back
         self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.reader)
 
     def go_on(self) -> tuple[RawCall, ...] | None:
@@ -71,30 +91,41 @@ class _Candidate:
 class Scanner:
     """Text in any cut to pieces; all bytes of the text are in exactly one piece, in order.
 
-    `results` are the texts of the tool results since the last user message; `max_held` limits the bytes that wait for
-    one call, `max_calls` the calls: what goes over them is prose.
+    `grammars` are those of the reply by mode, of which `mode` is the first. `results` are the texts of the tool
+    results since the last user message; `max_held` limits the bytes that wait for one call, `max_calls` the calls:
+    what goes over them is prose. `refused` takes what was no call, if it is given.
     """
 
     def __init__(
         self,
         tools: Tools,
-        grammar: Grammar,
+        grammars: Mapping[str, Grammar],
         *,
+        mode: str = TEXT,
         results: tuple[str, ...] = (),
         max_held: int = MAX_HELD,
         max_calls: int = MAX_CALLS,
+        refused: list[Refused] | None = None,
     ) -> None:
         self._tools = tools
-        self._grammar = grammar
+        self._grammars = grammars
+        self._grammar = grammars[mode]
         self._results = results
         self._max_held = max_held
         self._calls_left = max_calls
+        self._refused = refused
         self._window = Window()
         self._pos = 0
         self._markdown = Markdown()
         self._candidate: _Candidate | None = None
         self._after_call = False
+        self._leftover_at = -1
+        self._said = False
+        # Where the reply's first thing stands, and how many of the formats for it were tried.
+        self._first_at = 0
+        self._first_tried = 0
         self._copied = 0
+        self._went_back = 0
 
     @property
     def held(self) -> bool:
@@ -121,12 +152,12 @@ class Scanner:
 
     def glide(self, data: bytes) -> bool:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
-        waits = self._window.data or self._candidate or self._after_call
+        waits = self._window.data or self._candidate or self._after_call or self._is_first
         if waits or self._grammar.first_byte.search(data):
             return False
         self._markdown.feed(data)
-        self._window.base += len(data)
-        self._window.last = data[-1:] or self._window.last
+        self._window.glide(data)
+        self._said = True
         self._pos = self._window.base
         return True
 
@@ -139,7 +170,8 @@ class Scanner:
         self._pos = window.end
         if candidate is not None:
             # It is read on to its end: what is inside a string of it is still no call.
-            candidate.reader.annul()
+            candidate.reader.back_to = -1
+            candidate.reader.annul(why="it waited too long, or something else came")
             candidate.reader.pos = window.end
         return (self._prose(window.end),)
 
@@ -154,6 +186,11 @@ class Scanner:
             return (*pieces, self._take((), "blanks", self._window.end))
         return (*pieces, self._prose(self._window.end))
 
+    @property
+    def _is_first(self) -> bool:
+        """True while what comes next is the first thing of the reply, or of what follows its reasoning."""
+        return self._first_at == self._pos and self._first_tried < len(self._grammar.first)
+
     def _scan(self) -> Iterator[Piece]:
         while self._candidate or self._find_candidate():
             candidate = self._candidate
@@ -166,16 +203,32 @@ class Scanner:
                     yield from self._let_go_void(candidate)
                     return
                 self._check(candidate, calls)
-            except NotACall:
-                # What was let go already is not looked at again.
-                self._pos = max(candidate.reader.pos, self._window.base)
-                self._follow(self._pos)
-                self._candidate = None
-                self._after_call = False
+            except NotACall as reason:
+                self._refuse(candidate, str(reason))
                 continue
-            yield self._take(calls, candidate.format, candidate.reader.pos)
+            if candidate.start == self._first_at and self._said:
+                # Blanks before the first call are its own, but not behind text.
+                yield self._prose(self._window.search(_NOT_BLANK, candidate.start))
+            name = candidate.reader.format or candidate.item.name
+            yield self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
+            if not calls and candidate.start == self._first_at:
+                # Nothing but a token was dropped: the reply's first thing is still to come.
+                self._after_call, self._first_at, self._first_tried = False, self._pos, 0
         if not self._after_call and self._pos > self._window.base:
             yield self._prose(self._pos)
+
+    def _refuse(self, candidate: _Candidate, why: str) -> None:
+        """What was let go already is not looked at again."""
+        reader = candidate.reader
+        self._went_back += reader.back_to >= 0
+        if self._refused is not None and (candidate.item.opener or reader.format or reader.named):
+            self._refused.append(Refused(candidate.start, reader.pos, candidate.item.name, reader.why or why))
+        first = candidate.start == self._first_at
+        self._pos = max(reader.pos, self._window.base, candidate.start + bool(candidate.item.opener))
+        self._follow(self._pos)
+        self._candidate = None
+        self._after_call = self._after_call and candidate.item is LEFTOVER
+        self._first_at = self._pos if first else -1
 
     def _follow(self, end: int) -> None:
         """Follow the Markdown up to a position."""
@@ -186,7 +239,7 @@ class Scanner:
 
     def _let_go_void(self, candidate: _Candidate) -> Iterator[Piece]:
         """Nothing will come of it: what was read of it need not wait for its end."""
-        end = candidate.reader.pos
+        end = candidate.reader.settled
         while end > self._window.base and self._window.part(end, end + 1)[:1] > b"\x7f":
             end -= 1  # never in the middle of a character
         if candidate.reader.void and end > self._window.base:
@@ -198,10 +251,26 @@ class Scanner:
         """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
         window, markdown = self._window, self._markdown
         while self._pos < window.end:
+            if self._calls_left <= 0 or self._copied >= MAX_COPIED:
+                # No further call would be taken.
+                self._pos, self._after_call = window.end, False
+                return False
+            if self._is_first:
+                item = self._grammar.first[self._first_tried]
+                if self._begins(item, self._pos) is None:
+                    return False
+                self._first_tried += 1
+                if self._candidate:
+                    return True
+                continue
             if self._after_call:
                 self._pos = window.search(_NOT_BLANK, self._pos)
                 if self._pos == window.end:
                     return False
+                if self._leftover_at != self._pos:
+                    self._leftover_at = self._pos
+                    self._candidate = _Candidate(LEFTOVER, window, self._pos, self._tools)
+                    return True
             # Code may hold anything; only what can end it is of interest there.
             at = window.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
             if at > self._pos:
@@ -214,28 +283,64 @@ class Scanner:
 
     def _opens(self, at: int) -> bool:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
-        window, markdown = self._window, self._markdown
-        first = window.part(at, at + 1)
-        in_code = markdown.in_code
-        for item in self._grammar.by_first_byte.get(first[0], ()):
-            if (in_code and not item.in_code) or (item.line_start and not markdown.line_start):
+        in_code = self._markdown.in_code
+        for item in self._candidates(at):
+            if (in_code and not item.in_code) or (item.line_start and not self._begins_line):
                 continue
-            here = window.part(at, at + len(item.opener))
-            if here == item.opener and not (follows := self._follows(item, at + len(here))):
-                if follows is None:
-                    return True
+            if item.apart and _WORD_BYTE.match(self._window.near(at)[-1:]):
                 continue
-            if here == item.opener:
-                self._candidate = _Candidate(item, window, at, self._tools)
-                # Directly behind a quotation mark it is quoted, and so is all up to its end.
-                self._candidate.reader.annul(window.before(at) in _QUOTES)
+            if item.glued and self._window.behind(at, _NOT_GLUED):
+                continue
+            begins = self._begins(item, at)
+            if begins is None or self._candidate:
                 return True
-            if item.opener.startswith(here) and not window.ended:
-                return True
+            if begins:
+                return False
         self._after_call = False
-        markdown.feed(first)
+        self._markdown.feed(self._window.part(at, at + 1))
         self._pos = at + 1
         return False
+
+    @property
+    def _begins_line(self) -> bool:
+        """True if what comes next is the first thing of a line that is no indented code."""
+        return self._markdown.line_start and not self._markdown.indented
+
+    def _candidates(self, at: int) -> tuple[Format, ...]:
+        """The formats that may begin here."""
+        window, grammar = self._window, self._grammar
+        if window.end - at >= grammar.longest and not window.matches(grammar.openers, at):
+            return ()
+        return grammar.beginning(window.part(at, at + 2))
+
+    def _begins(self, item: Format, at: int) -> bool | None:
+        """Whether this begins here, as a candidate or as another mode of the text; None if more text must tell."""
+        window = self._window
+        end = at + len(item.opener)
+        here = window.part(at, end)
+        if here != item.opener:
+            return None if item.opener.startswith(here) and not window.ended else False
+        follows = self._follows(item, end)
+        if not follows:
+            return follows
+        if item.mode:
+            self._change(item, at, end)
+            return True
+        self._candidate = _Candidate(item, window, at, self._tools, self._went_back < MAX_GOING_BACK)
+        # Directly behind a quotation mark it is quoted, and so is all up to its end; and so is a quoted line.
+        quoted = bool(item.opener) and (window.behind(at, _QUOTES) or self._markdown.quoted)
+        self._candidate.reader.annul(quoted, "it is quoted")
+        return True
+
+    def _change(self, item: Format, at: int, end: int) -> None:
+        """Go on in another mode behind what begins or ends the model's reasoning."""
+        first = at == self._first_at
+        mode = item.mode if first or item.mode == TEXT else f"{item.mode}{BEHIND_TEXT}"
+        self._markdown.feed(self._window.part(at, end))
+        self._pos = end
+        self._after_call = False
+        self._grammar = self._grammars[mode]
+        self._first_at, self._first_tried = (end, 0) if mode == TEXT else (-1, 0)
 
     def _follows(self, item: Format, end: int) -> bool | None:
         """Whether what stands behind the opener can follow it; None while nothing but blanks does."""
@@ -251,24 +356,26 @@ class Scanner:
     def _check(self, candidate: _Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what was copied from a tool result (F89), and calls over the limits."""
         reader = candidate.reader
-        if reader.void or reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
-            raise NotACall
-        if self._copied >= MAX_COPIED:
-            raise NotACall
+        if reader.void:
+            raise NotACall(reader.why)
+        if reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
+            raise NotACall("it is over a limit")
         for start, end in reader.spans:
             text = reader.text(start, end)
             if len(text) >= MIN_COPIED and any(text in result for result in self._results):
                 self._copied += 1
-                raise NotACall
+                raise NotACall("it was copied from a tool result")
 
     def _prose(self, end: int) -> Prose:
         """Let go of the text up to `end`."""
         self._after_call = False
+        self._leftover_at = -1
+        self._said = True
         start = self._window.base
         self._window.drop(end)
         return Prose(start, end)
 
-    def _take(self, calls: tuple[RawCall, ...], name: str, end: int) -> Found:
+    def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> Found:
         self._candidate = None
         self._calls_left -= len(calls)
         start = self._window.base
@@ -276,4 +383,4 @@ class Scanner:
         self._pos = end
         self._markdown = Markdown()
         self._after_call = True
-        return Found(start, end, calls, name)
+        return Found(start, end, calls, name, weak)

@@ -1,0 +1,128 @@
+"""Where a call must be over: at what closes it or its wrapper, at an end-of-turn token, at the end of the reply."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..literals import missing_closers
+from ..reader import Literals, NotACall, Parsing, Reader
+from .tags import Tag, peek_tag, tag
+from .tokens import AFTER_CALL, END_OF_TURN, MARKER_CLOSERS, WRAPPER_KINDS, encoded
+
+# The kinds of tags that hold one call; their end tags close it.
+CALL_KINDS = frozenset(("function", "invoke"))
+_CLOSING = WRAPPER_KINDS | CALL_KINDS | {"Parameters"}
+_CLOSERS = Literals(MARKER_CLOSERS)
+_TURN_ENDS = Literals(encoded(*END_OF_TURN, *AFTER_CALL))
+_NEXT_MESSAGE = (b"<|start|>",)
+# Directly behind a call these are no text, whoever closed what; a fence's end is for those who opened one.
+LEFTOVERS = (*MARKER_CLOSERS, *encoded(*END_OF_TURN, *AFTER_CALL))
+_LEFTOVERS = Literals(LEFTOVERS)
+_FENCE = (b"```",)
+_TRAILING = re.compile(r"\r?\n\Z")
+
+
+def closes(found: Tag) -> bool:
+    """True for an end tag of a call or a wrapper."""
+    return found.closing and (found.kind in _CLOSING or found.marked)
+
+
+def ends_here(reader: Reader) -> Parsing[bool]:
+    """Whether a call that stood before must be over here; nothing is read. What the model cut off itself counts only
+    if it stopped by itself (contract C4).
+    """
+    return (yield from reader.ahead(_ends(reader)))
+
+
+def _ends(reader: Reader) -> Parsing[bool]:
+    if (yield from reader.maybe(_blanks(reader))) is None:
+        return False
+    if reader.at_end():
+        return reader.stopped
+    if (yield from reader.peek(_CLOSERS)) or (yield from reader.peek(_FENCE)):
+        return True
+    if (yield from reader.peek(_TURN_ENDS)):
+        return bool((yield from reader.maybe(_turn_ends(reader))))
+    if (yield from reader.byte()) not in (b"<", b"]"):
+        return False
+    found = yield from peek_tag(reader)
+    return found is not None and closes(found)
+
+
+def _blanks(reader: Reader) -> Parsing[bool]:
+    yield from reader.blanks()
+    return True
+
+
+def whole_value(reader: Reader) -> Parsing[bytes]:
+    """Read a JSON value like `Reader.value`; brackets that are missing where the call must be over are supplied."""
+    start = reader.pos
+    try:
+        return (yield from reader.value())
+    except NotACall:
+        text = reader.text(start, reader.pos)
+        closers = missing_closers(text)
+        whole = bool(closers) and text.rstrip()[-1:] not in ("{", "[", ",", ":")
+        if not whole or not (yield from ends_here(reader)):
+            raise
+        return f"{text}{closers}".encode("utf-8", "surrogatepass")
+
+
+def enclosed(
+    reader: Reader,
+    ends: tuple[bytes, ...],
+    begins: tuple[bytes, ...],
+    call_ends: tuple[bytes, ...],
+    *,
+    follows: Callable[[], Parsing[bool]],
+    call_follows: Callable[[], Parsing[bool]],
+) -> Parsing[str]:
+    """Read a raw value and its end tag, which counts only if what `follows` it is legal.
+
+    Values that it shows itself are a part of it: between one of `begins` and the next of `ends`. If its own end tag
+    never comes, the first that could be it was; if none does, it ends before one of `call_ends`, if `call_follows`.
+    """
+    start, first, depth, text = reader.pos, -1, 0, ""
+    while True:
+        try:
+            end, found = yield from reader.find(*ends, *call_ends, *begins)
+        except NotACall:
+            if first < 0:
+                raise
+            reader.pos = first
+            return text
+        if found in begins:
+            depth += 1
+        elif found in call_ends:
+            if not depth and first < 0 and (yield from reader.ahead(reader.maybe(call_follows()))):
+                reader.pos = end
+                return _TRAILING.sub("", reader.text(start, end))
+        elif (yield from reader.ahead(reader.maybe(follows()))):
+            if not depth:
+                return reader.text(start, end)
+            if first < 0:
+                first, text = reader.pos, reader.text(start, end)
+            depth -= 1
+        else:
+            depth = max(0, depth - 1)
+
+
+def _turn_ends(reader: Reader) -> Parsing[bool]:
+    """Whether nothing but such tokens is left of the reply, or of the message."""
+    while (yield from reader.which(_TURN_ENDS)):
+        yield from reader.blanks()
+    return reader.at_end() or bool((yield from reader.peek(_NEXT_MESSAGE)))
+
+
+def leftover(reader: Reader) -> Parsing[bool]:
+    """Read one closer or end-of-turn token, if one stands here; whether it did."""
+    if (yield from reader.which(_LEFTOVERS)):
+        return True
+    if (yield from reader.byte()) not in (b"<", b"]"):
+        return False
+    return bool((yield from reader.maybe(_end_tag(reader))))
+
+
+def _end_tag(reader: Reader) -> Parsing[bool]:
+    return closes((yield from tag(reader)))
