@@ -97,13 +97,19 @@ class _Position:
 
 @dataclass(slots=True)
 class Choice:
-    """The state of one choice; `calls` counts those that were opened, `audit` their repairs."""
+    """The state of one choice; `calls` counts those that were opened, `audit` their repairs.
+
+    `thoughts` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `used` are the ids of
+    the conversation's calls.
+    """
 
     number: int
     scanner: Scanner
+    thoughts: Scanner | None
     tools: Tools
     new_id: Callable[[int], str]
     limits: CallLimits
+    used: set[str]
     calls: int = 0
     finish: str | None = None
     audit: list[Repair] = field(default_factory=list)
@@ -114,6 +120,10 @@ class Choice:
     def feed(self, chunk: Chunk, said: Said, *, alone: bool) -> tuple[Event, ...]:
         """Take what a chunk says of this choice; `alone` if it says nothing of others."""
         self.finish = said.finish or self.finish
+        if said.deltas or said.text.strip():
+            self.thoughts = None  # what was only thought is not meant
+        elif self.thoughts is not None and said.reasoning:
+            self.thoughts.feed(said.reasoning)
         if said.empty_calls:
             self.audit.append(Repair("empty_calls", "[]", "", "a list of no calls says nothing"))
         if not said.deltas:
@@ -124,8 +134,17 @@ class Choice:
         text = (*self._feed_text(chunk, said, False), *self.release(), *self._split())
         return (*before, *text, *self._gather(said.deltas))
 
-    def glide(self, data: bytes) -> bool:
-        """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it."""
+    def glide(self, data: bytes, *, reasoning: bool) -> bool:
+        """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it.
+
+        Reasoning always can.
+        """
+        if reasoning:
+            if self.thoughts is not None and not self.thoughts.glide(data):
+                self.thoughts.feed(data.decode("utf-8", "replace"))
+            return True
+        if data.strip():
+            self.thoughts = None
         if self._queue or self.finish is not None or not self.scanner.glide(data):
             return False
         self._text.received = self._text.decided = self._text.received + len(data)
@@ -151,6 +170,9 @@ class Choice:
             events += closing
             if closing and isinstance(closing[-1], Failed):
                 return tuple(events)
+        if stopped and self.thoughts is not None and not self.calls:
+            for piece in self.thoughts.finish(stopped=True):
+                events += self._found(piece, "in its reasoning") if isinstance(piece, Found) else []
         return (*events, *self._finished())
 
     def _feed_text(self, chunk: Chunk, said: Said, whole: bool) -> tuple[Event, ...]:
@@ -227,15 +249,18 @@ class Choice:
             self._queue.popleft()
         return events
 
-    def _found(self, found: Found) -> list[Event]:
+    def _found(self, found: Found, where: str = "as text") -> list[Event]:
         """Open, fill and close the calls that were found in the text."""
         events: list[Event] = []
         if found.format == "end_of_turn":
             self.audit.append(Repair("end_of_turn", "", "", "the model's own end-of-turn token is no text"))
         for raw in found.calls:
             index = self.take_index()
-            call = Call(self.new_id(index), raw.tool.name, raw.arguments)
-            why = f"the model wrote the call as text ({found.format})"
+            # Kimi knows its calls by the ids that it gives them (F8).
+            call_id = raw.id if raw.id and raw.id not in self.used else self.new_id(index)
+            self.used.add(call_id)
+            call = Call(call_id, raw.tool.name, raw.arguments)
+            why = f"the model wrote the call {where} ({found.format})"
             fixes = (Repair("text_call", raw.written_name, raw.tool.name, why),)
             events += (
                 CallOpened(self.number, index, call.id, call.name),

@@ -28,7 +28,7 @@ from .events import (
     choice_number,
     dump_json,
 )
-from .formats import grammar
+from .formats import REASONING, grammars
 from .formats.scanner import Scanner
 from .glide import Template, learn
 from .limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
@@ -44,7 +44,8 @@ class Task:
 
     `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
     `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
-    for JSON; `results`: the texts of the tool results since the last user message (F89).
+    for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
+    the conversation so far.
     """
 
     tools: Tools | None
@@ -52,6 +53,7 @@ class Task:
     raw_text: bool = False
     json_reply: bool = False
     results: tuple[str, ...] = ()
+    ids: frozenset[str] = frozenset()
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
 
@@ -122,7 +124,7 @@ class Engine:
             return None
         self._lessons = 0
         choice = self._choices.get(template.choice)
-        if choice is not None and not template.reasoning and not choice.glide(text):
+        if choice is not None and not choice.glide(text, reasoning=template.reasoning):
             return None
         said = text.decode("utf-8", "replace")
         return Passed(raw, (Reasoning(template.choice, said) if template.reasoning else Text(template.choice, said),))
@@ -193,10 +195,15 @@ class Engine:
                 raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
             task = self._task
             tools = task.tools or Tools(())
-            rules = grammar(json_reply=task.json_reply, raw_text=task.raw_text)
+            rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
             scanner = Scanner(tools, rules, results=task.results, max_held=task.max_held, max_calls=task.max_calls)
             limits = CallLimits(task.max_calls, task.max_held)
-            choice = Choice(number, scanner, tools, lambda index: self._new_id(number, index), limits)
+            thoughts = Scanner(tools, rules, mode=REASONING, results=task.results, max_held=task.max_held)
+            # Weak evidence never counts where the client asked for JSON (contract C3).
+            recovered = None if task.json_reply else thoughts
+            choice = Choice(
+                number, scanner, recovered, tools, lambda index: self._new_id(number, index), limits, set(task.ids)
+            )
             self._choices[number] = choice
         return choice
 

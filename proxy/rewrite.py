@@ -34,6 +34,7 @@ class ChatRequest:
     forced: bool
     json_reply: bool
     results: tuple[str, ...]
+    ids: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
         forced=choice == "required" or isinstance(choice, dict),
         json_reply=format_ in ("json_object", "json_schema"),
         results=tool_results(body.get("messages")),
+        ids=call_ids(body.get("messages")),
     )
 
 
@@ -85,6 +87,17 @@ def tool_results(messages: Json) -> tuple[str, ...]:
         if isinstance(message, dict) and role in ("tool", "function"):
             texts.append(content_text(message.get("content")))
     return tuple(texts)
+
+
+def call_ids(messages: Json) -> frozenset[str]:
+    """The ids of the calls in the history."""
+    ids: set[str] = set()
+    for message in messages if isinstance(messages, list) else []:
+        calls = message.get("tool_calls") if isinstance(message, dict) else None
+        for call in calls if isinstance(calls, list) else []:
+            call_id = call.get("id") if isinstance(call, dict) else None
+            ids |= {call_id} if isinstance(call_id, str) else set()
+    return frozenset(ids)
 
 
 def content_text(content: Json) -> str:

@@ -174,6 +174,7 @@ def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOp
                 raw_text=proxy_parses(wanted, plan),
                 json_reply=wanted.json_reply,
                 results=wanted.results,
+                ids=wanted.ids,
                 max_held=settings.max_held,
                 max_calls=settings.max_calls,
             )

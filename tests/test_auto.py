@@ -120,7 +120,7 @@ def test_llama_servers_own_parser_error_is_answered_by_parsing_here(inside: Insi
 
 
 def test_after_content_nothing_goes_up_again(inside: Inside) -> None:
-    first = [*stream(ROLE, text("a"))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
+    first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
         data = inside(server.url).post(CHAT, json=with_tools()).data
@@ -130,7 +130,7 @@ def test_after_content_nothing_goes_up_again(inside: Inside) -> None:
 
 def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(inside: Inside) -> None:
     """The agent asks again, and then the proxy parses from the start."""
-    first = [*stream(ROLE, text("a"))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
+    first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
         client = inside(server.url)

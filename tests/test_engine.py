@@ -66,7 +66,7 @@ CLEAN: dict[str, list[Chunk]] = {
     "empty deltas": [ROLE, chunk(delta()), says("a"), chunk(delta(content=None)), chunk(delta(tool_calls=[])), ends()],
     "nothing": [ROLE, ends()],
     "unknown chunk": [ROLE, chunk(prompt_progress={"total": 5}), says("a"), ends()],
-    "two choices": [says("a"), says("b", choice=1), ends(), says("c", choice=1), ends("length", choice=1)],
+    "two choices": [says("Hi "), says("Oh ", choice=1), ends(), says("c", choice=1), ends("length", choice=1)],
 }
 
 
@@ -83,14 +83,14 @@ def test_the_choices_of_a_clean_stream_leave_as_the_very_bytes() -> None:
     events = run(CLEAN["two choices"])
     assert sorted(raws(events)) == sorted(each.raw for each in CLEAN["two choices"])
     assert [(number, seen.text, seen.finish) for number, seen in view(events).choices.items()] == [
-        (0, "a", "stop"),
-        (1, "bc", "length"),
+        (0, "Hi ", "stop"),
+        (1, "Oh c", "length"),
     ]
 
 
 def test_a_chunk_of_two_choices_leaves_as_it_came() -> None:
     """C1: content events leave as the very bytes that came."""
-    both = chunk(delta(0, content="a"), delta(1, content="b"))
+    both = chunk(delta(0, content="Hi "), delta(1, content="Oh "))
     assert raws(run([both, ends(), ends(choice=1)]))[:1] == [both.raw]
 
 
@@ -458,7 +458,7 @@ def test_a_chunk_of_a_known_shape_says_the_same_without_being_parsed(tools: Tool
 def test_nothing_glides_after_the_finish() -> None:
     """C5."""
     engine = new_engine()
-    engine.feed(says("a"))
+    engine.feed(says("Hi "))
     assert engine.glide(says("b").raw) is not None
     engine.feed(ends())
     assert engine.glide(says("c").raw) is None

@@ -125,12 +125,12 @@ def test_a_role_alone_does_not_start_the_reply() -> None:
     one = reply()
     one.receive(ROLE.raw + b": ping\n\n")
     assert not one.started
-    one.receive(says("a").raw)
+    one.receive(says("Hi ").raw)
     assert one.started
 
 
 @pytest.mark.parametrize(
-    "first", [says("a"), chunk(delta(reasoning="a")), calls(piece(0, LS, "bash", "a")), USAGE], ids=repr
+    "first", [says("Hi "), chunk(delta(reasoning="a")), calls(piece(0, LS, "bash", "a")), USAGE], ids=repr
 )
 def test_content_reasoning_and_calls_start_the_reply(first: Chunk) -> None:
     one = reply()

@@ -84,7 +84,7 @@ def test_a_whole_answer_that_needs_nothing_leaves_as_the_very_bytes(inside: Insi
 def test_what_arrives_in_one_write_leaves_in_one_piece(inside: Inside) -> None:
     with Upstream() as server:
         gate = server.gate()
-        first, second = ROLE + text("a"), text("b") + text("c") + text("d")
+        first, second = ROLE + text("Hi "), text("b") + text("c") + text("d")
         server.play([SSE + chunked(first), gate, b"".join(map(chunked, (text("b"), text("c"), text("d")))), *ending()])
         with inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE]), buffered=False) as response:
             parts = response.iter_encoded()
@@ -266,10 +266,10 @@ def test_a_break_in_the_same_read_as_text_loses_no_text(inside: Inside) -> None:
 
 def test_half_an_event_at_the_end_of_a_body_never_reaches_the_client(inside: Inside) -> None:
     """U14, C5: an SDK that is given `data: {"choi` dies of it before it sees the error event."""
-    with Upstream(stream(ROLE, text("a"), b'data: {"choi')) as server:
+    with Upstream(stream(ROLE, text("Hi "), b'data: {"choi')) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     assert b'{"choi\n' not in data
-    assert said(data) == "a" and broke_off(data)
+    assert said(data) == "Hi " and broke_off(data)
 
 
 def test_a_short_content_length_breaks_off(inside: Inside) -> None:
