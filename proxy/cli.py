@@ -21,10 +21,11 @@ from . import __file__ as _package_file
 from . import __version__
 from .config import FOLDER_VARIABLE, RULES_VARIABLE, SPECS, Settings, Spec, environment, load, working_folder
 from .errors import RulesError
+from .explain import parse_command
 from .rules import Rules
 
 NAME = "vllm-tool-proxy"
-COMMANDS = ("serve", "check")
+COMMANDS = ("serve", "check", "parse")
 CONNECT_SECONDS = 1.0
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
@@ -35,6 +36,7 @@ The proxy between coding agents and their own model server that makes tool calls
 commands:
   serve       check options, rules and port, then serve (also meant without a command)
   check       check options, rules and that the code loads; print one line and exit
+  parse       print which calls are found in a text, and why the rest is none; see parse --help
 """
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
@@ -46,7 +48,10 @@ rules file's settings. The rules file is --rules, else {RULES_VARIABLE}, else ./
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
     try:
-        command, flags = _arguments(sys.argv[1:] if argv is None else argv)
+        words = sys.argv[1:] if argv is None else argv
+        if words[:1] == ["parse"]:
+            return parse_command(NAME, words[1:], _Parser)
+        command, flags = _arguments(words)
         env = environment()
         cwd = working_folder(env)
         if flags.get("upstream_ca"):
@@ -67,13 +72,13 @@ class _Parser(argparse.ArgumentParser):
     """argparse without its usage block: an error is one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise RulesError(f"{message}; see {NAME} --help")
+        raise RulesError(f"{message}; see {self.prog} --help")
 
 
 def _parser() -> _Parser:
     parser = _Parser(
         prog=NAME,
-        usage="%(prog)s [serve | check] [options]",
+        usage="%(prog)s [serve | check | parse] [options]",
         description=_ABOUT,
         epilog=_ORDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,
