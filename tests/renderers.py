@@ -1,0 +1,496 @@
+"""How models write calls: one pure function for each text format, to be read back by the scanner."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from proxy.events import Json, JsonObject
+
+Call: TypeAlias = tuple[str, JsonObject]
+Render: TypeAlias = Callable[[Sequence[Call]], str]
+# One call of several: its number from 0, its name, its arguments.
+Shape: TypeAlias = Callable[[int, str, JsonObject], str]
+
+
+def nothing(text: str) -> bool:
+    """JSON and Python literals escape: no value can be taken for their end."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """One format.
+
+    `several`: one reply may hold several calls. `lead`: prose may stand before the first. `cannot` is true of the text
+    of a value, or of a string anywhere in one, that a model of this format could not write: it is the value's own end.
+    """
+
+    render: Render
+    several: bool = True
+    lead: bool = True
+    cannot: Callable[[str], bool] = nothing
+
+
+def dump(value: Json) -> str:
+    """A value as JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def raw(value: Json) -> str:
+    """A value where no quotation marks are written: strings as they are, all else as JSON."""
+    return value if isinstance(value, str) else dump(value)
+
+
+def python(value: Json) -> str:
+    """The same with all else as Python writes it."""
+    return value if isinstance(value, str) else repr(value)
+
+
+def row(shape: Shape, start: str = "", end: str = "", between: str = "") -> Render:
+    """Calls of one shape behind each other, and what stands around and between them."""
+
+    def render(calls: Sequence[Call]) -> str:
+        return start + between.join(shape(number, *call) for number, call in enumerate(calls)) + end
+
+    return render
+
+
+def around(before: str, shape: Shape, after: str) -> Shape:
+    """A call with something before and behind it."""
+    return lambda number, name, arguments: before + shape(number, name, arguments) + after
+
+
+def keyed(name_key: str = "name", arguments_key: str = "arguments", id_key: str = "") -> Shape:
+    """A call as a JSON object with these keys."""
+
+    def shape(number: int, name: str, arguments: JsonObject) -> str:
+        identity: JsonObject = {id_key: str(number)} if id_key else {}
+        return dump({**identity, name_key: name, arguments_key: arguments})
+
+    return shape
+
+
+OBJECT = keyed()
+PARAMETERS = keyed(arguments_key="parameters")
+MISTRAL_OBJECT = keyed(id_key="id")
+COHERE_OBJECT = keyed("tool_name", "parameters", "tool_call_id")
+
+
+def named(between: str, before: str = "", after: str = "") -> Shape:
+    """A call as its name and, behind something, its arguments as JSON; `#` stands for the call's number."""
+
+    def shape(number: int, name: str, arguments: JsonObject) -> str:
+        parts = (part.replace("#", str(number)) for part in (before, between, after))
+        start, middle, end = parts
+        return start + name + middle + dump(arguments) + end
+
+    return shape
+
+
+def apertus(number: int, name: str, arguments: JsonObject) -> str:
+    """The name is the key."""
+    return dump({name: arguments})
+
+
+def functions(separator: str, edge: str = "") -> Shape:
+    """Qwen XML: `separator` between the tags, `edge` around each value, of the markup."""
+
+    def shape(number: int, name: str, arguments: JsonObject) -> str:
+        values = (
+            f"<parameter={key}>{edge}{raw(value)}{edge}</parameter>{separator}" for key, value in arguments.items()
+        )
+        return f"<function={name}>{separator}{''.join(values)}</function>"
+
+    return shape
+
+
+def invoke(prefix: str = "", separator: str = "\n", *, typed: bool = False) -> Shape:
+    """Anthropic's invoke under a prefix; `typed`: an attribute says whether the value is text or JSON."""
+
+    def parameter(key: str, value: Json) -> str:
+        attribute = f' string="{dump(isinstance(value, str))}"' if typed else ""
+        return f'<{prefix}parameter name="{key}"{attribute}>{raw(value)}</{prefix}parameter>{separator}'
+
+    def shape(number: int, name: str, arguments: JsonObject) -> str:
+        inside = "".join(parameter(key, value) for key, value in arguments.items())
+        return f'<{prefix}invoke name="{name}">{separator}{inside}</{prefix}invoke>'
+
+    return shape
+
+
+def beam(number: int, name: str, arguments: JsonObject) -> str:
+    """A Harmony header with parameters instead of JSON."""
+    inside = (f'<rfl:parameter name="{key}">\n{raw(value)}\n</rfl:parameter>' for key, value in arguments.items())
+    header = f"<|channel|>commentary to=functions.{name} <|constrain|>xml<|message|>"
+    return f"{'<|start|>assistant' if number else ''}{header}{''.join(inside)}<|call|>"
+
+
+def minicpm5(number: int, name: str, arguments: JsonObject) -> str:
+    """What holds markup or lines goes into CDATA, and what is no string is Python's."""
+    inside = "".join(f'<param name="{key}">{_cdata(python(value))}</param>' for key, value in arguments.items())
+    return f'<function name="{name}">{inside}</function>'
+
+
+def _cdata(text: str) -> str:
+    return f"<![CDATA[{text}]]>" if re.search(r"[<>&\r\n]", text) else text
+
+
+def muse(number: int, name: str, arguments: JsonObject) -> str:
+    """Each call is a message to its tool."""
+    header = f"{'<|eom|><|start|>assistant' if number else ''} to={name}<|message|>"
+    return f"{header}<atem:function_calls>\n{invoke('atem:')(0, name, arguments)}\n</atem:function_calls>"
+
+
+def call_element(number: int, name: str, arguments: JsonObject) -> str:
+    """Elements named after the parameters, in one of their own."""
+    inside = "".join(f"<{key}>{raw(value)}</{key}>" for key, value in arguments.items())
+    return f"<Call><Function>{name}</Function><Parameters>{inside}</Parameters></Call>"
+
+
+def pairs(name_end: str, between: str, end: str, last: str = "", suffix: str = "") -> Shape:
+    """GLM's keys and values; `suffix` is what released checkpoints add to each tag."""
+
+    def shape(number: int, name: str, arguments: JsonObject) -> str:
+        inside = "".join(
+            f"<arg_key{suffix}>{key}</arg_key{suffix}>{between}<arg_value{suffix}>{raw(value)}</arg_value{suffix}>{end}"
+            for key, value in arguments.items()
+        )
+        return f"{name}{name_end}{inside}{last}"
+
+    return shape
+
+
+_IFM_TYPES = {dict: "object", list: "array", bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def k2_horizon(*, typed: bool) -> Shape:
+    """Keys, values and, if `typed`, a tag that names the type."""
+
+    def kind(value: Json) -> str:
+        return f"<ifm|arg_type>{_IFM_TYPES.get(type(value), 'null')}</ifm|arg_type>" if typed else ""
+
+    def shape(number: int, name: str, arguments: JsonObject) -> str:
+        return name + "".join(
+            f"<ifm|arg_key>{key}</ifm|arg_key>{kind(value)}<ifm|arg_value>{raw(value)}</ifm|arg_value>"
+            for key, value in arguments.items()
+        )
+
+    return shape
+
+
+_M3 = "]<]minimax[>["
+
+
+def minimax_m3(number: int, name: str, arguments: JsonObject) -> str:
+    """Elements named after the parameters, a token before each tag; arrays are repeated items."""
+    return f'{_M3}<invoke name="{name}">{_elements(arguments)}{_M3}</invoke>'
+
+
+def _elements(values: JsonObject) -> str:
+    return "".join(f"{_M3}<{key}>{_element(value)}{_M3}</{key}>" for key, value in values.items())
+
+
+def _element(value: Json) -> str:
+    if isinstance(value, dict):
+        return _elements(value)
+    if isinstance(value, list):
+        return "".join(_elements({"item": item}) for item in value)
+    return raw(value)
+
+
+def pythonic(number: int, name: str, arguments: JsonObject) -> str:
+    """A call of a function, in Python."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+
+def lfm2(number: int, name: str, arguments: JsonObject) -> str:
+    """The same; objects and arrays are JSON."""
+
+    def literal(value: Json) -> str:
+        return dump(value) if isinstance(value, dict | list) else repr(value)
+
+    return f"{name}({', '.join(f'{key}={literal(value)}' for key, value in arguments.items())})"
+
+
+def gemma4(number: int, name: str, arguments: JsonObject) -> str:
+    """Bare keys, and strings in delimiters of their own."""
+    return f"<|tool_call>call:{name}{_gemma(arguments)}<tool_call|>"
+
+
+def _gemma(value: Json) -> str:
+    match value:
+        case dict():
+            return "{" + ",".join(f"{key}:{_gemma(inner)}" for key, inner in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(_gemma, value)) + "]"
+        case str():
+            return f'<|"|>{value}<|"|>'
+        case _:
+            return dump(value)
+
+
+def functiongemma(number: int, name: str, arguments: JsonObject) -> str:
+    """Every value in delimiters, what is no string as Python writes it."""
+    inside = ",".join(f"{key}:<escape>{python(value)}<escape>" for key, value in arguments.items())
+    return f"<start_function_call>call:{name}{{{inside}}}<end_function_call>"
+
+
+_XTML_TYPES = {dict: "object", list: "array", bool: "boolean", int: "number", float: "number", str: "string"}
+
+
+def kimi_k3(number: int, name: str, arguments: JsonObject) -> str:
+    """XTML: tags of special tokens, each value with its type."""
+    inside = "".join(
+        f'<|open|>argument key="{key}" type="{_XTML_TYPES.get(type(value), "null")}"<|sep|>'
+        f"{raw(value)}<|close|>argument<|sep|>"
+        for key, value in arguments.items()
+    )
+    return f'<|open|>call tool="{name}" index="{number + 1}"<|sep|>{inside}<|close|>call<|sep|>'
+
+
+def plamo(word: str) -> tuple[str, str]:
+    """PLaMo's opening and closing marker of that word."""
+    return f"<|plamo:begin_{word}:plamo|>", f"<|plamo:end_{word}:plamo|>"
+
+
+def plamo3(number: int, name: str, arguments: JsonObject) -> str:
+    """A marker before and behind everything."""
+    (call, call_end), (title, title_end), (values, values_end) = map(
+        plamo, ("tool_request", "tool_name", "tool_arguments")
+    )
+    body = f"<|plamo:constrain|>json<|plamo:msg|>{dump(arguments)}"
+    return f"{call}{title}{name}{title_end}{values}{body}{values_end}{call_end}"
+
+
+def harmony(number: int, name: str, arguments: JsonObject) -> str:
+    """gpt-oss, the recipient in the channel."""
+    header = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
+    return f"{'<|start|>assistant' if number else ''}{header}{dump(arguments)}<|call|>"
+
+
+# What a value must not hold: its closing tag where another tag of a call, or the value's own end, follows.
+
+
+def found(pattern: str) -> Callable[[str], bool]:
+    """True of a text in which the pattern is found."""
+    compiled = re.compile(pattern)
+    return lambda text: compiled.search(text) is not None
+
+
+def ends(closer: str, tags: str) -> str:
+    """A pattern of the closing tag with a tag that is legal behind it, or with itself, or at the end."""
+    return rf"(?:{closer})\s*(?:\Z|{closer}|{tags})"
+
+
+_TAGS = r"</?(?:\w+:)?(?:parameter|function|invoke|\w*tool_calls?|\w+_calls?)\b"
+_PARAMETER = ends("</parameter>", _TAGS)
+# A function that ends where its wrapper does may be one whose last parameter was not closed.
+_UNCLOSED = r"</function>\s*</(?:seed:)?tool_call>"
+QWEN_LINES = found(rf"{_PARAMETER}|{_UNCLOSED}|\r\Z")
+QWEN_COMPACT = found(rf"{_PARAMETER}|{_UNCLOSED}|\A\r?\n")
+# So may, of pairs, a call behind which the next one begins.
+_NEXT_CALL = r"</\w*tool_call(?::\w+)?>\s*<\w*tool_call(?::\w+)?>"
+PAIRS_END = found(ends(r"</arg_value(?::\w+)?>", r"<arg_key(?::\w+)?>|</\w*tool_calls?(?::\w+)?>") + f"|{_NEXT_CALL}")
+IFM_END = found(ends(r"</ifm\|arg_value>", r"<ifm\|arg_key>|</ifm\|tool_calls?>"))
+M3_END = found(ends(r"\]<\]minimax\[>\[</\w+>", r"\]<\]minimax\[>\["))
+XTML_END = found(ends(r"<\|close\|>\s*argument\s*<\|sep\|>", r"<\|(?:open|close)\|>"))
+CALL_END = found(ends(r"</\w+>", r"</?\w+>"))
+DSML_END = found(ends(r"</\W*[DG]\w+\W*parameter>", r"</?\W*[DG]"))
+STEP_END = found(ends("</steptml:parameter>", "<[/｜]?(?:steptml|tool_call)"))
+BEAM_END = found(ends("</rfl:parameter>", r"<rfl:parameter|<\|") + r"|\r\Z")
+CDATA_END = found(r"\]\]>")
+
+DSML = "｜DSML｜"
+GCML = "｜GCML｜"
+ANTHROPIC = "antml:"
+TICKS = "```"
+
+
+def dsml(wrapper: str, prefix: str = DSML) -> Renderer:
+    """A section of typed invokes, its tags behind the token."""
+    name = f"{prefix}{wrapper}>"
+    return Renderer(row(invoke(prefix, typed=True), f"<{name}\n", f"\n</{name}", "\n"), cannot=DSML_END)
+
+
+def invokes(wrapper: str, prefix: str = "") -> Renderer:
+    """A section of invokes typed by the schema."""
+    render = row(invoke(prefix), f"<{prefix}{wrapper}>\n", f"\n</{prefix}{wrapper}>", "\n")
+    return Renderer(render, cannot=found(ends(f"</{prefix}parameter>", _TAGS)))
+
+
+def lines(before: str, shape: Shape, after: str) -> Render:
+    """A wrapper around each call, on lines of their own."""
+    return row(around(f"{before}\n", shape, f"\n{after}"), between="\n")
+
+
+RENDERERS: dict[str, Renderer] = {
+    # A tag around a JSON object.
+    "hermes": Renderer(lines("<tool_call>", OBJECT, "</tool_call>")),
+    "falcon": Renderer(row(around(f"<tool_call>\n{TICKS}json\n", OBJECT, f"\n{TICKS}\n</tool_call>"), between="\n")),
+    "qwen25_tools": Renderer(lines("<tools>", OBJECT, "</tools>")),
+    "longcat": Renderer(lines("<longcat_tool_call>", OBJECT, "</longcat_tool_call>")),
+    "minimax_m1": Renderer(row(OBJECT, "<tool_calls>\n", "\n</tool_calls>", "\n")),
+    "nemotron_nano_v2": Renderer(row(OBJECT, "<TOOLCALL>[", "]</TOOLCALL>", ", ")),
+    "internlm2": Renderer(row(around("<|action_start|><|plugin|>\n", PARAMETERS, "<|action_end|>"))),
+    "granite_20b": Renderer(row(around("<function_call> ", OBJECT, ""), between="\n")),
+    "gigachat3": Renderer(
+        row(around("<|message_sep|>\n\nfunction call<|role_sep|>\n", OBJECT, "<|message_sep|>\n\n")), several=False
+    ),
+    "gigachat31": Renderer(row(around("<|function_call|>", OBJECT, "<|message_sep|>\n\n")), several=False),
+    # A marker and a JSON array, or bare JSON.
+    "mistral": Renderer(row(MISTRAL_OBJECT, "[TOOL_CALLS][", "]", ", ")),
+    "mistral_spaced": Renderer(row(MISTRAL_OBJECT, "[TOOL_CALLS] [", "]", ", ")),
+    "granite3": Renderer(row(OBJECT, "<|tool_call|>[", "]", ", ")),
+    "granite31": Renderer(row(OBJECT, "<tool_call> [", "]", ", ")),
+    "hunyuan_a13b": Renderer(row(OBJECT, "<tool_calls>[", "]</tool_calls>", ", ")),
+    "jamba": Renderer(row(OBJECT, "<tool_calls>[\n    ", "\n]</tool_calls>", ",\n    ")),
+    "cohere": Renderer(row(COHERE_OBJECT, "<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>", ",\n    ")),
+    "command_r_plus": Renderer(
+        row(keyed("tool_name", "parameters"), f"Action: {TICKS}json\n[", f"]\n{TICKS}", ", "), lead=False
+    ),
+    "phi4_mini": Renderer(row(OBJECT, "functools[", "]", ", "), lead=False),
+    "xlam": Renderer(row(OBJECT, "[", "]", ", ")),
+    "apertus": Renderer(row(apertus, "<|tools_prefix|>[", "]<|tools_suffix|>", ", ")),
+    "llama3_json": Renderer(row(PARAMETERS, "<|python_tag|>", between="; ")),
+    "llama4_json": Renderer(row(PARAMETERS)),
+    "inkling": Renderer(
+        row(around("<|message_model|><|content_invoke_tool_json|>", keyed(arguments_key="args"), "<|end_message|>"))
+    ),
+    "glm4_0414": Renderer(row(named("\n")), several=False, lead=False),
+    # A marker, the name and JSON.
+    "mistral_v11": Renderer(row(named("[ARGS]", "[TOOL_CALLS]"))),
+    "mistral_small32": Renderer(row(named("[CALL_ID]abc12345#[ARGS]", "[TOOL_CALLS]"))),
+    "kimi_k2": Renderer(
+        row(
+            named(":#<|tool_call_argument_begin|>", "<|tool_call_begin|>functions.", "<|tool_call_end|>"),
+            "<|tool_calls_section_begin|>",
+            "<|tool_calls_section_end|>",
+        )
+    ),
+    "deepseek_v3": Renderer(
+        row(
+            named(f"\n{TICKS}json\n", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", f"\n{TICKS}<｜tool▁call▁end｜>"),
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁calls▁end｜>",
+            "\n",
+        )
+    ),
+    "deepseek_v31": Renderer(
+        row(
+            named("<｜tool▁sep｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁calls▁end｜>",
+        )
+    ),
+    "functionary_v31": Renderer(row(named(">", "<function=", "</function>"))),
+    "functionary_v32": Renderer(row(named("\n"), between=">>>"), lead=False),
+    "solar_open": Renderer(
+        row(
+            named("<|tool_call:args|>", "<|tool_call:begin|>id#<|tool_call:name|>", "<|tool_call:end|>"),
+            "<|tool_calls|>",
+            "<|calls|>",
+        )
+    ),
+    "harmony": Renderer(row(harmony)),
+    "harmony_role": Renderer(
+        row(named("<|channel|>commentary json<|message|>", "<|start|>assistant to=functions.", "<|call|>"))
+    ),
+    # Qwen XML.
+    "qwen3_coder": Renderer(lines("<tool_call>", functions("\n", "\n"), "</tool_call>"), cannot=QWEN_LINES),
+    "qwen3_coder_one_wrapper": Renderer(
+        row(functions("\n", "\n"), "<tool_call>\n", "\n</tool_call>", "\n"), cannot=QWEN_LINES
+    ),
+    "qwen3_coder_bare": Renderer(
+        row(functions("\n", "\n"), between="\n</tool_call>\n", end="\n</tool_call>"), cannot=QWEN_LINES
+    ),
+    "seed_oss": Renderer(lines("<seed:tool_call>", functions("\n"), "</seed:tool_call>"), cannot=QWEN_COMPACT),
+    "mimo": Renderer(row(around("<tool_call>", functions(""), "</tool_call>")), cannot=QWEN_COMPACT),
+    # Invokes.
+    "minimax_m2": invokes("minimax:tool_call"),
+    "deepseek_v32": dsml("function_calls"),
+    "deepseek_v4": dsml("tool_calls"),
+    "deepseek_v41": dsml("calls", f"{DSML} "),
+    "gigachat35": dsml("tool_calls", GCML),
+    "muse": Renderer(row(muse), lead=False, cannot=found(ends("</atem:parameter>", _TAGS))),
+    "dots": invokes("dots_function_call"),
+    "step3": Renderer(
+        row(
+            around("<｜tool_call_begin｜>function<｜tool_sep｜>", invoke("steptml:", ""), "<｜tool_call_end｜>"),
+            "<｜tool_calls_begin｜>",
+            "<｜tool_calls_end｜>",
+        ),
+        cannot=STEP_END,
+    ),
+    "beam": Renderer(row(beam), cannot=BEAM_END),
+    "minicpm5": Renderer(row(minicpm5, between="\n"), cannot=CDATA_END),
+    "anthropic": invokes("function_calls"),
+    "anthropic_prefixed": invokes("function_calls", ANTHROPIC),
+    "anthropic_call": Renderer(row(call_element, between="\n"), cannot=CALL_END),
+    # Keys and values.
+    "glm45": Renderer(
+        row(around("<tool_call>", pairs("\n", "\n", "\n"), "</tool_call>"), between="\n"), cannot=PAIRS_END
+    ),
+    "glm47": Renderer(row(around("<tool_call>", pairs("", "", ""), "</tool_call>")), cannot=PAIRS_END),
+    "ling3": Renderer(
+        row(around("<tool_call>", pairs("\n", "\n", "", "\n"), "</tool_call>"), between="\n"), cannot=PAIRS_END
+    ),
+    "hy_v3": Renderer(
+        row(
+            around("<tool_call>", pairs("<tool_sep>\n", "\n", "\n"), "</tool_call>\n"),
+            "<tool_calls>\n",
+            "</tool_calls>",
+        ),
+        cannot=PAIRS_END,
+    ),
+    "hy_v3_suffix": Renderer(
+        row(
+            around(
+                "<tool_call:opensource>",
+                pairs("<tool_sep:opensource>\n", "\n", "\n", suffix=":opensource"),
+                "</tool_call:opensource>\n",
+            ),
+            "<tool_calls:opensource>\n",
+            "</tool_calls:opensource>",
+        ),
+        cannot=PAIRS_END,
+    ),
+    "iquest_q1": Renderer(
+        row(around("<iquest_tool_call>", pairs("", "", ""), "</iquest_tool_call>"), between="\n"), cannot=PAIRS_END
+    ),
+    "k2_horizon": Renderer(
+        row(
+            around("<ifm|tool_call>", k2_horizon(typed=False), "</ifm|tool_call>"),
+            "<ifm|tool_calls>",
+            "</ifm|tool_calls>",
+        ),
+        cannot=IFM_END,
+    ),
+    "k2_horizon_typed": Renderer(
+        row(
+            around("<ifm|tool_call>", k2_horizon(typed=True), "</ifm|tool_call>"),
+            "<ifm|tool_calls>",
+            "</ifm|tool_calls>",
+        ),
+        cannot=IFM_END,
+    ),
+    "k2_horizon_json": Renderer(
+        row(around("<ifm|tool_call>", OBJECT, "</ifm|tool_call>"), "<ifm|tool_calls>", "</ifm|tool_calls>")
+    ),
+    # Elements named after the parameters.
+    "minimax_m3": Renderer(row(minimax_m3, f"{_M3}<tool_call>\n", f"\n{_M3}</tool_call>", "\n"), cannot=M3_END),
+    # Python.
+    "pythonic": Renderer(row(pythonic, "[", "]", ", "), lead=False),
+    "llama4_pythonic": Renderer(row(pythonic, "<|python_start|>[", "]<|python_end|>", ", ")),
+    "olmo3": Renderer(row(pythonic, "<function_calls>", "</function_calls>", "\n")),
+    "lfm2": Renderer(row(lfm2, "<|tool_call_start|>[", "]<|tool_call_end|>", ", ")),
+    "minicpm3": Renderer(row(pythonic, f"<|tool_call_start|>{TICKS}python\n", f"\n{TICKS}<|tool_call_end|>", "\n")),
+    # Literals of their own.
+    "gemma4": Renderer(row(gemma4), cannot=found(r'<\|"\|>')),
+    "functiongemma": Renderer(row(functiongemma), cannot=found("<escape>")),
+    "kimi_k3": Renderer(row(kimi_k3, "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"), cannot=XTML_END),
+    "plamo3": Renderer(row(plamo3, *plamo("tool_requests"))),
+}
