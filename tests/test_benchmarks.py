@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from benchmarks.scanner import BOUNDS, CASES
 from benchmarks.targets import nginx_program
 from tests.real.processes import ROOT
 
@@ -25,3 +26,15 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
     for name in ("time to first event, median", "CPU us per event", "events/s", "gap p99", "KiB per idle stream"):
         found = [value for label, value in figures.items() if name in label]
         assert found and all(float(value) >= 0 for value in found)
+
+
+@pytest.mark.benchmarks
+def test_the_scanner_is_measured_with_every_text() -> None:
+    """None of them holds a call, and each has its speed and how it grows."""
+    command = [sys.executable, "-m", "benchmarks.scanner", "--quick"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    assert [row[0] for row in rows[2:]] == [case.name for case in CASES]
+    assert all(float(value) > 0 for row in rows[2:] for value in row[1:])
+    assert all(bound.what in done.stdout for bound in BOUNDS)

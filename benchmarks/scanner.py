@@ -1,0 +1,150 @@
+"""The scanner alone, on one core: `python -m benchmarks.scanner [--quick]`.
+
+How much text it takes a second: prose, which must be fast, and texts that are all beginnings of calls, which must be
+linear. Each is scanned once more at a quarter of its length: linear is 4 times the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+
+from benchmarks import body, report
+from benchmarks.report import Bound
+from proxy.formats import grammars
+from proxy.formats.scanner import Prose, Scanner
+from proxy.tools import Tools, read_tools
+
+FULL, QUICK = 5_000_000, 500_000
+PIECE = 4_000
+# A text that would take longer than this, in seconds, is shortened, and the table says so.
+MOST_SECONDS = 10.0
+# What is over so soon is measured more than once: the best counts.
+SHORT_SECONDS, TIMES = 1.0, 3
+
+PROSE = (
+    "The loop waits for both sockets at once, reads what has come and writes every whole event in one go. Nothing is "
+    "kept back longer than it takes to see that no call begins in it; a stream that says much does not hold up one "
+    "that says little, because each of them is read to the last byte that is there (see section 3, page 12). "
+)
+HTML = (
+    '<div class="entry" id="entry-7">\n  <h2>Results of the <em>second</em> run</h2>\n  <p>All of them passed &amp; '
+    'took <b>less</b> time.<br/>See <a href="/runs/2?all=1">the list</a>.</p>\n  <ul><li>one</li><li>two</li></ul>\n'
+    "  <input type='text' name='path' value=\"a/b\">\n</div>\n"
+)
+MARKDOWN = """## What the function does
+
+It reads `settings.json`, takes **each** entry of `paths` and returns [those](docs/paths.md) that exist:
+
+```python
+def existing(settings: dict[str, list[str]]) -> list[str]:
+    \"\"\"The paths that are there.\"\"\"
+    return [path for path in settings["paths"] if os.path.exists(path)]
+```
+
+The file looks so; `limit` is *optional*:
+
+```json
+{"paths": ["a.txt", "b/c.txt"], "limit": 10}
+```
+
+1. Run it with `python -m tool < settings.json > out.txt`.
+2. Look at the table:
+
+| path | size |
+| --- | ---: |
+| a.txt | 120 |
+
+> A path that is not there is left out, and nothing says so.
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A text: what is repeated in it, and the length of the pieces that it comes in."""
+
+    name: str
+    unit: str
+    piece: int = PIECE
+
+
+CASES = (
+    Case("prose, in pieces of 20", PROSE, 20),
+    Case("prose", PROSE),
+    Case("a Markdown answer with code", MARKDOWN),
+    Case("HTML", HTML),
+    Case("spaces", " "),
+    Case("{", "{"),
+    Case("<tool_cal", "<tool_cal"),
+    Case("<tool_call>", "<tool_call>"),
+)
+BOUNDS = (
+    Bound("prose, in pieces of 20", CASES[0].name, least=20.0, unit="MB/s"),
+    Bound("prose", CASES[1].name, least=20.0, unit="MB/s"),
+    Bound("time for 4 times the text, the most", "growth", most=5.0, unit="x"),
+)
+
+
+def main() -> int:
+    """Measure every text and print the table and the verdicts; return 1 if a text did not come out as it was."""
+    parser = argparse.ArgumentParser(description="the scanner's speed, on one core")
+    parser.add_argument("--quick", action="store_true", help="shorter texts, for a first look")
+    options = parser.parse_args()
+    tools = read_tools([*body.tools()])
+    began = time.monotonic()
+    speeds, growths = dict[str, float](), list[float]()
+    print(f"| {'text':<28} |   MB |  MB/s | / quarter |\n| {'-' * 28} | ---: | ----: | --------: |")
+    for case in CASES:
+        try:
+            size, quarter, whole = _measured(case, tools, QUICK if options.quick else FULL)
+        except ValueError as error:
+            print(f"{case.name}: {error}", file=sys.stderr)
+            return 1
+        speeds[case.name] = size / whole / 1e6
+        growths.append(whole / quarter)
+        print(f"| {case.name:<28} | {size / 1e6:4.2f} | {speeds[case.name]:5.1f} | {growths[-1]:9.1f} |", flush=True)
+    print("\nNumbers to hold")
+    print("\n".join(report.held(BOUNDS, {**speeds, "growth": max(growths)})))
+    print(f"\n{time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
+    return 0
+
+
+def _measured(case: Case, tools: Tools, size: int) -> tuple[int, float, float]:
+    """Return the length that was measured, and the seconds for a quarter of it and for all."""
+    quarter = _seconds(case, tools, size // 4)
+    while 4 * quarter > MOST_SECONDS:
+        size //= 2
+        quarter = _seconds(case, tools, size // 4)
+    return size, quarter, _seconds(case, tools, size)
+
+
+def _seconds(case: Case, tools: Tools, size: int) -> float:
+    """Return the CPU time that a text of this length takes."""
+    text = (case.unit * (size // len(case.unit) + 1))[:size]
+    pieces = [text[at : at + case.piece] for at in range(0, size, case.piece)]
+    best = _once(pieces, tools)
+    return best if best > SHORT_SECONDS else min(best, *(_once(pieces, tools) for _ in range(TIMES - 1)))
+
+
+def _once(pieces: list[str], tools: Tools) -> float:
+    """Return the CPU time of one run; raise ValueError if anything of the text was lost or taken for a call."""
+    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
+    at, end = 0, sum(map(len, pieces))
+    began = time.process_time()
+    for piece in pieces:
+        for found in scanner.feed(piece):
+            if not isinstance(found, Prose) or found.start != at:
+                raise ValueError(f"at {at} came {found}")
+            at = found.end
+    rest = scanner.finish(stopped=True)
+    spent = time.process_time() - began
+    if any(not isinstance(found, Prose) for found in rest) or (rest[-1].end if rest else at) != end:
+        raise ValueError(f"at {at} came {rest}")
+    return spent
+
+
+if __name__ == "__main__":
+    sys.exit(main())
