@@ -31,6 +31,14 @@ from .tools import Tools
 CUT = frozenset(("length", "content_filter", "abort", "aborted", "cancelled", "error", "timeout"))
 
 
+# What is dropped as no text, by the format that found it (F18).
+_DROPPED = {
+    "end_of_turn": ("end_of_turn", "", "", "the model's own end-of-turn token is no text"),
+    "leftover": ("leftover", "", "", "a closer or a token directly behind a call is no text"),
+    "start": ("leaked_token", "", "", "a token at the very beginning of a reply is no text"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """What one entry of a chunk's `choices` says."""
@@ -252,8 +260,9 @@ class Choice:
     def _found(self, found: Found, where: str = "as text") -> list[Event]:
         """Open, fill and close the calls that were found in the text."""
         events: list[Event] = []
-        if found.format == "end_of_turn":
-            self.audit.append(Repair("end_of_turn", "", "", "the model's own end-of-turn token is no text"))
+        dropped = _DROPPED.get(found.format)
+        if dropped and not found.calls:
+            self.audit.append(Repair(*dropped))
         for raw in found.calls:
             index = self.take_index()
             # Kimi knows its calls by the ids that it gives them (F8).

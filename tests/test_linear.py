@@ -291,8 +291,8 @@ def assert_linear(frame: Frame, *parts: str, cuts: tuple[int, ...] = CUTS) -> No
     Where they cost more, longer texts must tell: limits of one kind or another lie between the shorter ones, and what
     is behind a limit may cost more than what is before it.
     """
-    count = max(8, SIZE * len(parts) // len("".join(parts)))
-    texts = [frame.around(parts, count * TIMES**power) for power in range(4)]
+    count = max(8, SIZE * len(parts) // len("".join(parts).encode()))
+    texts = [frame.around(parts, count * TIMES**power) for power in range(3)]
     for cut in cuts:
         assert any(linear(few, many, cut) for few, many in pairwise(texts)), f"more than linear in pieces of {cut}"
 

@@ -76,3 +76,19 @@ def test_kimis_ids_stay_unless_the_conversation_knows_them() -> None:
     (known,) = only(run([says(KIMI), ends()], new_engine(ids=frozenset(("functions.bash:4",))))).ids
     assert known.startswith("call_")
     assert len(set(only(run([says(KIMI + KIMI), ends()])).ids)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        (f"{STRONG}</tool_call><|im_end|>", ["text_call", "leftover", "leftover", "finish"]),
+        ("</think>\n\nHello", ["leaked_token"]),
+        ("Hello.<|im_end|>", ["end_of_turn"]),
+        ("Hello, see <|im_end|>", []),
+    ],
+)
+def test_each_token_that_is_dropped_is_told(text: str, ids: list[str]) -> None:
+    """C6, F18."""
+    engine = new_engine()
+    run([says(text), ends()], engine)
+    assert [repair.id for repair in engine.audit] == ids
