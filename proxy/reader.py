@@ -238,7 +238,7 @@ class Reader:
         self._ahead_of = start if limit and before < 0 else before
         try:
             while True:
-                self.pos = self._window.search(pattern, self.pos)
+                self.pos = self._window.search(pattern, self.pos, limit and limit + 1 - (self.pos - start))
                 if limit and self.pos - start > limit:
                     self.pos = start + limit
                     raise NotACall(f"more than {limit} bytes of it")

@@ -34,10 +34,14 @@ class Window:
         """The bytes between two positions, as far as they are still here."""
         return bytes(self.data[max(0, start - self.base) : max(0, end - self.base)])
 
-    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
-        """Where the pattern first matches from `start` on; the end of the text if it does not."""
-        found = pattern.search(self.data, max(0, start - self.base))
-        return self.base + found.start() if found else self.end
+    def search(self, pattern: re.Pattern[bytes], start: int, limit: int = 0) -> int:
+        """Where the one-byte pattern first matches from `start` on; the end of the text if it does not, or of the
+        `limit` bytes that are looked at.
+        """
+        at = max(0, start - self.base)
+        end = min(len(self.data), at + limit) if limit else len(self.data)
+        found = pattern.search(self.data, at, end)
+        return self.base + (found.start() if found else end)
 
     def first(self, pattern: re.Pattern[bytes], start: int) -> tuple[int, bytes] | None:
         """Where the pattern first matches from `start` on, and what it matches; None if it does not."""

@@ -28,7 +28,7 @@ from proxy.window import Window
 from tests.helpers import call_json, function, offered
 
 # The bytes of the shorter text.
-SIZE = 700
+SIZE = 500
 TIMES = 4
 # Linear is 4; what is paid once makes it differ.
 MOST = 5

@@ -17,7 +17,7 @@ from .values import arguments, read_string
 _NAMES = frozenset(("name", "tool_name", "tool", "function_name", "function"))
 _ARGUMENTS = frozenset(("arguments", "parameters", "args", "input"))
 _IGNORED = frozenset(("id", "index", "tool_call_id", "call_id"))
-_TYPES = (b'"function"', b'"tool_use"', b'"tool_call"', b'"function_call"')
+_TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
 _QUOTES = (b'"', b"'")
 
 
@@ -117,7 +117,7 @@ def _member(reader: Reader, key: str, members: _Members, inner: bool, keyed: boo
         members.inner = yield from _call(reader, inner=True)
     elif key == "type":
         kind = yield from reader.value()
-        reader.annul(kind not in _TYPES, "its type is no function")
+        reader.annul(kind.strip(b"\"'") not in _TYPES, "its type is no function")
     elif keyed and here == b"{" and key not in _IGNORED and reader.tools.resolve(key) is not None:
         reader.tool(key)
         members.name, members.arguments, members.keyed = key, (yield from reader.value()), True

@@ -240,7 +240,7 @@ class Scanner:
     def _let_go_void(self, candidate: _Candidate) -> Iterator[Piece]:
         """Nothing will come of it: what was read of it need not wait for its end."""
         end = candidate.reader.settled
-        while end > self._window.base and self._window.part(end, end + 1)[:1] > b"\x7f":
+        while end > self._window.base and b"\x80" <= self._window.part(end, end + 1) < b"\xc0":
             end -= 1  # never in the middle of a character
         if candidate.reader.void and end > self._window.base:
             self._follow(end)

@@ -1,0 +1,69 @@
+"""The text that is not let go yet: positions stay, whatever was forgotten before them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.window import MAX_CHARACTER, Window
+
+TEXT = "naïve “text” < 🙂 and more".encode()
+
+
+def at(dropped: int) -> Window:
+    """A window over the text of which so many bytes were forgotten."""
+    window = Window(bytearray(TEXT))
+    window.drop(dropped)
+    return window
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.binary(max_size=6), st.sampled_from(["feed", "glide", "drop"])), max_size=12))
+def test_the_bytes_directly_before_a_position_are_known_however_they_went(steps: list[tuple[bytes, str]]) -> None:
+    """What stands before a marker must be told at every cut."""
+    window, text = Window(), b""
+    for data, how in steps:
+        if how == "glide":
+            window.drop(window.end)
+            window.glide(data)
+        else:
+            window.data += data
+        text += data
+        if how == "drop":
+            window.drop(window.base + len(data) // 2)
+        assert (window.end, bytes(window.data)) == (len(text), text[window.base :])
+        for pos in range(window.base, window.end + 1):
+            assert window.near(pos)[-MAX_CHARACTER:] == text[max(0, pos - MAX_CHARACTER) : pos]
+
+
+@pytest.mark.parametrize("dropped", [0, 1, 7, 10, len(TEXT)])
+def test_positions_stay_when_bytes_are_forgotten(dropped: int) -> None:
+    window = at(dropped)
+    assert (window.base, window.end) == (dropped, len(TEXT))
+    for start in range(dropped, len(TEXT) + 1):
+        assert window.part(start, start + 5) == TEXT[start : start + 5]
+        assert window.find(b"<", start) == TEXT.find(b"<", start)
+        sought = re.compile(b"[<m]").search(TEXT, start)
+        assert window.search(re.compile(b"[<m]"), start) == (sought.start() if sought else len(TEXT))
+        assert window.first(re.compile(b"[<m]"), start) == (sought and (sought.start(), sought.group()))
+        assert window.matches(re.compile(b"m"), start) is (TEXT[start : start + 1] == b"m")
+
+
+def test_what_was_forgotten_is_not_there_and_is_forgotten_once() -> None:
+    window = at(7)
+    assert window.part(0, 9) == TEXT[7:9]
+    assert window.part(0, 5) == b""
+    window.drop(3)
+    assert window.base == 7
+
+
+def test_a_mark_of_several_bytes_is_known_behind_the_edge() -> None:
+    """C3: what stands directly behind a quotation mark is quoted, though the mark itself has left."""
+    mark = "“".encode()
+    behind = TEXT.index(mark) + len(mark)
+    for dropped in (0, behind - 1, behind):
+        assert at(dropped).behind(behind, (b'"', mark))
+        assert not at(dropped).behind(behind, (b'"', b"'"))
