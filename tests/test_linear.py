@@ -207,8 +207,8 @@ def _count_windows(patch: pytest.MonkeyPatch) -> None:
         Work.add(len(copy))
         return copy
 
-    def count_search(self: Window, pattern: re.Pattern[bytes], start: int, *end: int) -> int:
-        at = search(self, pattern, start, *end)
+    def count_search(self: Window, pattern: re.Pattern[bytes], start: int, *limit: int) -> int:
+        at = search(self, pattern, start, *limit)
         Work.add(at - max(start, self.base) + 1)
         return at
 
@@ -292,7 +292,7 @@ def assert_linear(frame: Frame, *parts: str, cuts: tuple[int, ...] = CUTS) -> No
     is behind a limit may cost more than what is before it.
     """
     count = max(8, SIZE * len(parts) // len("".join(parts).encode()))
-    texts = [frame.around(parts, count * TIMES**power) for power in range(3)]
+    texts = [frame.around(parts, count * TIMES**power) for power in range(4)]
     for cut in cuts:
         assert any(linear(few, many, cut) for few, many in pairwise(texts)), f"more than linear in pieces of {cut}"
 
