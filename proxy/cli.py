@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 
 from . import __file__ as _package_file
 from . import __version__
-from .config import FOLDER_VARIABLE, RULES_VARIABLE, SPECS, Settings, Spec, environment, load, working_folder
+from .config import FOLDER_VARIABLE, RULES_VARIABLE, environment, load, working_folder
 from .errors import RulesError
 from .explain import parse_command
 from .rules import Rules
+from .settings import SPECS, Settings, Spec
 
 NAME = "vllm-tool-proxy"
 COMMANDS = ("serve", "check", "parse")

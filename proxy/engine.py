@@ -6,6 +6,7 @@ while it can become a call (contract C2); finish reasons are made true at the en
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -32,6 +33,7 @@ from .formats import REASONING, grammars
 from .formats.scanner import Scanner
 from .glide import Template, learn
 from .limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
+from .policy import Policy
 from .tools import Tools
 
 # A server whose chunks are never alike is not worth learning from.
@@ -45,7 +47,7 @@ class Task:
     `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
     `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
     for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
-    the conversation so far.
+    the conversation so far; `one_call`: the client asked for no parallel calls (F52); `policy`: what the rules say.
     """
 
     tools: Tools | None
@@ -54,6 +56,8 @@ class Task:
     json_reply: bool = False
     results: tuple[str, ...] = ()
     ids: frozenset[str] = frozenset()
+    one_call: bool = False
+    policy: Policy = Policy()
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
 
@@ -78,6 +82,16 @@ class Engine:
     def audit(self) -> tuple[Repair, ...]:
         """The repairs so far (contract C6)."""
         return tuple(repair for choice in self._choices.values() for repair in choice.audit)
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """What began like a call and was none, counted by the reason."""
+        return {}
+
+    @property
+    def empty_calls(self) -> int:
+        """The calls that left without arguments although their tool requires some (F25)."""
+        return 0
 
     @property
     def calls(self) -> int:

@@ -39,12 +39,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """An audit record (contract C6): which rule, what it was before, what after, and why."""
+    """An audit record (contract C6): which fix, what it was before, what after, why, and to which tool's call."""
 
     id: str
     before: str
     after: str
     why: str
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from . import __version__
 from .answers import fetch
-from .config import Settings
 from .errors import UpstreamError
 from .events import JsonObject, load_json
 from .rules import Profile, Rules
+from .settings import Settings
 from .upstream import Target, Upstream
 
 log = logging.getLogger("proxy")

@@ -21,9 +21,10 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from proxy.app import make_app
-from proxy.config import Settings, read_rules
+from proxy.config import read_rules
 from proxy.rules import parse_rules
 from proxy.service import make_service
+from proxy.settings import Settings
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.scripted import PATIENCE, Upstream

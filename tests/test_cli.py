@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 
 from proxy import __version__, cli, config
-from proxy.config import SPECS, Settings
+from proxy.settings import SPECS, Settings
 
 PACKAGE = Path(cli.__file__).parent
 # What a command needs before there is an application.

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from proxy import config
-from proxy.config import SPECS, Settings, Spec, find_rules, load, read_rules, working_folder
+from proxy.config import find_rules, load, read_rules, working_folder
 from proxy.errors import RulesError
 from proxy.rules import Setting
+from proxy.settings import SPECS, Settings, Spec
 
 REPO = Path(__file__).parent.parent
 

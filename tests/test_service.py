@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from proxy import service as module
-from proxy.config import Settings, read_rules
+from proxy.config import read_rules
 from proxy.service import READY_CACHED, Service, make_service
+from proxy.settings import Settings
 from tests.real.processes import free_port
 from tests.scripted import Act, Script, Upstream, answer, head
 

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from proxy import cli, gunicorn_conf
-from proxy.config import RULES_VARIABLE, SPECS
+from proxy.config import RULES_VARIABLE
+from proxy.settings import SPECS
 
 UNIT = Path(__file__).parent.parent / "systemd" / "vllm-tool-proxy.service"
 
