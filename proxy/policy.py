@@ -29,8 +29,11 @@ Action = Literal[
 class ToolRule:
     """One entry of `tools.<name>.fixes` in rules.yaml.
 
-    `tool` and `models` are globs on names; no models are all. `parameter` is the path to what is looked at, `("a",
-    "b", "[]")` for `a.b[]`. `default` and `fallback` are one-tuples of the value, or empty where the file gives none.
+    `name` is what audit records call it; where the file gives none, the action. `tool` and `models` are globs on names;
+    no models are all. `parameter` is the path to what is looked at, `("a", "b", "[]")` for `a.b[]`. `default` and
+    `fallback` are one-tuples of the value, or empty where the file gives none; `valid` are the values that an enum has,
+    `pattern` is a glob on text, `type` a type of JSON, `to` the new name of a tool or of a path's last key. Which of
+    them a condition or an action needs is checked when the file is read.
     """
 
     name: str

@@ -11,6 +11,8 @@ import pytest
 
 from proxy import rules
 from proxy.errors import RulesError
+from proxy.formats import format_names
+from proxy.policy import Policy
 from proxy.rules import Clean, Profile, Rules, parse_rules
 
 REPO = Path(__file__).parent.parent
@@ -97,14 +99,14 @@ def test_a_key_tells_its_client() -> None:
 
 
 def test_plain_words_of_yaml_1_1_stay_text() -> None:
-    found = parsed("settings: {a: no, b: 1:30, c: 2026-01-01, d: True, e: 0x10, f: 1_000, g: .inf, h: on, i: 1e5x}")
-    words = ["no", "1:30", "2026-01-01", "True", "0x10", "1_000", ".inf", "on", "1e5x"]
+    found = parsed("settings: {a: no, b: 1:30, c: 2026-01-01, e: 0x10, f: 1_000, g: .inf, h: on, i: 1e5x}")
+    words = ["no", "1:30", "2026-01-01", "0x10", "1_000", ".inf", "on", "1e5x"]
     assert list(found.settings.values()) == words
 
 
 def test_settings_are_truths_numbers_text_and_lists_of_text() -> None:
-    found = parsed("settings: {a: true, b: 010, c: -1.5, d: 1e3, e: '7', f: [x, 8], g: \"\", h: []}")
-    assert list(found.settings.values()) == [True, 10, -1.5, 1000.0, "7", ("x", "8"), "", ()]
+    found = parsed("settings: {a: true, b: 010, c: -1.5, d: 1e3, e: '7', f: [x, 8], g: \"\", h: [], i: TRUE, j: False}")
+    assert list(found.settings.values()) == [True, 10, -1.5, 1000.0, "7", ("x", "8"), "", (), True, False]
 
 
 def test_a_byte_order_mark_and_windows_lines_are_taken() -> None:
@@ -151,7 +153,12 @@ def test_what_came_out_cannot_be_changed() -> None:
         ("settings:\n  port:\n", "r.yaml:2: setting port has no value; give one or remove the line"),
         ("settings: {port: {a: 1}}", "setting port has no value"),
         ("settings: {pass_through: [[a]]}", "an item of setting pass_through must be a text"),
-        ("tools:\n  bash: {}\n", "this version knows no rules for tools; write"),
+        ("models: [{match: a, ids: vllm}]", "ids of an item of models cannot be 'vllm'; use openai, kimi, mistral"),
+        ("models: [{match: a, arguments: dead}]", "arguments of an item of models cannot be 'dead'; use live, whole"),
+        ("models: [{match: a, reasoning: no}]", "'no'; use as_is, reasoning, reasoning_content, both"),
+        ("models: [{match: a, formats: [json]}]", "formats of an item of models must be a mapping"),
+        ("models: [{match: a, formats: {on: [json]}}]", "there is no 'on' in formats of an item of models; use off"),
+        ("models: [{match: a, formats: {off: json}}]", "off of formats of an item of models must be a list"),
         ("tools: [a]", "tools must be a mapping"),
         ("? [a]\n: b", "a key of the file must be a text"),
         ("a: b: c", "r.yaml:1: mapping values are not allowed here; check indentation, colons and quotes"),
@@ -166,9 +173,66 @@ def test_what_is_not_exactly_right_is_told_with_its_line(text: str | bytes, mess
     assert message in refused(text)
 
 
+def test_a_format_that_is_off_must_be_a_known_one() -> None:
+    text = b"models:\n- match: a\n  formats:\n    off: [json, jason]\n"
+    with pytest.raises(RulesError) as caught:
+        parse_rules(text, "r.yaml", formats=format_names())
+    assert caught.value.message == "r.yaml:4: there is no format 'jason'; use 'json'"
+    assert parse_rules(text, "r.yaml").policy("a").off == {"json", "jason"}
+    assert {"json", "list", "fence", "<tool_call>", "[TOOL_CALLS]", "harmony", "start"} <= format_names()
+
+
+def test_the_first_model_that_matches_says_how_its_calls_are_treated() -> None:
+    found = parsed(
+        """
+models:
+  - {match: "Kimi*", ids: kimi, arguments: whole, reasoning: both, formats: {off: [json, fence]}}
+  - {match: "*", ids: mistral, formats: }
+"""
+    )
+    assert found.policy("Kimi-K2") == Policy(ids="kimi", whole=True, off=frozenset({"json", "fence"}))
+    assert found.policy("x") == Policy(ids="mistral")
+    assert found.profile("Kimi-K2", "").reasoning == "both"
+    assert found.profile("x", "").reasoning == "as_is"
+
+
+RULE = "fixes: [{parameter: p, condition: exists, action: remove_parameter}]"
+
+
+def test_the_built_in_rules_are_guarded_and_the_users_own_are_not() -> None:
+    base = parsed(f"tools: {{a: {{{RULE}}}}}")
+    assert [rule.tool for rule in base.policy("m").guarded] == ["a"] and base.policy("m").rules == ()
+    silent = parsed("models: []", base)
+    assert (silent.policy("m").guarded, silent.own_tools) == (base.tools, False)
+    own = parsed(f"tools: {{b: {{{RULE}}}}}", base)
+    assert [rule.tool for rule in own.policy("m").rules] == ["b"] and own.policy("m").guarded == ()
+
+
 @pytest.mark.parametrize("text", ["tools:", "tools: {}", "tools: null"])
-def test_an_empty_tools_section_is_taken(text: str) -> None:
-    assert parsed(text).models == ()
+def test_an_empty_tools_section_turns_the_built_in_rules_off(text: str) -> None:
+    policy = parsed(text, parsed(f"tools: {{a: {{{RULE}}}}}")).policy("m")
+    assert policy.rules == policy.guarded == ()
+
+
+def test_a_rule_for_some_models_is_a_rule_for_them_alone() -> None:
+    found = parsed(f"tools: {{a: {{models: ['Qwen*'], {RULE}}}, b: {{{RULE}}}}}", Rules())
+    assert [rule.tool for rule in found.policy("Qwen3").rules] == ["a", "b"]
+    assert [rule.tool for rule in found.policy("GLM").rules] == ["b"]
+
+
+def test_only_a_users_file_without_models_has_names_told_by_the_table() -> None:
+    theirs = parsed("tools: {}", Rules())
+    assert theirs.policy("m").by_table
+    assert not parsed("models: []", Rules()).policy("m").by_table
+    assert not parsed("tools: {}").policy("m").by_table
+
+
+def test_the_settings_say_how_rules_name_tools_and_what_else_is_repaired() -> None:
+    theirs, ours = parsed("", Rules()), parsed("")
+    assert not dataclasses.replace(theirs, infer_names="schema").policy("m").by_table
+    assert dataclasses.replace(ours, infer_names="table").policy("m").by_table
+    policy = dataclasses.replace(ours, case_sensitive_tools=True, repair_typos=True).policy("m")
+    assert policy == Policy(case_sensitive=True, typos=True)
 
 
 def test_a_key_that_is_not_a_digest_is_refused_and_never_shown() -> None:
