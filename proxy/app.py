@@ -12,26 +12,28 @@ from werkzeug.exceptions import NotFound as NoSuchPath
 from werkzeug.routing import RequestRedirect
 
 from . import views
-from .config import load
 from .dialects.chat import error_body
 from .errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpstreamRefused
 from .intake import credential, parse_body, read_body, request_id
 from .requestlog import log_visit, set_up_logging
 from .rewrite import read_chat
-from .service import Service, make_service
+from .service import Service, announce, start_service
 from .views import CHAT, PASSED, Visit, json_response, passed, paths, visit
 
 log = logging.getLogger("proxy")
 
-_LISTED = ("GET", "POST", "PUT", "DELETE")
+# What a path that settings.pass_through lists takes.
+_LISTED = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _View = Callable[..., Response]
 
 
 def create_app() -> Flask:
     """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
-    settings, rules = load()
-    set_up_logging(verbose=settings.verbose)
-    return make_app(make_service(settings, rules))
+    set_up_logging(verbose=False)
+    service = start_service()
+    set_up_logging(verbose=service.snapshot.settings.verbose)
+    announce(service.snapshot)
+    return make_app(service)
 
 
 def make_app(service: Service) -> Flask:
@@ -42,13 +44,11 @@ def make_app(service: Service) -> Flask:
     for path in ("/health", "/_health"):
         _add(app, path, views.health, ("GET",))
     _add(app, "/_ready", views.ready, ("GET",))
+    _add(app, "/_reload", views.reload, ("POST",))
     _add_api(app, CHAT, views.chat_completions, ("POST",))
     for path, methods in PASSED.items():
         _add_api(app, path, _passing(path), methods)
     _add_api(app, "/v1/models/<path:name>", _one_model, ("GET",))
-    for path in service.settings.pass_through:
-        if path not in PASSED and path != CHAT:
-            _add_api(app, path, _passing(path), _LISTED)
     app.before_request(lambda: _rewrite(service))
     app.after_request(_closing)
     app.register_error_handler(HTTPException, _http_error)
@@ -84,41 +84,62 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 def _rewrite(service: Service) -> Response | None:
     """Before every view: who asks, one snapshot of the rules, and a dialect's body, read and checked."""
-    g.visit = now = Visit(request_id(request.environ), service, request.environ.get("gunicorn.socket"))
+    socket = request.environ.get("gunicorn.socket")
+    g.visit = now = Visit(request_id(request.environ), service, service.current(), socket)
     now.method, now.path = request.method, request.path
     service.enter()
+    listed, named = _listed(now)
     if request.method == "OPTIONS":
-        return _options()
+        return _options(listed)
     if isinstance(request.routing_exception, RequestRedirect):
         raise NotFound(f"there is nothing at {request.path!r}")
-    if request.routing_exception is not None:
+    if request.routing_exception is not None and request.method not in (_LISTED if listed else ()):
         return None  # Flask raises it next
-    now.client = _client(service)
+    now.client = _client(now, named)
     if request.method in ("POST", "PUT"):
-        now.body = read_body(request.environ, service.settings.max_body)
+        now.body = read_body(request.environ, now.snapshot.settings.max_body)
+    if listed:
+        return passed(listed)
     if request.endpoint is not None and request.endpoint.endswith(CHAT):
         now.chat = read_chat(now.body, parse_body(now.body))
     return None
 
 
-def _client(service: Service) -> str:
-    """The client's name: from the path, from its key, or the setting (User-Agents do not tell)."""
-    named = (request.view_args or {}).get("client")
+def _listed(now: Visit) -> tuple[str, str | None]:
+    """The path of settings.pass_through that is meant, or "", and the client that the path names, or None.
+
+    They are no routes: those are made once, and a reload can change the setting.
+    """
+    named: str | None = (request.view_args or {}).get("client")
+    path = request.path
+    if request.routing_exception is None:
+        return "", named
+    if path.startswith("/for/"):
+        named, slash, rest = path.removeprefix("/for/").partition("/")
+        path = slash + rest
+    listed = path in now.snapshot.settings.pass_through and path not in PASSED and path != CHAT
+    return (path, named) if listed else ("", None)
+
+
+def _client(now: Visit, named: str | None) -> str:
+    """The client's name: `named` in the path, from its key, or the setting (User-Agents do not tell)."""
+    settings, rules = now.snapshot.settings, now.snapshot.rules
     if named is not None:
-        if named not in service.rules.clients:
-            known = ", ".join(service.rules.client_names) or "none"
+        if named not in rules.clients:
+            known = ", ".join(rules.client_names) or "none"
             raise NotFound(f"there is no client {named!r} in the rules; known are: {known} (clients: in rules.yaml)")
-        return str(named)
+        return named
     key = credential(request.environ)
-    return (service.rules.client_for_key(key.encode()) if key else "") or service.settings.client
+    return (rules.client_for_key(key.encode()) if key else "") or settings.client
 
 
-def _options() -> Response:
+def _options(listed: str) -> Response:
     """`OPTIONS` of any path: 204, and what the path takes."""
     response = Response(status=204)
     missing = request.routing_exception
-    if isinstance(missing, NoSuchMethod) and missing.valid_methods:
-        response.headers["Allow"] = ", ".join([*missing.valid_methods, "OPTIONS"])
+    methods = _LISTED if listed else missing.valid_methods if isinstance(missing, NoSuchMethod) else None
+    if methods:
+        response.headers["Allow"] = ", ".join([*methods, "OPTIONS"])
     return response
 
 
@@ -127,8 +148,12 @@ def _closing(response: Response) -> Response:
     now = visit()
 
     def ended() -> None:
-        now.service.leave()
-        log_visit(now, response.status_code)
+        try:
+            log_visit(now, response.status_code)
+            for step in now.outcome.later:
+                step()
+        finally:
+            now.service.leave()
 
     response.call_on_close(ended)
     response.headers.setdefault("X-Request-Id", now.id)
@@ -150,9 +175,11 @@ def _proxy_error(error: ProxyError) -> Response:
 
 def _http_error(error: HTTPException) -> Response:
     """What Flask itself refuses: it says so in HTML, and clients read JSON."""
-    service = visit().service
+    now = visit()
+    if isinstance(error, NoSuchPath) and _listed(now)[0]:
+        error = NoSuchMethod(_LISTED)
     if isinstance(error, NoSuchPath):
-        known = ", ".join(paths(service))
+        known = ", ".join(paths(now.snapshot))
         return _proxy_error(
             NotFound(
                 f"there is nothing at {request.path!r}; this proxy answers {known}. Another path of the model server "

@@ -11,7 +11,6 @@ import importlib
 import ipaddress
 import os
 import socket
-import ssl
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -19,15 +18,19 @@ from urllib.parse import urlsplit
 
 from . import __file__ as _package_file
 from . import __version__
-from .config import FOLDER_VARIABLE, RULES_VARIABLE, environment, load, working_folder
+from .config import FOLDER_VARIABLE, RULES_VARIABLE, check_files, environment, load, working_folder
 from .errors import RulesError
 from .explain import parse_command
+from .replay import replay_command
 from .rules import Rules
 from .settings import SPECS, Settings, Spec
+from .summary import summary
 
 NAME = "vllm-tool-proxy"
-COMMANDS = ("serve", "check", "parse")
+COMMANDS = ("serve", "check", "parse", "replay")
 CONNECT_SECONDS = 1.0
+# The flags whose relative paths are taken from where the command was given.
+_PATHS = ("upstream_ca", "capture", "audit_file")
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
 
@@ -36,8 +39,9 @@ The proxy between coding agents and their own model server that makes tool calls
 
 commands:
   serve       check options, rules and port, then serve (also meant without a command)
-  check       check options, rules and that the code loads; print one line and exit
+  check       check options, rules and that the code loads; print what the rules mean and exit
   parse       print which calls are found in a text, and why the rest is none; see parse --help
+  replay      print what was said in a capture, before and after the proxy; see replay --help
 """
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
@@ -52,11 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = sys.argv[1:] if argv is None else argv
         if words[:1] == ["parse"]:
             return parse_command(NAME, words[1:], _Parser)
+        if words[:1] == ["replay"]:
+            return replay_command(NAME, words[1:], _Parser)
         command, flags = _arguments(words)
         env = environment()
         cwd = working_folder(env)
-        if flags.get("upstream_ca"):
-            flags["upstream_ca"] = str(cwd / flags["upstream_ca"])
+        flags |= {name: str(cwd / flags[name]) for name in _PATHS if flags.get(name)}
         settings, rules = load(flags, env)
         handed_on = _handed_on(settings, rules, flags, {**env, FOLDER_VARIABLE: str(cwd)})
         return _check(settings, rules) if command == "check" else _serve(settings, handed_on)
@@ -79,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> _Parser:
     parser = _Parser(
         prog=NAME,
-        usage="%(prog)s [serve | check | parse] [options]",
+        usage="%(prog)s [serve | check | parse | replay] [options]",
         description=_ABOUT,
         epilog=_ORDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -146,6 +151,8 @@ def _check(settings: Settings, rules: Rules) -> int:
         f"ok: {NAME} {__version__}, upstream {settings.upstream}, listening on {_bind(settings)}, "
         f"rules {rules.source} (sha256 {rules.sha256[:12]})"
     )
+    for line in summary(rules):
+        print(line)
     return 0
 
 
@@ -158,7 +165,8 @@ def _serve(settings: Settings, env: Mapping[str, str]) -> NoReturn:
     try:
         # gunicorn looks for modules in the folder that it starts in, too.
         os.chdir(folder)
-        os.execve(command[0], command, {**env, "PWD": folder})
+        # At USR2 gunicorn starts itself anew without -P.
+        os.execve(command[0], command, {**env, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:
         raise RulesError(f"gunicorn cannot be started ({error}); install {NAME} anew") from error
 
@@ -224,13 +232,7 @@ def _check_port(settings: Settings) -> None:
 
 def _check_surroundings(settings: Settings) -> None:
     """Warn of what may be meant; raise RulesError for a CA file that is none."""
-    if settings.upstream_ca:
-        try:
-            ssl.create_default_context(cafile=settings.upstream_ca)
-        except OSError as error:  # ssl.SSLError is one
-            raise RulesError(
-                f"upstream_ca: {settings.upstream_ca} cannot be used ({error}); give a PEM file"
-            ) from error
+    check_files(settings)
     if not _is_loopback(settings.host):
         _say("warning", f"{_bind(settings)} is open to the network, and the proxy asks for no key")
     parts = urlsplit(settings.upstream)

@@ -6,23 +6,38 @@ The only module that reads the environment.
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from .errors import RulesError
-from .rules import MAX_BYTES, Rules, Setting, nearest, parse_rules, shown
+from .formats import format_names
+from .rules import Rules, Setting, parse_rules
+from .rules_file import MAX_BYTES, nearest, shown
 from .settings import PREFIX, SPECS, Settings, Spec
 
 RULES_VARIABLE = f"{PREFIX}RULES"
 # Set by `serve` for its workers, which run in another folder: where ./rules.yaml is looked for.
 FOLDER_VARIABLE = f"{PREFIX}FOLDER"
+# Set by gunicorn's master for its workers: the memory that they share.
+MEMORY_VARIABLE = f"{PREFIX}MEMORY"
 SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
 BUILT_IN = "built-in"
+AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
 
 # The tests' own variable; a shell that exports it may start the proxy too.
 _TESTS_VARIABLE = f"{PREFIX}SHARED"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesText:
+    """The bytes of a rules file, and where they come from: its path, or "built-in"."""
+
+    data: bytes
+    source: str
 
 
 def environment() -> dict[str, str]:
@@ -76,34 +91,80 @@ def _unreadable(path: Path, error: OSError) -> RulesError:
 
 def read_rules(path: Path | None) -> Rules:
     """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
-    builtin = parse_rules(resources.files(__package__).joinpath("rules.yaml").read_bytes(), BUILT_IN)
+    return _parsed(_read_text(path))
+
+
+def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> RulesText:
+    """The text of the rules file in force, unparsed; raises RulesError if it cannot be read. For `load`."""
+    flags = {} if flags is None else flags
+    env = environment() if env is None else env
+    return _read_text(find_rules(flags.get("rules"), env, working_folder(env)))
+
+
+def _read_text(path: Path | None) -> RulesText:
     if path is None:
-        return builtin
+        return RulesText(resources.files(__package__).joinpath("rules.yaml").read_bytes(), BUILT_IN)
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
+            return RulesText(file.read(MAX_BYTES + 1), str(path))
     except OSError as error:
         raise _unreadable(path, error) from None
-    return parse_rules(text, str(path), builtin)
 
 
-def load(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> tuple[Settings, Rules]:
+def _parsed(text: RulesText) -> Rules:
+    own = _read_text(None)
+    builtin = parse_rules(own.data, own.source, formats=format_names())
+    return builtin if text.source == BUILT_IN else parse_rules(text.data, text.source, builtin, format_names())
+
+
+def load(
+    flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None, text: RulesText | None = None
+) -> tuple[Settings, Rules]:
     """The settings and rules in force: flag (by the setting's name, or `rules`), environment, file, default.
 
-    Reads the process's environment if `env` is None. Raises RulesError, one line that names the place, for the first
-    thing that is wrong.
+    Reads the process's environment if `env` is None, and the rules file if `text` is None. Raises RulesError, one line
+    that names the place, for the first thing that is wrong.
     """
     flags = {} if flags is None else flags
     env = environment() if env is None else env
     _refuse_unknown_variables(env)
-    rules = read_rules(find_rules(flags.get("rules"), env, working_folder(env)))
+    rules = _parsed(rules_text(flags, env) if text is None else text)
     filed = _checked_file(rules)
     values: dict[str, Any] = {spec.name: _value(spec, flags, env, filed) for spec in SPECS}
-    settings = Settings(**values)
+    settings = _with_audit_file(Settings(**values), env)
     if settings.client and settings.client not in rules.clients:
         names = nearest(settings.client, rules.client_names) or "a name that the rules have; they have none"
         raise RulesError(f"{rules.source}: there is no client {shown(settings.client)}; set client to {names}")
-    return settings, rules
+    return settings, with_settings(rules, settings)
+
+
+def check_files(settings: Settings) -> None:
+    """Raise RulesError if a file that a setting names cannot be used: a CA file that is none."""
+    if settings.upstream_ca:
+        try:
+            ssl.create_default_context(cafile=settings.upstream_ca)
+        except OSError as error:  # ssl.SSLError is one
+            raise RulesError(
+                f"upstream_ca: {settings.upstream_ca} cannot be used ({error}); give a PEM file"
+            ) from error
+
+
+def with_settings(rules: Rules, settings: Settings) -> Rules:
+    """The rules with what the settings say of the calls."""
+    return replace(
+        rules,
+        case_sensitive_tools=settings.case_sensitive_tools,
+        infer_names=settings.infer_names,
+        repair_typos=settings.repair_typos,
+    )
+
+
+def _with_audit_file(settings: Settings, env: Mapping[str, str]) -> Settings:
+    """`detailed_logging` turns the audit file on; where nobody says where it is, the service's own folder has it."""
+    if settings.audit_file or not settings.detailed_logging:
+        return settings
+    folders = (env.get("STATE_DIRECTORY", "").partition(":")[0], env.get("TMPDIR", ""), "/tmp")
+    return replace(settings, audit_file=os.path.join(next(filter(os.path.isabs, folders)), AUDIT_NAME))
 
 
 def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: Mapping[str, Setting]) -> Setting:
@@ -117,16 +178,22 @@ def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: 
 
 def _checked_file(rules: Rules) -> dict[str, Setting]:
     """The file's settings, all of them checked, also those that a flag or a variable will hide."""
-    specs = {spec.name: spec for spec in SPECS}
-    for name in rules.settings:
-        if name not in specs:
-            raise RulesError(f"{rules.source}: there is no setting {shown(name)}; use {nearest(name, specs)}")
-    return {name: specs[name].checked(value, f"{rules.source}: {name}") for name, value in rules.settings.items()}
+    specs = {key: spec for spec in SPECS for key in spec.keys}
+    filed: dict[str, Setting] = {}
+    for key, value in rules.settings.items():
+        if key not in specs:
+            raise RulesError(f"{rules.source}: there is no setting {shown(key)}; use {nearest(key, specs)}")
+        name = specs[key].name
+        if name in filed:
+            raise RulesError(f"{rules.source}: {' and '.join(specs[key].keys)} are one setting; keep one of them")
+        filed[name] = specs[key].checked(value, f"{rules.source}: {key}")
+    return filed
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    known = {RULES_VARIABLE, FOLDER_VARIABLE, _TESTS_VARIABLE, *(spec.variables[0] for spec in SPECS)}
+    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, _TESTS_VARIABLE}
+    known = {RULES_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:
-            names = nearest(name, known - {FOLDER_VARIABLE, _TESTS_VARIABLE})
+            names = nearest(name, known - inner)
             raise RulesError(f"{name}: there is no such variable; use {names}")

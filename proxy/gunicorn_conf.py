@@ -68,6 +68,38 @@ STALL_SECONDS = 30
 # A connection is handed over when its first byte is there, so that silent ones cost no thread.
 DEFER_SECONDS = 5
 
+# The memory that the workers share, and how they are told of it: made here, before the first fork (shared_memory.py,
+# which cannot be imported, says what is in it).
+MEMORY_VARIABLE = "TOOL_PROXY_MEMORY"
+MEMORY_BYTES = 640 * 1024
+
+
+def on_starting(server: Any) -> None:
+    """Make the workers' memory."""
+    _memory()
+
+
+def on_reload(server: Any) -> None:
+    """Note in the workers' memory that the rules file is to be read: the first new worker does."""
+    asked = struct.Struct("Q")
+    memory = _memory()
+    os.pwrite(memory, asked.pack(asked.unpack(os.pread(memory, asked.size, 0))[0] + 1), 0)
+
+
+def _memory() -> int:
+    """The descriptor of this master's memory, made now if there is none: this file is executed again at each reload.
+
+    A master that another one started (SIGUSR2) has the variable, but not the descriptor; and a new release that
+    needs another memory does not get the old one's.
+    """
+    pid, _, descriptor = os.environ.get(MEMORY_VARIABLE, "").partition(":")
+    if pid == str(os.getpid()) and os.fstat(int(descriptor)).st_size == MEMORY_BYTES:
+        return int(descriptor)
+    memory = os.memfd_create("vllm-tool-proxy")
+    os.ftruncate(memory, MEMORY_BYTES)
+    os.environ[MEMORY_VARIABLE] = f"{os.getpid()}:{memory}"
+    return memory
+
 
 def when_ready(server: Any) -> None:
     """Set the limits on the listening TCP sockets; on Linux each accepted connection inherits them."""

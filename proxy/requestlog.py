@@ -6,13 +6,15 @@ import json
 import logging
 import re
 import time
-from collections import Counter
 from collections.abc import Mapping
 
+from .audit import Audited, lines, total
 from .rewrite import ChatRequest
 from .views import Visit
 
 log = logging.getLogger("proxy")
+# Lines about the repairs of one reply; the request's own line counts them all.
+MAX_LINES = 100
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/-]{1,200}")
 
 
@@ -42,9 +44,25 @@ def log_visit(now: Visit, status: int) -> None:
     if error:
         facts["error"] = error
     log.info("%s", _line(facts))
-    for repair in now.outcome.audit:
-        about = {"id": now.id, "fix": repair.id, "before": repair.before, "after": repair.after, "why": repair.why}
-        log.debug("%s", _line(about))
+    if now.chat is not None:
+        _audit(now, now.chat)
+
+
+def _audit(now: Visit, wanted: ChatRequest) -> None:
+    """Count what was done to a reply and tell it: without values in the log, with them in the audit file."""
+    outcome = now.outcome
+    word = "would repair" if outcome.observe else "repair"
+    now.service.counters.count(total(outcome.audit), outcome.refusals, outcome.empty_calls)
+    for repair in outcome.audit[:MAX_LINES]:
+        about = {"id": now.id, "model": wanted.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
+        log.info("%s %s", word, _line(about))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s %s", word, _line({"id": now.id, "before": repair.before, "after": repair.after}))
+    if len(outcome.audit) > MAX_LINES:
+        log.info("%s %s", word, _line({"id": now.id, "more": len(outcome.audit) - MAX_LINES}))
+    if outcome.audit and now.snapshot.audit is not None:
+        audited = Audited(now.id, wanted.model, now.client, outcome.audit, observed=outcome.observe)
+        now.snapshot.audit.write(lines(audited, time.time()))
 
 
 def _line(facts: Mapping[str, object]) -> str:
@@ -59,9 +77,11 @@ def _chat_facts(now: Visit, wanted: ChatRequest) -> dict[str, object]:
         "bytes": now.sent,
         "calls": outcome.calls,
     }
-    fixes = Counter(repair.id for repair in outcome.audit)
+    if outcome.observe:
+        facts["observe"] = True
+    fixes = total(outcome.audit)
     if fixes:
-        facts["fixes"] = ",".join(f"{name}:{count}" for name, count in sorted(fixes.items()))
+        facts["fixes"] = ",".join(f"{name}:{count}" for name, count in fixes.items())
     if outcome.tries > 1:
         facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
     if outcome.swallowed and wanted.tools is not None:

@@ -1,54 +1,43 @@
-"""What one worker knows: its settings and rules, the upstream, and what it has learnt of it."""
+"""A worker: the settings and rules in force, how they change without a restart, and what the worker counts."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from . import __version__
-from .answers import fetch
-from .errors import UpstreamError
-from .events import JsonObject, load_json
-from .rules import Profile, Rules
+from .config import MEMORY_VARIABLE, RulesText, check_files, environment, load, rules_text
+from .counters import Counters
+from .errors import RulesError
+from .events import JsonObject
+from .rules import Rules
 from .settings import Settings
-from .upstream import Target, Upstream
+from .shared_memory import Memory, open_memory
+from .snapshot import Snapshot, make_snapshot
 
 log = logging.getLogger("proxy")
-
-READY_SECONDS = 1.0
-READY_CACHED = 2.0
-_KIND_SECONDS = 2.0
-_KIND_CACHED = 300.0
-_KIND_FAILED = 10.0
-_MAX_REMEMBERED = 1024
-# What model servers call themselves in `owned_by` of /v1/models.
-_OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
-
-
-@dataclass(slots=True)
-class _Known:
-    """Something asked of the upstream, and until when (`time.monotonic`) the answer holds."""
-
-    value: str | bool = False
-    until: float = 0.0
 
 
 @dataclass(slots=True)
 class Service:
-    """The state of a worker. All of it can be lost at any time: every request stands alone."""
+    """The state of a worker. All of it can be lost at any time: every request stands alone.
 
-    settings: Settings
-    rules: Rules
-    upstream: Upstream
+    A request takes `current()` once and works on that to its end. `generation` is the one of `memory` that the
+    worker has seen; it may have been of no use to it.
+    """
+
+    snapshot: Snapshot
+    memory: Memory = field(default_factory=Memory)
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
     started: float = field(default_factory=time.monotonic)
     _active: int = 0
+    _streams: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _ready: _Known = field(default_factory=_Known)
-    _kind: _Known = field(default_factory=_Known)
-    _proxied: set[str] = field(default_factory=set)
+    _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def enter(self) -> None:
         """A request has begun."""
@@ -60,81 +49,107 @@ class Service:
         with self._lock:
             self._active -= 1
 
-    def profile(self, model: str, client: str) -> Profile:
-        """The profile of a model for a client."""
-        return self.rules.profile(model, client)
+    def streams(self, more: int) -> None:
+        """So many streams more are under way."""
+        with self._lock:
+            self._streams += more
 
-    def parses(self, model: str) -> bool:
-        """True if the server showed that it cannot find this model's calls itself."""
-        return model in self._proxied
+    def current(self) -> Snapshot:
+        """What is in force for a request that begins now: what another worker has published is taken first."""
+        if self.memory.generation() != self.generation:
+            with self._changing:
+                self._catch_up()
+        return self.snapshot
 
-    def remember(self, model: str) -> None:
-        """For this model the proxy parses from now on, until the rules change."""
-        if len(self._proxied) < _MAX_REMEMBERED:
-            self._proxied.add(model)
-        log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
+    def reload(self) -> None:
+        """Read settings and rules anew and publish them; RulesError if they cannot be used: then the old ones stay."""
+        with self.memory.turn():
+            publish(self.memory)
+        self.current()
 
-    def server_kind(self, headers: Mapping[str, str]) -> str:
-        """What kind of server the upstream says it is (`owned_by` of its models), or an empty string."""
-        now = time.monotonic()
-        if now >= self._kind.until:
-            kind = self._ask_kind(headers)
-            kind = kind or str(self._kind.value or "")  # a server that is busy is still what it was
-            self._kind = _Known(kind, time.monotonic() + (_KIND_CACHED if kind else _KIND_FAILED))
-        return str(self._kind.value)
-
-    def _ask_kind(self, headers: Mapping[str, str]) -> str:
+    def _catch_up(self) -> None:
+        """Take what was published, if it is new."""
+        generation, data, source = self.memory.rules()
+        if generation == self.generation:
+            return
         try:
-            _, body = fetch(self.upstream, "/v1/models", headers, _KIND_SECONDS)
-            answer = load_json(body)
-        except (UpstreamError, ValueError):
-            return ""
-        cards = answer.get("data") if isinstance(answer, dict) else None
-        for card in cards if isinstance(cards, list) else []:
-            owner = card.get("owned_by") if isinstance(card, dict) else None
-            if isinstance(owner, str) and owner.lower() in _OWNERS:
-                return _OWNERS[owner.lower()]
-        return ""
-
-    def ready(self) -> bool:
-        """True if the upstream answers its health check; asked at most every two seconds."""
-        now = time.monotonic()
-        if now >= self._ready.until:
-            answer = self._ask_ready()
-            self._ready = _Known(answer, time.monotonic() + READY_CACHED)
-        return bool(self._ready.value)
-
-    def _ask_ready(self) -> bool:
-        try:
-            status, _ = fetch(self.upstream, "/health", {}, READY_SECONDS)
-        except UpstreamError:
-            return False
-        # A server without that path, or one that wants a key for it, is there.
-        return status < 500
+            settings, rules = load(text=RulesText(data, source))
+        except RulesError as error:
+            # A worker of the release before, which ends soon, may not know what the new one's rules say.
+            log.error("this worker keeps its rules: %s", error.message)
+        else:
+            log.setLevel(logging.DEBUG if settings.verbose else logging.INFO)
+            self.snapshot = make_snapshot(settings, rules)
+            announce(self.snapshot)
+            log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
+        self.generation = generation
 
     def health(self) -> JsonObject:
         """The answer of /health, with the keys that the earlier systems' users read."""
+        settings, rules = self.snapshot.settings, self.snapshot.rules
         return {
             "status": "healthy",
             "version": __version__,
-            "vllm_url": self.settings.upstream,
-            "target_host": self.settings.upstream,
-            "max_tool_calls": self.settings.max_tool_calls,
+            "worker": os.getpid(),
+            "vllm_url": settings.upstream,
+            "target_host": settings.upstream,
+            "max_tool_calls": settings.max_tool_calls,
             # The question itself is not counted.
             "active_requests": max(0, self._active - 1),
+            "total_buffers": self._streams,
             "config_loaded": True,
-            "rules_file": self.rules.source,
-            "rules_sha256": self.rules.sha256,
+            "rules_file": rules.source,
+            "rules_sha256": rules.sha256,
+            "rules_error": self.memory.error() or None,
             "uptime": round(time.monotonic() - self.started, 3),
+            **self.counters.shown(),
         }
 
 
-def make_service(settings: Settings, rules: Rules) -> Service:
-    """A worker's state; nothing is asked of the upstream yet."""
-    target = Target(settings.upstream, settings.connect_timeout, settings.send_timeout, settings.upstream_ca)
-    return Service(settings, rules, Upstream(target))
+def make_service(settings: Settings, rules: Rules, memory: Memory | None = None) -> Service:
+    """A worker's state; nothing is asked of the upstream yet. Without gunicorn it has a memory of its own."""
+    memory = Memory() if memory is None else memory
+    return Service(make_snapshot(settings, rules), memory, memory.generation())
 
 
-def _shown(text: str) -> str:
-    """A client's word for the log: quoted, on one line, and short."""
-    return repr(text[:100])
+def start_service() -> Service:
+    """The state of a worker that starts: from the memory that the workers share, or, if it is asked to, from the file.
+
+    Raises RulesError if the file cannot be used and there are no earlier rules.
+    """
+    memory = open_memory(environment().get(MEMORY_VARIABLE, ""))
+    with memory.turn():
+        asked = memory.asked()
+        first = memory.generation() == 0
+        if first or asked:
+            try:
+                publish(memory)
+            except RulesError as error:
+                if first:
+                    raise
+                log.error("the rules that were in force stay so: %s", error.message)
+        if asked:
+            memory.done(asked)
+    # The text before what is made of it: what is published meanwhile is taken at the first request.
+    generation, data, source = memory.rules()
+    settings, rules = load(text=RulesText(data, source))
+    return Service(make_snapshot(settings, rules), memory, generation)
+
+
+def publish(memory: Memory) -> None:
+    """Read the rules file and put it in force for all workers, in a `turn`; if it is bad, RulesError."""
+    try:
+        text = rules_text()
+        settings, _ = load(text=text)
+        check_files(settings)
+    except RulesError as error:
+        memory.fail(error.message)
+        raise
+    memory.publish(text.data, text.source)
+
+
+def announce(snapshot: Snapshot) -> None:
+    """Say where the audit file is, and try whether it can be written."""
+    audit = snapshot.audit
+    if audit is not None and audit.write(b""):
+        log.info("repairs are written, with their values, to %s", audit.path)

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from .errors import RulesError
-from .limits import MAX_BODY, MAX_CALLS, MAX_EVENT, MAX_HELD
-from .rules import CLIENT_NAME, Setting, shown
+from .limits import AUDIT_SIZE, MAX_BODY, MAX_CALLS, MAX_EVENT, MAX_HELD
+from .rules import CLIENT_NAME, Setting
+from .rules_file import shown
 
 PREFIX = "TOOL_PROXY_"
 
@@ -50,6 +51,15 @@ def _truth(value: Setting) -> Setting:
     if type(value) is not bool:
         raise ValueError("true or false")
     return value
+
+
+def _one_of(*words: str) -> Check:
+    def check(value: Setting) -> Setting:
+        if value not in words:
+            raise ValueError(" or ".join(word or '""' for word in words))
+        return value
+
+    return check
 
 
 def _upstream(value: Setting) -> Setting:
@@ -97,6 +107,12 @@ def _file(value: Setting) -> Setting:
     return value
 
 
+def _folder(value: Setting) -> Setting:
+    if not isinstance(value, str) or (value and not os.path.isabs(value)):
+        raise ValueError("the absolute path of a folder")
+    return value
+
+
 def _setting(
     default: _Default,
     check: Check,
@@ -106,16 +122,19 @@ def _setting(
     metavar: str = "N",
     flags: tuple[str, ...] = (),
     variables: tuple[str, ...] = (),
+    keys: tuple[str, ...] = (),
 ) -> _Default:
-    """A field of `Settings`; `flags` and `variables` are the earlier systems' names for it."""
-    about = {"check": check, "help": help, "group": group, "metavar": metavar, "flags": flags, "variables": variables}
-    return field(default=default, metadata={"default": default, **about})
+    """A field of `Settings`; `flags`, `variables` and `keys` (in the rules file) are the earlier systems' names."""
+    about = {"check": check, "help": help, "group": group, "metavar": metavar}
+    names = {"flags": flags, "variables": variables, "keys": keys}
+    return field(default=default, metadata={"default": default, **about, **names})
 
 
 _WHERE = "Where"
 _HOW_MUCH = "How much at once"
 _TIMES = "Times"
 _LIMITS = "Limits of one request"
+_REPAIRS = "Repairs"
 _CLIENTS = "Clients and paths"
 
 
@@ -180,6 +199,7 @@ class Settings:
         "seconds that text which may become a tool call is held back at most",
         group=_TIMES,
         metavar="SECONDS",
+        keys=("buffer_timeout",),
     )
     max_tool_calls: int = _setting(
         0,
@@ -193,7 +213,26 @@ class Settings:
     max_event: int = _setting(
         MAX_EVENT, _whole(1024, 2**31), "bytes of one event of the model server's stream", group=_LIMITS
     )
-    max_held: int = _setting(MAX_HELD, _whole(1024, 2**31), "bytes held back for one tool call", group=_LIMITS)
+    max_held: int = _setting(
+        MAX_HELD,
+        _whole(1024, 2**31),
+        "bytes held back for one tool call",
+        group=_LIMITS,
+        keys=("max_buffer_size",),
+    )
+    case_sensitive_tools: bool = _setting(
+        False, _truth, "take the names of tools in the rules exactly, letter case and all", group=_REPAIRS
+    )
+    infer_names: str = _setting(
+        "",
+        _one_of("schema", "table", ""),
+        "what tells a call without a name: schema (the offered tools) or table (where they do not, usual keys)",
+        group=_REPAIRS,
+        metavar="HOW",
+    )
+    repair_typos: bool = _setting(
+        False, _truth, "put a misspelled argument right if it is one letter from a required one", group=_REPAIRS
+    )
     client: str = _setting(
         "",
         _client,
@@ -216,12 +255,38 @@ class Settings:
         group=_CLIENTS,
         metavar="PATH,PATH",
     )
-    verbose: bool = _setting(False, _truth, "log each repair, with what it was before and after", group=_CLIENTS)
+    verbose: bool = _setting(False, _truth, "log also what was before and after each repair", group=_CLIENTS)
+    detailed_logging: bool = _setting(
+        False,
+        _truth,
+        "write the audit file, in a folder of the service's own if audit_file names none",
+        group=_CLIENTS,
+    )
+    audit_file: str = _setting(
+        "",
+        _file,
+        "file for a record of each repair, with what it was before and after; an absolute path",
+        group=_CLIENTS,
+        metavar="FILE",
+    )
+    audit_size: int = _setting(
+        AUDIT_SIZE, _whole(64 * 1024, 2**40), "bytes of the audit file at which a new one begins", group=_CLIENTS
+    )
+    capture: str = _setting(
+        "",
+        _folder,
+        "folder to which each chat answer of the model server is written for replay; an absolute path",
+        group=_CLIENTS,
+        metavar="DIR",
+    )
+    observe: bool = _setting(
+        False, _truth, "change nothing: requests and answers pass as they are; log what would be done", group=_CLIENTS
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What is known of one setting; `flags` and `variables` begin with its own name, the aliases follow."""
+    """What is known of one setting; `flags`, `variables` and `keys` begin with its own name, the aliases follow."""
 
     name: str
     default: Setting
@@ -231,6 +296,7 @@ class Spec:
     metavar: str
     flags: tuple[str, ...]
     variables: tuple[str, ...]
+    keys: tuple[str, ...]
 
     def from_text(self, text: str, where: str) -> Setting:
         """The value of a flag or a variable; raises RulesError that names `where` it was written."""
@@ -263,7 +329,8 @@ def _specs() -> tuple[Spec, ...]:
     def spec(name: str, about: Mapping[str, Any]) -> Spec:
         flags = (f"--{name.replace('_', '-')}", *about["flags"])
         variables = (f"{PREFIX}{name.upper()}", *about["variables"])
-        return Spec(name=name, **{**about, "flags": flags, "variables": variables})
+        keys = (name, *about["keys"])
+        return Spec(name=name, **{**about, "flags": flags, "variables": variables, "keys": keys})
 
     return tuple(spec(each.name, each.metadata) for each in fields(Settings))
 

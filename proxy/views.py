@@ -9,24 +9,29 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from flask import Response, g, request
 
 from . import __version__
+from .audit import as_header
+from .capture import Capture
 from .dialects.chat import ChatOptions, ChatWriter
-from .engine import Engine, Task
-from .errors import BadRequest, ClientGone, ProxyError
+from .engine import Engine
+from .errors import BadRequest, ClientGone, ProxyError, RulesError
 from .events import JsonObject, dump_json
-from .intake import upstream_headers
+from .intake import credential, upstream_headers
 from .loop_guard import as_stream, guarded
 from .pump import HasDescriptor, Patience, Pump
 from .relay import relay
 from .rewrite import ChatRequest, Plan, proxy_parses
 from .rules import Profile
 from .service import Service
+from .settings import Settings
+from .snapshot import Snapshot
 from .stream import Exchange, Outcome, chat
+from .tasks import make_task
 
 log = logging.getLogger("proxy")
 
@@ -50,13 +55,14 @@ _SSE_HEADERS = (
 
 @dataclass(slots=True)
 class Visit:
-    """One request of a client: the service as it was when it came, who sent it, and what its log line will say.
+    """One request of a client: what was in force when it came, who sent it, and what its log line will say.
 
     `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched.
     """
 
     id: str
     service: Service
+    snapshot: Snapshot
     socket: HasDescriptor | None = None
     method: str = ""
     path: str = ""
@@ -86,34 +92,47 @@ def chat_completions() -> Response:
     now = visit()
     wanted = now.chat
     assert wanted is not None  # the rewriter reads it before every request of this path
-    profile = now.service.profile(wanted.model, now.client)
+    profile = now.snapshot.profile(wanted.model, now.client)
     options = _options(wanted, profile)
-    ending = guarded(wanted, now.service.settings.max_tool_calls)
+    now.outcome.observe = now.snapshot.settings.observe
+    if now.outcome.observe:
+        profile = replace(profile, parse="server", upstream="live")  # it goes up as it came, and once
+    ending = None if now.outcome.observe else guarded(wanted, now.snapshot.settings.max_tool_calls)
     if ending is not None:
         now.error = "loop guard"
         return _ended(ending, wanted, options)
-    exchange = _exchange(now, wanted, profile, options)
-    parts = chat(exchange)
+    parts = chat(_exchange(now, wanted, profile, options))
+    if not wanted.stream:
+        return _whole(now, parts)
     first = next(parts, b"")
     now.first_byte = time.monotonic()
-    headers = [*(_SSE_HEADERS if wanted.stream else (("Content-Type", _JSON),)), *now.outcome.headers]
-    if not wanted.stream:
-        now.sent = len(first)
-        return Response(first, 200, headers)
-    response = Response(_sent(now, chain((first,), parts)), 200, headers)
+    headers = [*_SSE_HEADERS, *now.outcome.headers]
+    response = Response(_sent(now, chain((first,), parts)), 200, headers, content_type=now.outcome.content_type or None)
     response.call_on_close(parts.close)
+    now.service.streams(1)
+    response.call_on_close(lambda: now.service.streams(-1))
+    return response
+
+
+def _whole(now: Visit, parts: Iterator[bytes]) -> Response:
+    """An answer that was waited for: what was repaired in it is known before its headers go."""
+    body = b"".join(parts)
+    now.first_byte, now.sent = time.monotonic(), len(body)
+    response = Response(body, 200, [("Content-Type", now.outcome.content_type or _JSON), *now.outcome.headers])
+    if now.outcome.audit and not now.outcome.observe:
+        response.headers["X-Tool-Proxy-Fixes"] = as_header(now.outcome.audit)
     return response
 
 
 def passed(path: str) -> Response:
     """A path that the upstream answers itself: request and answer go through untouched."""
     now = visit()
-    settings = now.service.settings
+    settings = now.snapshot.settings
     pump = Pump(now.socket, Patience(settings.header_timeout, settings.idle_timeout))
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), now.id)
     body = now.body if now.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
-    call = now.service.upstream.open(method, path + _query(), headers, body)
+    call = now.snapshot.upstream.open(method, path + _query(), headers, body)
     try:
         answer = relay(call, pump)
     except BaseException:
@@ -134,10 +153,20 @@ def _query() -> str:
     return f"?{query}" if query else ""
 
 
+def reload() -> Response:
+    """`POST /_reload`: settings and rules are read anew, for all workers; 422 if they cannot be used."""
+    try:
+        visit().service.reload()
+    except RulesError as error:
+        log.error("not reloaded, the rules that were in force stay so: %s", error.message)
+        told = {"status": "error", "message": "the configuration was not reloaded", "errors": [error.message]}
+        return json_response(dump_json(told), 422)
+    return json_response(b'{"status":"success","message":"Configuration reloaded"}')
+
+
 def root() -> Response:
     """`GET /`: what this is, and what it answers."""
-    service = visit().service
-    about = {"service": "vllm-tool-proxy", "version": __version__, "paths": paths(service)}
+    about = {"service": "vllm-tool-proxy", "version": __version__, "paths": paths(visit().snapshot)}
     return json_response(dump_json(about))
 
 
@@ -148,64 +177,63 @@ def health() -> Response:
 
 def ready() -> Response:
     """`GET /_ready`: 200 if the upstream answers, else 503."""
-    if visit().service.ready():
+    if visit().snapshot.ready():
         return json_response(b'{"status":"ready"}')
     response = json_response(b'{"status":"unavailable","reason":"the model server does not answer"}', 503)
     response.headers["Retry-After"] = "5"
     return response
 
 
-def paths(service: Service) -> list[str]:
+def paths(snapshot: Snapshot) -> list[str]:
     """All paths that are answered."""
-    own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/"]
-    return [CHAT, *PASSED, "/v1/models/{id}", *service.settings.pass_through, *own]
+    own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/_reload", "/"]
+    return [CHAT, *PASSED, "/v1/models/{id}", *snapshot.settings.pass_through, *own]
 
 
 def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOptions) -> Exchange:
-    service, settings = now.service, now.service.settings
+    snapshot, settings = now.snapshot, now.snapshot.settings
     headers = upstream_headers(request.environ, _JSON, now.id)
     seed = secrets.token_bytes(16)
+    policy = snapshot.rules.policy(wanted.model)
 
     def engine(plan: Plan) -> Engine:
-        return Engine(
-            Task(
-                tools=wanted.tools,
-                seed=seed,
-                raw_text=proxy_parses(wanted, plan),
-                json_reply=wanted.json_reply,
-                results=wanted.results,
-                ids=wanted.ids,
-                max_held=settings.max_held,
-                max_calls=settings.max_calls,
-            )
-        )
+        raw_text = proxy_parses(wanted, plan)
+        limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
+        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, **limits))
 
     return Exchange(
-        upstream=service.upstream,
+        upstream=snapshot.upstream,
         path=CHAT,
         headers=headers,
         request=wanted,
-        plan=_plan(service, wanted, profile, headers),
+        plan=_plan(snapshot, wanted, profile, headers),
         auto=profile.parse == "auto",
-        pump=Pump(now.socket, _patience(service, wanted, profile)),
+        pump=Pump(now.socket, _patience(settings, wanted, profile)),
         engine=engine,
         writer=lambda expand: ChatWriter(options, expand=expand),
-        clean=profile.clean,
-        server=lambda: profile.server or service.server_kind(headers),
-        remember=lambda: service.remember(wanted.model),
+        options=options,
+        server=lambda: profile.server or snapshot.server_kind(headers),
+        remember=lambda: snapshot.remember(wanted.model),
         crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
+        capture=_capture(now),
+        observe=now.outcome.observe,
         outcome=now.outcome,
     )
 
 
-def _plan(service: Service, wanted: ChatRequest, profile: Profile, headers: dict[str, str]) -> Plan:
+def _capture(now: Visit) -> Capture | None:
+    folder = now.snapshot.settings.capture
+    return Capture(folder, now.id, credential(request.environ)) if folder else None
+
+
+def _plan(snapshot: Snapshot, wanted: ChatRequest, profile: Profile, headers: dict[str, str]) -> Plan:
     """How the request goes up first (README: who parses)."""
-    proxied = profile.parse == "proxy" or (profile.parse == "auto" and service.parses(wanted.model))
+    proxied = profile.parse == "proxy" or (profile.parse == "auto" and snapshot.parses(wanted.model))
     server = profile.server
     if proxied and not server and wanted.tools is not None:
-        server = service.server_kind(headers)
+        server = snapshot.server_kind(headers)
     return Plan(parse="proxy" if proxied else "server", transport=profile.upstream, server=server)
 
 
@@ -216,6 +244,7 @@ def _options(wanted: ChatRequest, profile: Profile) -> ChatOptions:
         clean=profile.clean,
         heartbeat_chunk=profile.heartbeat == "chunk",
         parsed=wanted.tools is not None,
+        reasoning=profile.reasoning,
     )
 
 
@@ -225,8 +254,7 @@ def _ended(answer: JsonObject, wanted: ChatRequest, options: ChatOptions) -> Res
     return Response(as_stream(answer, ChatWriter(options, expand=True)), 200, list(_SSE_HEADERS))
 
 
-def _patience(service: Service, wanted: ChatRequest, profile: Profile) -> Patience:
-    settings = service.settings
+def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Patience:
     return Patience(
         header=settings.header_timeout,
         idle=settings.idle_timeout,

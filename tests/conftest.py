@@ -82,11 +82,15 @@ class Proxy:
 
 
 def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
-    """The real thing, ended by the stack, which also looks whether its log tells of a defect."""
+    """The real thing, ended by the stack, which also looks whether its log tells of a defect.
+
+    With `upstream` "" the rules say where that is.
+    """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     proxy = Proxy(port, folder / "proxy.log")
-    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port), *flags]
+    flags = (*(("--upstream", upstream) if upstream else ()), *flags)
+    command = [sys.executable, "-m", "proxy", "serve", "--port", str(port), *flags]
     with proxy.log.open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=log)
     stack.callback(_end, process, proxy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +84,70 @@ def test_a_path_that_is_listed_passes_and_one_that_is_no_longer_listed_does_not(
         assert client.post("/v1/messages").status_code == 404
 
 
+@pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
+def test_a_listed_path_takes_the_methods_that_go_up_and_no_others(inside: Inside, prefix: str) -> None:
+    with Upstream(*[[answer({"a": 1})]] * 5) as server:
+        client = inside(server.url, pass_through=("/v1/own",))
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
+            assert client.open(f"{prefix}/v1/own", method=method).status_code == 200
+        assert [seen.line.split()[:2] for seen in server.seen] == [
+            [method, "/v1/own"] for method in ("GET", "GET", "POST", "PUT", "DELETE")
+        ]
+        for method, status in (("PATCH", 405), ("OPTIONS", 204)):
+            response = client.open(f"{prefix}/v1/own", method=method)
+            allowed = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
+            assert (response.status_code, response.headers["Allow"]) == (status, allowed)
+
+
+WRONG = ["/v1/own/", "/v1/owner", "/V1/own", "/for/nobody/v1/own", "/for/v1/own", "/for//v1/own"]
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_only_the_listed_path_itself_passes(inside: Inside, path: str) -> None:
+    with Upstream() as server:
+        assert inside(server.url, pass_through=("/v1/own",)).get(path).status_code == 404
+        assert server.seen == []
+
+
+def test_one_model_may_take_more_methods_if_it_is_listed(inside: Inside) -> None:
+    with Upstream(*[[answer({})]] * 3) as server:
+        client = inside(server.url, pass_through=("/v1/models/mine",))
+        assert client.delete("/v1/models/mine").status_code == client.get("/v1/models/mine").status_code == 200
+        assert client.delete("/v1/models/other").status_code == 405
+
+
+def test_a_path_that_a_reload_lists_passes_and_one_that_it_no_longer_lists_does_not(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    with Upstream(*[[answer({})]] * 3) as server:
+        monkeypatch.setenv("TOOL_PROXY_RULES", str(rules))
+        monkeypatch.setenv("TOOL_PROXY_UPSTREAM", server.url)
+        client = inside(server.url, pass_through=("/v1/one",))
+        assert [client.post(path).status_code for path in ("/v1/one", "/v1/two")] == [200, 404]
+        rules.write_text("settings: {pass_through: [/v1/two]}")
+        assert client.post("/_reload").json == {"status": "success", "message": "Configuration reloaded"}
+        assert [client.post(path).status_code for path in ("/v1/one", "/v1/two")] == [404, 200]
+        paths = client.get("/").json
+    assert paths is not None and "/v1/two" in paths["paths"] and "/v1/one" not in paths["paths"]
+
+
+def test_a_reload_of_a_bad_file_is_a_422_with_the_errors(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("models: [{match: a, parse: never}]")
+    monkeypatch.setenv("TOOL_PROXY_RULES", str(rules))
+    client = inside(NOWHERE)
+    response = client.post("/_reload")
+    body = response.json
+    assert response.status_code == 422 and body is not None
+    assert (body["status"], [*body]) == ("error", ["status", "message", "errors"])
+    (error,) = body["errors"]
+    assert error.startswith(f"{rules}:1: ") and "'never'" in error and error in caplog.text
+    assert client.get("/health").json["rules_error"] == error  # type: ignore[index]
+
+
 @pytest.mark.parametrize("path", [CHAT, "/v1/models", "/tokenize"])
 def test_a_path_listed_that_is_answered_anyway_changes_nothing(inside: Inside, path: str) -> None:
     with Upstream(stream(ROLE, text("a"), finish(), DONE)) as server:
@@ -135,7 +200,7 @@ def test_health_never_touches_the_upstream(inside: Inside, path: str) -> None:
     assert (body["status"], body["max_tool_calls"], body["config_loaded"]) == ("healthy", 9, True)
     assert body["vllm_url"] == body["target_host"] == server.url
     assert {"version", "rules_file", "rules_sha256", "uptime"} <= body.keys()
-    assert body["active_requests"] == 0
+    assert (body["active_requests"], body["total_buffers"], body["rules_error"]) == (0, 0, None)
 
 
 def test_requests_that_ended_do_not_count_as_active(inside: Inside) -> None:
@@ -159,6 +224,16 @@ def test_ready_asks_the_upstream_and_keeps_the_answer_for_a_moment(inside: Insid
 def test_ready_is_503_and_says_when_to_come_again_while_the_upstream_is_down(inside: Inside) -> None:
     response = inside(f"http://127.0.0.1:{free_port()}").get("/_ready")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+
+
+def test_a_whole_answer_says_what_was_repaired_and_one_without_repairs_and_a_stream_say_nothing(
+    inside: Inside,
+) -> None:
+    call = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b"}}</tool_call>'
+    for said, streamed, header in ((call, False, "finish:1, text_call:2"), ("a", False, None), (call, True, None)):
+        with Upstream([answer(completion(said * 2))]) as server:
+            response = inside(server.url).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE]))
+        assert response.headers.get("X-Tool-Proxy-Fixes") == header
 
 
 KEY = "sk-1"

@@ -185,7 +185,8 @@ def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
     assert done.stdout.startswith(
         f"ok: vllm-tool-proxy 1.0, upstream http://127.0.0.1:{port}, listening on 127.0.0.1:{port}, rules built-in"
     )
-    assert done.stdout.count("\n") == 1
+    assert '\ntools glob: if path is missing, set it to "." (only where the schema finds' in done.stdout
+    assert done.stdout.endswith("\nclients codex: as the model\n")
 
 
 def test_check_tells_of_code_that_cannot_be_loaded(folder: Path) -> None:
@@ -349,11 +350,13 @@ def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_d
 
 
 @pytest.mark.usefixtures("serve")
-def test_a_relative_ca_file_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
+def test_a_relative_path_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
     import trustme  # noqa: PLC0415
 
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    assert served("--upstream-ca", "ca.pem").env["TOOL_PROXY_UPSTREAM_CA"] == f"{tmp_path}/ca.pem"
+    env = served("--upstream-ca", "ca.pem", "--audit-file", "a.jsonl").env
+    assert env["TOOL_PROXY_UPSTREAM_CA"] == f"{tmp_path}/ca.pem"
+    assert env["TOOL_PROXY_AUDIT_FILE"] == f"{tmp_path}/a.jsonl"
 
 
 @pytest.mark.usefixtures("serve")

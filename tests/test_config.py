@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy import config
-from proxy.config import find_rules, load, read_rules, working_folder
+from proxy.config import find_rules, load, read_rules, rules_text, working_folder
 from proxy.errors import RulesError
 from proxy.rules import Setting
 from proxy.settings import SPECS, Settings, Spec
@@ -152,6 +152,9 @@ def test_a_password_in_the_upstream_is_refused_and_not_shown() -> None:
         ("heartbeat", "1e1", 10.0),
         ("verbose", "YES", True),
         ("verbose", "0", False),
+        ("infer_names", "table", "table"),
+        ("infer_names", "", ""),
+        ("repair_typos", "on", True),
         ("pass_through", "/a, /b/c-d.e ,/a", ("/a", "/b/c-d.e")),
         ("pass_through", "", ()),
         ("upstream_ca", "/etc/ca.pem", "/etc/ca.pem"),
@@ -176,6 +179,7 @@ def test_text_of_a_variable_becomes_a_value(name: str, text: str, value: Setting
         ("heartbeat", "nan", "a number of seconds over 0"),
         ("heartbeat", "1e999", "a number of seconds over 0"),
         ("verbose", "maybe", "true or false"),
+        ("infer_names", "Table", 'schema or table or ""'),
         ("host", "a b", "an IP address or a host name"),
         ("host", "", "an IP address or a host name"),
         ("client", "Open Claw", "the name of a client"),
@@ -208,6 +212,11 @@ def test_a_bad_value_of_an_alias_names_the_alias() -> None:
         ("settings: {verbose: no}", "rules.yaml: verbose: 'no' cannot be used; it must be true or false"),
         ("settings: {pass_through: /a}", "rules.yaml: pass_through: '/a' cannot be used; it must be a list"),
         ("settings: {host: 1}", "rules.yaml: host: 1 cannot be used"),
+        ("settings: {buffer_timeout: 0}", "buffer_timeout: 0 cannot be used; it must be a number of seconds"),
+        ("settings: {buffer_timeout: 1, hold_timeout: 1}", "hold_timeout and buffer_timeout are one setting; keep one"),
+        ("settings: {max_held: 2048, max_buffer_size: 2048}", "max_held and max_buffer_size are one setting; keep one"),
+        ("settings: {infer_names: true}", "infer_names: True cannot be used; it must be schema or table"),
+        ("models: [{match: a, formats: {off: [hermes]}}]", "yaml:1: there is no format 'hermes'; use a name that"),
         ("settings: {client: nobody}", "rules.yaml: there is no client 'nobody'; set client to "),
         ("settings: {client: a}\nclients: {}", "there is no client 'a'; set client to a name that the rules have"),
         ("settings: [", "rules.yaml:1: expected the node content"),
@@ -217,6 +226,23 @@ def test_a_bad_line_of_the_file_is_told_with_the_file(text: str, message: str, t
     Path("rules.yaml").write_text(text)
     told = refused({}, {})
     assert told.startswith(str(tmp_path)) and message in told
+
+
+def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
+    theirs = "buffer_timeout: 120, max_buffer_size: 1048576, detailed_logging: True, case_sensitive_tools: true"
+    Path("rules.yaml").write_text(f"settings: {{{theirs}}}")
+    settings, rules = load({}, {})
+    assert (settings.hold_timeout, type(settings.hold_timeout), settings.max_held) == (120.0, float, 1048576)
+    assert settings.detailed_logging and rules.policy("m").case_sensitive
+    assert load({"hold_timeout": "7"}, {})[0].hold_timeout == 7.0
+
+
+def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -> None:
+    env = {"TOOL_PROXY_INFER_NAMES": "table"}
+    policy = load({"repair_typos": "true", "case_sensitive_tools": "true"}, env)[1].policy("m")
+    assert (policy.by_table, policy.typos, policy.case_sensitive) == (True, True, True)
+    policy = load({}, {})[1].policy("m")
+    assert (policy.by_table, policy.typos, policy.case_sensitive) == (False, False, False)
 
 
 def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:
@@ -264,6 +290,42 @@ def test_a_file_that_is_there_and_cannot_be_read_is_an_error_and_not_passed_over
 
     monkeypatch.setattr(Path, "lstat", denied)
     assert "cannot be read (Permission denied)" in refused({}, {})
+
+
+def test_a_text_that_was_read_before_is_taken_instead_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
+    text = rules_text({}, {})
+    (tmp_path / "rules.yaml").unlink()
+    settings, rules = load({}, {"TOOL_PROXY_THREADS": "7"}, text)
+    assert (settings.heartbeat, settings.threads, rules.source) == (3.0, 7, text.source)
+    assert load({}, {}, rules_text({}, {})) == load({}, {})
+
+
+@pytest.mark.parametrize(
+    ("told", "path"),
+    [
+        ("", ""),
+        ("detailed_logging: false", ""),
+        ("detailed_logging: true", "/var/lib/a/vllm-tool-proxy-audit.jsonl"),
+        ("detailed_logging: true, audit_file: /x/y", "/x/y"),
+        ("audit_file: /x/y", "/x/y"),
+    ],
+)
+def test_detailed_logging_turns_the_audit_file_on_in_the_services_own_folder(told: str, path: str) -> None:
+    Path("rules.yaml").write_text(f"settings: {{{told}}}\n")
+    assert load({}, {"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"})[0].audit_file == path
+
+
+@pytest.mark.parametrize(
+    ("env", "folder"), [({}, "/tmp"), ({"TMPDIR": "/tmp/own"}, "/tmp/own"), ({"TMPDIR": "own"}, "/tmp")]
+)
+def test_without_a_folder_of_its_own_the_audit_file_is_a_temporary_one(env: dict[str, str], folder: str) -> None:
+    assert load({"detailed_logging": "true"}, env)[0].audit_file == f"{folder}/vllm-tool-proxy-audit.jsonl"
+
+
+def test_the_variable_of_the_shared_memory_is_no_setting_and_no_error() -> None:
+    load({}, {"TOOL_PROXY_MEMORY": "1:2"})
+    assert "TOOL_PROXY_MEMORY" not in refused({}, {"TOOL_PROXY_MEMORI": "1:2"})
 
 
 def test_a_huge_file_is_not_read_to_its_end() -> None:

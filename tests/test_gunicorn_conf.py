@@ -20,6 +20,8 @@ import pytest
 from gunicorn.config import Config
 
 from proxy import gunicorn_conf
+from proxy.config import MEMORY_VARIABLE
+from proxy.shared_memory import SIZE, Memory
 
 CONF = Path(gunicorn_conf.__file__)
 APP = """
@@ -125,3 +127,44 @@ def test_a_forked_worker_forgets_what_the_master_saw_in_folders(monkeypatch: pyt
     monkeypatch.setattr("importlib.invalidate_caches", lambda: seen.append(True))
     gunicorn_conf.post_fork(None, None)
     assert seen == [True]
+
+
+def test_what_the_master_asks_for_is_done_once_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MEMORY_VARIABLE, "")
+    gunicorn_conf.on_starting(None)
+    pid, _, descriptor = os.environ[MEMORY_VARIABLE].partition(":")
+    try:
+        assert pid == str(os.getpid())
+        memory = Memory(int(descriptor))
+        assert memory.asked() == 0
+        for _ in range(2):
+            gunicorn_conf.on_reload(None)
+            gunicorn_conf.on_reload(None)
+            asked = memory.asked()
+            gunicorn_conf.on_reload(None)  # while the file is being read
+            memory.done(asked)
+            again = memory.asked()
+            assert 0 < asked < again
+            memory.done(again)
+            assert memory.asked() == 0
+        assert os.environ[MEMORY_VARIABLE] == f"{pid}:{descriptor}"  # one memory for a master's whole life
+    finally:
+        os.close(int(descriptor))
+
+
+def test_a_master_makes_its_own_memory_when_it_has_another_ones_or_one_of_another_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fd = os.memfd_create("another")
+    os.ftruncate(fd, SIZE // 2)
+    for told in (f"1:{fd}", f"{os.getpid()}:{fd}"):
+        monkeypatch.setenv(MEMORY_VARIABLE, told)
+        gunicorn_conf.on_reload(None)
+        own = int(os.environ[MEMORY_VARIABLE].partition(":")[2])
+        assert own != fd and Memory(own).asked() == 1
+        os.close(own)
+    os.close(fd)
+
+
+def test_master_and_workers_mean_the_same_memory() -> None:
+    assert (gunicorn_conf.MEMORY_VARIABLE, gunicorn_conf.MEMORY_BYTES) == (MEMORY_VARIABLE, SIZE)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from proxy.requestlog import set_up_logging
+from proxy.engine import Engine
+from proxy.events import Repair
+from proxy.requestlog import MAX_LINES, set_up_logging
 from tests.conftest import Inside
 from tests.scripted import (
     DONE,
@@ -45,8 +49,9 @@ def facts(line: str) -> dict[str, str]:
 def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
     with Upstream(stream(ROLE, text(HERMES), finish(), DONE)) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    (line,) = caplog.messages
+    line, *repairs = caplog.messages
     known = facts(line)
+    assert all(repair.startswith(f"repair id={known['id']} model=tiny ") for repair in repairs)
     assert (known["status"], known["model"], known["stream"], known["calls"]) == ("200", "tiny", "true", "1")
     assert known["bytes"] == str(len(data)) and "text_call:1" in known["fixes"]
     assert 0 <= float(known["ttfb_ms"]) <= float(known["ms"])
@@ -107,6 +112,106 @@ def test_keys_bodies_and_query_strings_never_get_into_the_log(
         inside(server.url).post(f"{CHAT}?query-word=1", json=chat("body-word"), headers=headers)
     for word in ("key-word", "cookie-word", "body-word", "answer-word", "query-word"):
         assert word not in caplog.text
+
+
+def repairing(count: int = 1) -> Upstream:
+    """Answers with a call as text, so often."""
+    return Upstream(*[[answer(completion(HERMES))]] * count)
+
+
+WHOLE = chat(stream=False, tools=[WRITE_FILE])
+
+
+def test_each_repair_has_a_line_without_values(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    with repairing() as server:
+        inside(server.url).post(CHAT, json=WHOLE, headers={"X-Request-Id": "r1"})
+    repairs = [facts(line) for line in caplog.messages[1:]]
+    assert [repair["fix"] for repair in repairs] == ["text_call", "finish"]
+    assert all((repair["id"], repair["model"]) == ("r1", "tiny") for repair in repairs)
+    assert all({"tool", "why"} <= repair.keys() for repair in repairs)
+    assert "a.txt" not in caplog.text and "before=" not in caplog.text
+
+
+def test_with_verbose_each_repair_shows_what_it_was_before_and_after(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    caplog.set_level(logging.DEBUG, "proxy")
+    with repairing() as server:
+        inside(server.url).post(CHAT, json=WHOLE)
+    told = [record.message for record in caplog.records if record.levelno == logging.DEBUG]
+    assert len(told) == 2 and all("before=" in line and "after=" in line for line in told)
+    assert told[1].endswith(" before=stop after=tool_calls")
+
+
+def test_a_reply_with_countless_repairs_cannot_fill_the_log(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = (Repair("closers", "", "", "why"),) * (MAX_LINES + 7)
+    monkeypatch.setattr(Engine, "audit", property(lambda _: many))
+    with repairing() as server:
+        inside(server.url).post(CHAT, json=WHOLE)
+    assert f"fixes=closers:{MAX_LINES + 7}" in caplog.messages[0]
+    assert len(caplog.messages) == MAX_LINES + 2 and caplog.messages[-1].endswith(" more=7")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
+    inside: Inside, tmp_path: Path, streamed: bool
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    script = stream(ROLE, text(HERMES), finish(), DONE) if streamed else [answer(completion(HERMES))]
+    with Upstream(script) as server:
+        client = inside(server.url, audit_file=str(path))
+        client.post(f"/for/openclaw{CHAT}", json={**WHOLE, "stream": streamed}, headers={"X-Request-Id": "r1"})
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["fix"] for record in records] == ["text_call", "finish"]
+    for record in records:
+        assert [record[key] for key in ("id", "model", "client", "observed")] == ["r1", "tiny", "openclaw", False]
+    assert (records[1]["before"], records[1]["after"]) == ("stop", "tool_calls")
+
+
+def test_a_reply_without_repairs_writes_nothing(inside: Inside, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with Upstream([answer(completion("a"))]) as server:
+        inside(server.url, audit_file=str(path)).post(CHAT, json=WHOLE)
+    assert not path.exists()
+
+
+def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
+    inside: Inside, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with repairing(3) as server:
+        client = inside(server.url, audit_file=str(tmp_path))
+        assert [client.post(CHAT, json=WHOLE).status_code for _ in range(3)] == [200] * 3
+    assert caplog.text.count("cannot be written") == 1
+
+
+def test_what_is_only_observed_is_said_to_be(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    with repairing() as server:
+        response = inside(server.url, observe=True, audit_file=str(path)).post(CHAT, json=WHOLE)
+    assert "X-Tool-Proxy-Fixes" not in response.headers
+    assert len(caplog.messages) == 3 and all(line.startswith("would repair id=") for line in caplog.messages[1:])
+    assert all(json.loads(line)["observed"] for line in path.read_text().splitlines())
+
+
+def test_health_counts_repairs_refusals_and_calls_without_arguments(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "refusals", property(lambda _: {"not offered": 2}))
+    monkeypatch.setattr(Engine, "empty_calls", property(lambda _: 1))
+    with repairing(3) as server:
+        client = inside(server.url)
+        for _ in range(3):
+            client.post(CHAT, json=WHOLE)
+        health = client.get("/_health").json
+    assert health is not None
+    assert (health["fixes"], health["refusals"]) == ({"finish": 3, "text_call": 3}, {"not offered": 6})
+    assert health["calls_with_empty_arguments"] == 3
 
 
 @pytest.fixture

@@ -1,0 +1,247 @@
+"""The audit file: its records, whose it is, and what happens when many write, it grows, or the disk is full."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy import audit as module
+from proxy.audit import (
+    KEPT,
+    MAX_NAME,
+    MAX_NAMES,
+    MAX_RECORDS,
+    MAX_VALUE,
+    Audited,
+    AuditFile,
+    as_header,
+    lines,
+    total,
+)
+from proxy.events import Repair
+
+SIZE = 1024
+REPAIR = Repair("closers", '{"a": 1', '{"a": 1}', "only the closer is missing", "bash")
+
+
+def parsed(data: bytes) -> list[dict[str, Any]]:
+    assert data.endswith(b"\n") or not data
+    return [json.loads(line) for line in data.split(b"\n")[:-1]]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+def test_a_record_says_when_what_whose_and_why() -> None:
+    (record,) = parsed(lines(Audited("r1", "Qwen", "pi", (REPAIR,)), 1_700_000_000.0625))
+    assert record == {
+        "time": "2023-11-14T22:13:20.062Z",
+        "id": "r1",
+        "model": "Qwen",
+        "client": "pi",
+        "observed": False,
+        "tool": "bash",
+        "fix": "closers",
+        "before": '{"a": 1',
+        "after": '{"a": 1}',
+        "why": "only the closer is missing",
+    }
+    assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
+
+
+def test_each_repair_has_a_line_whatever_is_in_it() -> None:
+    odd = "a\nb\r\N{LINE SEPARATOR}\x00\ud83d\N{EURO SIGN}\""
+    records = parsed(lines(Audited("r1", odd, "", (REPAIR, Repair("name", odd, odd, odd, odd))), 0))
+    assert [record["fix"] for record in records] == ["closers", "name"]
+    assert [records[1][key] for key in ("model", "tool", "before", "after", "why")] == [odd] * 5
+
+
+def test_values_and_records_are_bounded_and_a_value_that_was_cut_says_so() -> None:
+    whole, long = "x" * MAX_VALUE, "y" * (MAX_VALUE + 1)
+    records = parsed(lines(Audited("r1", "m", "", (Repair("f", whole, long, ""),) * (MAX_RECORDS + 5)), 0))
+    assert len(records) == MAX_RECORDS
+    assert records[0]["before"] == whole
+    assert records[0]["after"] == "y" * MAX_VALUE + f"... ({MAX_VALUE + 1} characters)"
+
+
+def test_the_total_is_by_fix_and_in_order() -> None:
+    repairs = [Repair(name, "", "", "") for name in ("name", "closers", "name")]
+    assert list(total(repairs).items()) == [("closers", 1), ("name", 2)]
+
+
+def test_the_header_is_plain_and_short_whatever_a_rule_is_called() -> None:
+    names = ["rule:a b,\r\n\N{EURO SIGN}", "name", "name", "x" * 500]
+    header = as_header([Repair(name, "", "", "") for name in names])
+    assert header == f"name:2, rule:a_b____:1, {'x' * MAX_NAME}:1"
+    many = as_header([Repair(f"fix{number}", "", "", "") for number in range(500)])
+    assert many.count(", ") == MAX_NAMES - 1
+
+
+def test_it_is_appended_to_and_nobody_else_can_read_it(path: Path) -> None:
+    old = os.umask(0)
+    try:
+        assert AuditFile(str(path), SIZE).write(b"one\n")
+    finally:
+        os.umask(old)
+    assert AuditFile(str(path), SIZE).write(b"two\n")
+    assert path.read_bytes() == b"one\ntwo\n" and mode(path) == 0o600
+
+
+def test_a_file_that_others_can_read_is_closed_to_them(path: Path) -> None:
+    path.touch(0o644)
+    path.chmod(0o644)
+    assert AuditFile(str(path), SIZE).write(b"one\n")
+    assert mode(path) == 0o600
+
+
+def test_to_try_it_writes_nothing(path: Path) -> None:
+    assert AuditFile(str(path), SIZE).write(b"")
+    assert path.read_bytes() == b""
+
+
+def test_it_is_rotated_before_it_grows_over_its_size_and_three_old_ones_are_kept(path: Path) -> None:
+    file = AuditFile(str(path), SIZE)
+    for letter in b"abcdef":
+        for _ in range(2):
+            assert file.write(bytes([letter]) * (SIZE // 2))
+    texts = {name.name.removeprefix(path.name): name.read_bytes()[:1] for name in path.parent.iterdir()}
+    assert texts == {"": b"f", ".1": b"e", ".2": b"d", ".3": b"c"} and KEPT == 3
+    assert all(name.stat().st_size == SIZE and mode(name) == 0o600 for name in path.parent.iterdir())
+
+
+def test_what_is_over_the_size_by_itself_is_written_whole(path: Path) -> None:
+    file = AuditFile(str(path), SIZE)
+    for letter in b"abc":
+        assert file.write(bytes([letter]) * SIZE * 3)
+    assert path.read_bytes() == b"c" * SIZE * 3
+    assert path.with_suffix(".jsonl.1").read_bytes() == b"b" * SIZE * 3
+
+
+WRITER = """
+import sys
+from proxy.audit import AuditFile
+file = AuditFile(sys.argv[1], 4096)
+for number in range(400):
+    assert file.write(f'{{"by": "{sys.argv[2]}", "number": {number}}}\\n'.encode() * 2)
+"""
+
+
+def test_workers_that_write_and_rotate_at_the_same_time_lose_nothing_and_tear_nothing(path: Path) -> None:
+    """More old files are kept here than the test needs, so that every line can be counted."""
+    code = WRITER.replace("import sys\n", "import sys\nimport proxy.audit\nproxy.audit.KEPT = 100\n")
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(name)]) for name in range(4)]
+    assert [worker.wait(60) for worker in workers] == [0] * 4
+    records = [record for name in path.parent.iterdir() for record in parsed(name.read_bytes())]
+    assert len(records) == 4 * 400 * 2
+    assert {(record["by"], record["number"]) for record in records} == {
+        (str(name), number) for name in range(4) for number in range(400)
+    }
+    assert all(name.stat().st_size <= 4096 for name in path.parent.iterdir())
+    assert sum(name.stat().st_size > 3900 for name in path.parent.iterdir()) >= len(list(path.parent.iterdir())) - 1
+
+
+def test_threads_of_one_worker_share_it_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 100)
+    file = AuditFile(str(path), SIZE)
+
+    def work() -> None:
+        for _ in range(50):
+            assert file.write(b"x" * 99 + b"\n")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(name.stat().st_size for name in path.parent.iterdir()) == 8 * 50 * 100
+
+
+@pytest.mark.parametrize(
+    "what", ["symlink", "dangling", "folder", "pipe", "device", "hard link", "no folder", "foreign"]
+)
+def test_what_is_no_file_of_ones_own_is_refused_and_told_once(
+    path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = path.with_name("other")
+    other.write_bytes(b"mine")
+    match what:
+        case "symlink":
+            path.symlink_to(other)
+        case "dangling":
+            path.symlink_to(path.with_name("none"))
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path = Path("/dev/null")
+        case "hard link":
+            path.hardlink_to(other)
+        case "no folder":
+            path = path.with_name("none") / "audit.jsonl"
+        case "foreign":
+            path.touch()
+            monkeypatch.setattr(module.os, "geteuid", lambda: os.getuid() + 1)
+    file = AuditFile(str(path), SIZE)
+    assert [file.write(b"x\n") for _ in range(3)] == [False] * 3
+    (told,) = caplog.messages
+    assert told.startswith(f"the audit file {path} cannot be written (") and "\n" not in told
+    assert other.read_bytes() == b"mine" and not path.with_name("none").is_file()
+
+
+def test_an_error_is_told_again_after_it_was_over(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = AuditFile(str(path), SIZE)
+    for _ in range(2):
+        path.mkdir()
+        assert not file.write(b"x")
+        path.rmdir()
+        assert file.write(b"x")
+        path.unlink()
+    assert len(caplog.messages) == 2
+
+
+def test_a_full_disk_leaves_no_half_of_a_record(path: Path) -> None:
+    """A limit on the size of files stands for the disk: the system writes what there is room for."""
+    code = f"""
+import resource, signal
+from proxy.audit import AuditFile
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, {resource.getrlimit(resource.RLIMIT_FSIZE)[1]}))
+file = AuditFile({str(path)!r}, 4096)
+print([file.write(b"x" * 99 + b"\\n") for _ in range(3)])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True, False, False]\n" and done.stderr.count("cannot be written") == 1
+    assert path.read_bytes() == b"x" * 99 + b"\n"
+
+
+def test_a_lock_that_somebody_keeps_costs_a_request_no_more_than_its_patience(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    file = AuditFile(str(path), SIZE)
+    with path.open("wb") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        began = time.monotonic()
+        assert not file.write(b"x")
+        assert 0.1 <= time.monotonic() - began < 1
+    assert "locked" in caplog.text
+    assert file.write(b"x")

@@ -1,0 +1,162 @@
+"""The memory that workers share: whole at every moment, whoever writes or dies, and one writer at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from proxy.rules_file import MAX_BYTES
+from proxy.shared_memory import SIZE, Memory, open_memory
+
+# Publishes texts of one repeated letter each, as fast as it can, until it is killed.
+WRITER = """
+import itertools, sys
+from proxy.shared_memory import Memory
+memory = Memory(int(sys.argv[1]))
+print("ready", flush=True)
+for number in itertools.count():
+    letter = bytes([97 + number % 26])
+    with memory.turn():
+        memory.publish(letter * (200_000 + number % 7), "/" + letter.decode())
+        memory.fail(letter.decode() * 5000)
+"""
+
+
+@pytest.fixture
+def fd() -> Iterator[int]:
+    """What gunicorn's master makes."""
+    descriptor = os.memfd_create("test")
+    os.ftruncate(descriptor, SIZE)
+    yield descriptor
+    os.close(descriptor)
+
+
+@contextmanager
+def writing(fd: int) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", WRITER, str(fd)]
+    with subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def published(memory: Memory, text: bytes, source: str = "/r.yaml") -> None:
+    with memory.turn():
+        memory.publish(text, source)
+
+
+def test_at_first_nothing_was_published() -> None:
+    memory = Memory()
+    assert (memory.generation(), memory.rules(), memory.error(), memory.asked()) == (0, (0, b"", ""), "", 0)
+
+
+def test_each_process_sees_what_another_published(fd: int) -> None:
+    mine, other = Memory(fd), Memory(fd)
+    for number, text in enumerate((b"one", b"two", b"", b"three\0four"), start=1):
+        published(mine, text, f"/{number}")
+        assert other.generation() == number
+        assert other.rules() == (number, text, f"/{number}")
+
+
+def test_an_error_leaves_the_rules_and_better_rules_end_the_error(fd: int) -> None:
+    mine, other = Memory(fd), Memory(fd)
+    published(mine, b"good")
+    with mine.turn():
+        mine.fail("line 3 is none")
+    assert (other.generation(), other.rules()[1], other.error()) == (1, b"good", "line 3 is none")
+    published(other, b"better")
+    assert mine.error() == ""
+
+
+def test_there_is_room_for_the_longest_file_and_path_and_for_no_more() -> None:
+    memory = Memory()
+    published(memory, b"x" * MAX_BYTES, "/" + "p" * 4095)
+    assert memory.rules() == (1, b"x" * MAX_BYTES, "/" + "p" * 4095)
+    with pytest.raises(ValueError, match="bytes"):
+        published(memory, b"x" * MAX_BYTES * 2)
+    assert memory.rules()[:2] == (1, b"x" * MAX_BYTES)
+
+
+def test_a_path_that_is_no_text_and_an_endless_message_are_kept_as_far_as_they_go() -> None:
+    memory = Memory()
+    published(memory, b"x", os.fsdecode(b"/\xff"))
+    with memory.turn():
+        memory.fail("\N{EURO SIGN}" * 9000)
+    assert memory.rules()[2] == os.fsdecode(b"/\xff")
+    assert memory.error() == "\N{EURO SIGN}" * (8 * 1024 // 3)
+
+
+def test_a_reader_never_sees_half_of_anything_while_others_write(fd: int) -> None:
+    memory, seen = Memory(fd), set[bytes]()
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(writing(fd))
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline:
+            number, text, source = memory.rules()
+            if number:
+                assert text == text[:1] * len(text) and len(text) >= 200_000
+                assert source == "/" + text[:1].decode()
+                seen.add(text[:1])
+            error = memory.error()
+            assert error == error[:1] * 5000 or error == ""
+    assert len(seen) > 5
+
+
+def test_a_writer_that_is_killed_leaves_what_was_there_and_the_turn(fd: int) -> None:
+    memory = Memory(fd)
+    for number in range(20):
+        with writing(fd) as process:
+            time.sleep(0.005 * (number % 4) + 0.01)
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)
+        number_, text, source = memory.rules()
+        assert number_ > 0 and text == text[:1] * len(text) and source == "/" + text[:1].decode()
+        published(memory, b"mine")
+        assert memory.rules()[:2] == (number_ + 1, b"mine")
+
+
+def test_one_thread_and_one_process_has_its_turn_at_a_time(fd: int) -> None:
+    memory, inside, most = Memory(fd), 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with memory.turn():
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.0005)
+                inside -= 1
+
+    def other_can() -> bool:
+        code = f"import fcntl; fcntl.lockf({fd}, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        other = subprocess.run([sys.executable, "-c", code], pass_fds=[fd], capture_output=True, check=False)
+        assert other.returncode == 0 or b"BlockingIOError" in other.stderr
+        return other.returncode == 0
+
+    with memory.turn():
+        assert not other_can()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert other_can()
+
+
+def test_only_the_own_masters_memory_is_taken(fd: int) -> None:
+    published(Memory(fd), b"theirs")
+    assert open_memory(f"{os.getppid()}:{fd}").rules()[1] == b"theirs"
+    for told in ("", "x", f"1:{fd}", f"{os.getppid()}:", f"{os.getppid()}:x", f"{os.getpid()}:{fd}"):
+        assert open_memory(told).generation() == 0
