@@ -12,7 +12,8 @@ from .errors import RulesError
 from .events import Json, load_json
 from .formats import grammars
 from .formats.markdown import Markdown
-from .formats.scanner import Found, Piece, Refused, Scanner
+from .formats.pieces import Found, Piece, Refused
+from .formats.scanner import Scanner
 from .formats.tokens import OPENERS
 from .tools import Tools, read_tools
 
@@ -44,10 +45,20 @@ def parse_command(name: str, argv: Sequence[str], parser_class: type[argparse.Ar
     given = parser.parse_args(argv)
     tools = _tools(given.tools)
     try:
-        print("\n".join(explained(_read(given.file), tools, stopped=given.finish == "stop")), flush=True)
+        lines = explained(_read(given.file), tools, stopped=given.finish == "stop")
+        print("\n".join(printable(line, "\n\t") for line in lines), flush=True)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read the lines has seen enough
     return 0
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Text without what a terminal would act on or hide: control, format and lone surrogate characters are escaped,
+    but for those that are `kept`.
+    """
+    return "".join(
+        sign if sign.isprintable() or sign in kept else sign.encode("unicode_escape").decode("ascii") for sign in text
+    )
 
 
 def explained(text: str, tools: Tools, *, stopped: bool) -> Iterator[str]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from . import sse
 from .dialects import Writer
-from .dialects.chat import DONE
-from .dialects.chat_whole import as_chunk
+from .dialects.chat import DONE, ChatOptions
+from .dialects.chat_whole import as_chunk, rebuild
 from .engine import Engine
-from .errors import InternalError, ProxyError, UpstreamBroken
+from .errors import InternalError, LimitExceeded, ProxyError, UpstreamBroken
 from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Usage, load_chunk
 from .limits import MAX_EVENT
 
@@ -161,6 +161,101 @@ class StreamReply:
                 self._spoke = self._spoke or not isinstance(said, Usage | Finished)
             out.append(self._writer.write(event))
         return b"".join(out)
+
+
+class ObservedReply:
+    """A streamed reply that leaves as it came, event by event, comments included, while a `reader` reads along: what
+    that one gives, and how it fails, changes nothing.
+
+    An event is given when it is whole, so that a heartbeat of the `writer` never falls into one.
+    """
+
+    def __init__(
+        self, reader: StreamReply, writer: Writer, on_crash: Callable[[Exception], None], *, max_event: int = MAX_EVENT
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._on_crash = on_crash
+        self._decoder = sse.Decoder(max_event)
+        self._reads = True
+        # True once an event was too long: from there on no ends of events are looked for.
+        self._over = False
+        self._pending = bytearray()
+        self.done = False
+        self.started = False
+        self.failure: ProxyError | None = None
+
+    @property
+    def held(self) -> bool:
+        """True while text would wait that may become a call."""
+        return self._reads and self._reader.held
+
+    @property
+    def swallowed(self) -> bool:
+        """As `StreamReply` says it."""
+        return self._reader.swallowed
+
+    def receive(self, data: bytes) -> bytes:
+        """Bytes of the upstream's body to the same bytes, up to the end of an event."""
+        self._read(lambda: self._reader.receive(data))
+        self._pending += data
+        end = self._end(data)
+        given = bytes(self._pending[:end])
+        del self._pending[:end]
+        self.started = self.started or bool(given)
+        return given
+
+    def finish(self) -> bytes:
+        """The upstream's body ended properly: what is left of it, whatever it is."""
+        self._read(self._reader.finish)
+        given = bytes(self._pending)
+        self._pending.clear()
+        return given
+
+    def release(self) -> bytes:
+        """What the reader lets go was never held."""
+        self._read(self._reader.release)
+        return b""
+
+    def hurry(self) -> bytes:
+        """What the reader lets go was never held."""
+        self._read(self._reader.hurry)
+        return b""
+
+    def heartbeat(self) -> bytes:
+        """A sign of life; none where it could fall into an event."""
+        return b"" if self._over else self._writer.heartbeat()
+
+    def fail(self, error: ProxyError) -> bytes:
+        """The end of a stream that cannot be finished; half an event does not leave."""
+        return self._writer.error(error)
+
+    def _end(self, data: bytes) -> int:
+        """How much of what is pending are whole events."""
+        try:
+            events = () if self._over else self._decoder.feed(data)
+        except LimitExceeded:
+            self._over = True
+        if self._over:
+            return len(self._pending)
+        self.done = self.done or any((event.data or b"").strip() == DONE for event in events)
+        return sum(len(event.raw) for event in events)
+
+    def _read(self, step: Callable[[], bytes]) -> None:
+        if self._reads:
+            try:
+                step()
+            except Exception as error:  # the outermost boundary of the engine
+                self._on_crash(error)
+                self._reads = False
+
+
+def remake(body: bytes, answer: JsonObject, engine: Engine, options: ChatOptions) -> bytes:
+    """A whole answer as the engine says it, the very bytes of `body` if that is the same; raises the error of a
+    `Failed`.
+    """
+    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
+    return rebuild(body, answer, events, options.clean, parsed=options.parsed, reasoning=options.reasoning)
 
 
 def rewrap(answer: JsonObject, engine: Engine, writer: Writer) -> bytes:

@@ -23,6 +23,7 @@ class ChatRequest:
 
     `tools` is None where the reply must never be parsed (F86): none offered, or `tool_choice: "none"`.
     `forced`: the client named a tool or said `required`; then the server's guided decoding makes the call.
+    `one_call`: the client wants no calls in parallel (F52).
     """
 
     raw: bytes
@@ -35,6 +36,7 @@ class ChatRequest:
     json_reply: bool
     results: tuple[str, ...]
     ids: frozenset[str]
+    one_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
         json_reply=format_ in ("json_object", "json_schema"),
         results=tool_results(body.get("messages")),
         ids=call_ids(body.get("messages")),
+        one_call=body.get("parallel_tool_calls") is False,
     )
 
 

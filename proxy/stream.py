@@ -2,7 +2,8 @@
 
 The 200 is held back until the upstream has said something or the first heartbeat is due: an error before that is
 raised, and becomes a real status; one after it ends the stream with the dialect's error event. Whatever ends the
-generator closes the upstream, by which the model server stops.
+generator closes the upstream, by which the model server stops. A request that is only observed goes up and comes back
+as the very bytes, while the engine reads along; its errors, heartbeats and times are those of any other.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from itertools import chain
 
 from .answers import gather, refused
 from .auto import asks_for_proxy, second_plan
+from .capture import Capture, Tape, is_stream
 from .dialects import Writer
-from .dialects.chat_whole import as_chunk, read_whole, rebuild, says_nothing
+from .dialects.chat import ChatOptions
+from .dialects.chat_whole import read_whole, says_nothing
 from .engine import Engine
 from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
-from .events import Repair
+from .events import JsonObject, Repair
 from .limits import MAX_ERROR_BODY
 from .pump import NEVER, Pump
-from .reply import StreamReply, rewrap
-from .rewrite import ChatRequest, Plan, shape
-from .rules import Clean
+from .reply import ObservedReply, StreamReply, remake, rewrap
+from .rewrite import ChatRequest, Plan, proxy_parses, shape
 from .upstream import Upstream, UpstreamCall
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
@@ -34,15 +36,24 @@ HURRY = 0.05
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a request, for its log line and for the answer's headers."""
+    """What became of a request, for its log line and for the answer's headers.
+
+    `observe`: nothing was changed, `audit` and `calls` are what would have been; then `content_type` is the upstream's.
+    `later` is what is done once the client has its answer.
+    """
 
     tries: int = 0
     plan: Plan = field(default_factory=Plan)
     headers: tuple[tuple[str, str], ...] = ()
     audit: tuple[Repair, ...] = ()
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    empty_calls: int = 0
     calls: int = 0
     swallowed: bool = False
     error: str = ""
+    observe: bool = False
+    content_type: str = ""
+    later: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,8 @@ class Exchange:
     """One chat request with everything that its way needs.
 
     `auto`: the profile lets the server show that it cannot parse. `server` asks for the kind of server; `remember`
-    notes that for this model the proxy parses; `crashed` is told of a defect of the engine.
+    notes that for this model the proxy parses; `crashed` is told of a defect of the engine. `capture` is where the
+    answers are recorded, if they are; `observe` leaves the request and its answer as they are.
     """
 
     upstream: Upstream
@@ -62,12 +74,14 @@ class Exchange:
     pump: Pump
     engine: Callable[[Plan], Engine]
     writer: Callable[[bool], Writer]
-    clean: Clean
+    options: ChatOptions
     server: Callable[[], str]
     remember: Callable[[], None]
     crashed: Callable[[Exception], None]
     max_event: int
     hold_timeout: float
+    capture: Capture | None = None
+    observe: bool = False
     outcome: Outcome = field(default_factory=Outcome)
 
     def second(self, plan: Plan, error: ProxyError) -> Plan | None:
@@ -124,29 +138,36 @@ class _Attempt:
         self._exchange = exchange
         self._plan = plan
         self._engine = exchange.engine(plan)
-        self._reply = StreamReply(
-            self._engine, exchange.writer(False), exchange.crashed, max_event=exchange.max_event
-        )
+        self._reply = self._new_reply(exchange.writer(False))
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
         self.spoke = False
 
+    def _new_reply(self, writer: Writer) -> StreamReply | ObservedReply:
+        exchange = self._exchange
+        reply = StreamReply(self._engine, writer, exchange.crashed, max_event=exchange.max_event)
+        if not exchange.observe:
+            return reply
+        return ObservedReply(reply, writer, exchange.crashed, max_event=exchange.max_event)
+
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
-        body = shape(request, self._plan)
-        with exchange.upstream.open("POST", exchange.path, exchange.headers, body) as call:
-            parts = exchange.pump.receive(call)
+        body = request.raw if exchange.observe else shape(request, self._plan)
+        raw_text = proxy_parses(request, self._plan)
+        tape = Tape(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
+        with tape, exchange.upstream.open("POST", exchange.path, exchange.headers, body) as call:
+            parts = tape.listen(call, exchange.pump.receive(call))
             first = yield from self._head(parts, call)
-            streamed = call.header("Content-Type").lower().startswith("text/event-stream")
-            if streamed and not request.stream:
+            streamed = is_stream(call.header("Content-Type"))
+            if streamed and not (request.stream or exchange.observe):
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
-            if streamed:
+            if streamed and request.stream:
                 yield from self._live(chain((first,), parts))
                 return
             whole = yield from self._beating(gather(chain((first,), parts)))
-        yield self._whole(whole)
+        yield self._observed(whole) if exchange.observe else self._whole(whole)
 
     def fail(self, error: ProxyError) -> bytes:
         """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
@@ -158,6 +179,7 @@ class _Attempt:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
         outcome.audit, outcome.calls = self._engine.audit, self._engine.calls
+        outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
         outcome.swallowed = self._swallowed or self._reply.swallowed
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
@@ -173,6 +195,7 @@ class _Attempt:
             raise refused(call, body)
         passed = call.header("X-Request-Id")
         self._exchange.outcome.headers = (("X-Request-Id", passed),) if passed else ()
+        self._exchange.outcome.content_type = call.header("Content-Type") if self._exchange.observe else ""
         return first
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
@@ -244,10 +267,7 @@ class _Attempt:
         answer = read_whole(body)
         self._swallowed = says_nothing(answer)
         try:
-            if request.stream:
-                return rewrap(answer, self._engine, exchange.writer(True))
-            events = (*self._engine.feed(as_chunk(answer)), *self._engine.finish(done=True))
-            return rebuild(body, answer, events, exchange.clean, parsed=request.tools is not None)
+            return self._made(body, answer)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -255,3 +275,21 @@ class _Attempt:
             if request.stream:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
+
+    def _observed(self, body: bytes) -> bytes:
+        """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""
+        try:
+            answer = read_whole(body)
+            self._swallowed = says_nothing(answer)
+            self._made(body, answer)
+        except ProxyError:
+            pass  # the client sees by itself what is wrong with the answer
+        except Exception as error:  # the outermost boundary of the engine
+            self._exchange.crashed(error)
+        return body
+
+    def _made(self, body: bytes, answer: JsonObject) -> bytes:
+        exchange = self._exchange
+        if exchange.request.stream:
+            return rewrap(answer, self._engine, exchange.writer(True))
+        return remake(body, answer, self._engine, exchange.options)

@@ -309,3 +309,64 @@ def test_cleaning_does_not_touch_what_it_was_given() -> None:
     assert once == {"usage": {"total_tokens": 1}, "choices": [{"message": {}}]}
     assert clean_body(once, CLEAN, drop_empty_calls=True) == once
     assert json.dumps(body) == before
+
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "reasoning": ("reasoning",),
+    "reasoning_content": ("reasoning_content",),
+    "both": ("reasoning", "reasoning_content"),
+}
+
+
+@pytest.mark.parametrize("server", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("wanted", NAMES)
+def test_reasoning_comes_under_the_names_that_the_client_reads(wanted: Any, server: str) -> None:
+    """F73: what passes, and what is written anew."""
+    said = dict.fromkeys(NAMES[wanted], "so")
+    source = chunk(delta(role="assistant", **{server: "so"}), usage={"reasoning_tokens": 1})
+    body = passed_body(source.raw, reasoning=wanted)
+    assert body["choices"][0]["delta"] == {"role": "assistant", **said} and body["id"] == "c1"
+    (body,) = written(Reasoning(0, "so"), source, reasoning=wanted)
+    assert body["choices"][0]["delta"] == said
+
+
+@pytest.mark.parametrize("wanted", NAMES)
+def test_reasoning_that_came_under_both_names_is_said_once_under_each(wanted: Any) -> None:
+    raw = chunk(delta(reasoning="so", reasoning_content="so", content="a")).raw
+    said = {**dict.fromkeys(NAMES[wanted], "so"), "content": "a"}
+    assert passed_body(raw, reasoning=wanted)["choices"][0]["delta"] == said
+    if wanted == "both":
+        assert writer(reasoning="both").write(Passed(raw, ())) == raw
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        says("a").raw,
+        says('{"reasoning": "so"}').raw,
+        chunk(delta(content="a", reasoning=None, reasoning_content="")).raw,
+        chunk(usage={"completion_tokens_details": {"reasoning_tokens": 4, "reasoning": "x"}}).raw,
+        b'data: {"reasoning": "x"\n\n',
+    ],
+)
+@pytest.mark.parametrize("wanted", NAMES)
+def test_an_event_without_reasoning_leaves_as_the_very_bytes(raw: bytes, wanted: Any) -> None:
+    """C1."""
+    assert writer(reasoning=wanted).write(Passed(raw, (Text(0, "a"),))) == raw
+
+
+@pytest.mark.parametrize("name", NAMES["both"])
+def test_reasoning_as_it_is_leaves_as_the_very_bytes(name: str) -> None:
+    """C1."""
+    raw = chunk(delta(**{name: "so"})).raw
+    assert writer().write(Passed(raw, (Reasoning(0, "so"),))) == raw
+
+
+def test_reasoning_that_the_client_must_not_get_goes_under_every_name() -> None:
+    clean = Clean(message=("reasoning", "reasoning_content"))
+    raw = chunk(delta(reasoning="so", content="a")).raw
+    assert passed_body(raw, reasoning="both", clean=clean)["choices"][0]["delta"] == {"content": "a"}
+    assert written(Reasoning(0, "so"), reasoning="both", clean=clean) == []
+    one = Clean(message=("reasoning",))
+    (body,) = written(Reasoning(0, "so"), reasoning="both", clean=one)
+    assert body["choices"][0]["delta"] == {"reasoning_content": "so"}

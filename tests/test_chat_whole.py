@@ -30,12 +30,14 @@ def answer(*entries: dict[str, Any], **top: Any) -> bytes:
     return json.dumps(body).encode()
 
 
-def rebuilt(body: bytes, *, clean: Clean | None = None, parsed: bool = True, **task: Any) -> bytes:
+def rebuilt(
+    body: bytes, *, clean: Clean | None = None, parsed: bool = True, reasoning: Any = "as_is", **task: Any
+) -> bytes:
     """The answer as it goes to the client."""
     engine = Engine(Task(tools=offered() if parsed else None, seed=SEED, **task))
     read = read_whole(body)
     events = (*engine.feed(as_chunk(read)), *engine.finish(done=True))
-    return rebuild(body, read, events, clean or Clean(), parsed=parsed)
+    return rebuild(body, read, events, clean or Clean(), parsed=parsed, reasoning=reasoning)
 
 
 def first(body: bytes) -> tuple[Any, list[tuple[str, str]], str]:
@@ -254,3 +256,25 @@ def test_the_one_chunk_says_all_of_the_answer() -> None:
 )
 def test_an_answer_that_used_tokens_and_holds_nothing_is_told_from_others(body: bytes, nothing: bool) -> None:
     assert says_nothing(read_whole(body)) is nothing
+
+
+@pytest.mark.parametrize("parsed", [True, False])
+@pytest.mark.parametrize("server", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("wanted", ["reasoning", "reasoning_content", "both"])
+def test_reasoning_comes_under_the_names_that_the_client_reads(wanted: str, server: str, parsed: bool) -> None:
+    """F73."""
+    names = ("reasoning", "reasoning_content") if wanted == "both" else (wanted,)
+    body = answer(message(content="a", **{server: "so"}), usage=COUNTS)
+    got = json.loads(rebuilt(body, reasoning=wanted, parsed=parsed))
+    assert got["choices"][0]["message"] == {"role": "assistant", "content": "a", **dict.fromkeys(names, "so")}
+    assert got["usage"] == COUNTS
+    assert rebuilt(body, parsed=parsed) == body
+
+
+def test_an_answer_that_has_its_reasoning_under_the_right_name_stays_as_it_is() -> None:
+    """C1."""
+    body = answer(message(content="a", reasoning="so"))
+    assert rebuilt(body, reasoning="reasoning") == body
+    assert rebuilt(answer(message(content="a", reasoning=None)), reasoning="both") == answer(
+        message(content="a", reasoning=None)
+    )

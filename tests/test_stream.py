@@ -26,6 +26,7 @@ from tests.scripted import (
     chat,
     chunked,
     completion,
+    delta,
     event,
     finish,
     head,
@@ -379,3 +380,21 @@ def test_text_held_too_long_is_let_go(inside: Inside) -> None:
                 if said(got) == "Hi" + HERMES[:30]:
                     gate.open()
     assert got.endswith(DONE) and said(got) == "Hi" + HERMES[:30]
+
+
+@pytest.mark.parametrize("transport", ["live", "whole"])
+@pytest.mark.parametrize("wanted", ["as_is", "reasoning", "reasoning_content", "both"])
+def test_a_model_s_reasoning_comes_under_the_names_of_its_profile(inside: Inside, wanted: str, transport: str) -> None:
+    """F73."""
+    rules = f'models:\n  - {{match: "*", upstream: {transport}, reasoning: {wanted}}}\n'
+    names = {"as_is": ["reasoning"], "both": ["reasoning", "reasoning_content"]}.get(wanted, [wanted])
+    events = [ROLE, *(delta({"reasoning": word}) for word in ("so ", "it ", "is")), text("a"), finish(), DONE]
+    message = {"role": "assistant", "content": "a", "reasoning": "so it is"}
+    with Upstream(stream(*events) if transport == "live" else [answer(completion(message))]) as server:
+        data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE])).data
+    deltas = [choice["delta"] for each in bodies(data) for choice in each["choices"]]
+    for name in ("reasoning", "reasoning_content"):
+        assert "".join(each.get(name, "") for each in deltas) == ("so it is" if name in names else "")
+    assert said(data) == "a"
+    if wanted in ("as_is", "reasoning") and transport == "live":
+        assert data == b"".join(events)

@@ -29,10 +29,13 @@ from ..events import (
     dump_json,
     load_json,
 )
-from ..rules import Clean
+from ..rules import Clean, ReasoningField
 
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
+# Reasoning goes by two names (F73).
+_REASONING = ("reasoning", "reasoning_content")
+_HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class ChatOptions:
     """How one client wants its replies.
 
     `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
-    chunks instead of comments as signs of life (F76). `parsed`: the request offers tools.
+    chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: under which
+    name it gets the reasoning (F73).
     """
 
     model: str
@@ -48,6 +52,7 @@ class ChatOptions:
     clean: Clean
     heartbeat_chunk: bool = False
     parsed: bool = False
+    reasoning: ReasoningField = "as_is"
 
 
 class ChatWriter:
@@ -99,8 +104,7 @@ class ChatWriter:
             case Text():
                 return self._chunk(event.choice, {"content": event.text})
             case Reasoning():
-                key = self._reasoning_key()
-                return b"" if key in self._options.clean.message else self._chunk(event.choice, {key: event.text})
+                return self._said_reasoning(event)
             case CallOpened():
                 self._opened = event
                 return b""
@@ -123,12 +127,18 @@ class ChatWriter:
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
             return b""
         empty = options.parsed and _EMPTY_CALLS.search(event.raw)
-        if not (empty or options.clean):
+        renamed = options.reasoning != "as_is" and _HOLDS_REASONING.search(event.raw)
+        if not (empty or options.clean or renamed):
             return event.raw
-        return cleaned_event(event.raw, options.clean, drop_empty_calls=bool(empty))
+        return cleaned_event(event.raw, options.clean, drop_empty_calls=bool(empty), reasoning=options.reasoning)
+
+    def _said_reasoning(self, event: Reasoning) -> bytes:
+        names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
+        delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
+        return self._chunk(event.choice, delta) if delta else b""
 
     def _reasoning_key(self) -> str:
-        """Reasoning goes by two names; the client gets it by the one that its server uses (F73)."""
+        """The name that the server uses."""
         for entry in entries(self._last):
             said = entry.get("delta") or entry.get("message")
             if isinstance(said, dict) and isinstance(said.get("reasoning_content"), str):
@@ -194,18 +204,32 @@ def error_body(error: ProxyError) -> bytes:
     return dump_json({"error": fields})
 
 
-def clean_body(body: JsonObject, clean: Clean, *, drop_empty_calls: bool = False) -> JsonObject:
-    """A chunk or an answer without the fields that the client does not expect, and without empty call lists (F64)."""
+def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
+    """The names under which the client gets the reasoning; none if it gets what the server wrote."""
+    if reasoning == "as_is":
+        return ()
+    return _REASONING if reasoning == "both" else (reasoning,)
+
+
+def clean_body(
+    body: JsonObject, clean: Clean, *, drop_empty_calls: bool = False, reasoning: ReasoningField = "as_is"
+) -> JsonObject:
+    """A chunk or an answer without the fields that the client does not expect and without empty call lists (F64), its
+    reasoning under the name that the client reads (F73).
+    """
     result = {key: value for key, value in body.items() if key not in clean.top}
     usage = result.get("usage")
     if isinstance(usage, dict):
         result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
     if isinstance(result.get("choices"), list):
-        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls) for entry in entries(body)]
+        names = reasoning_names(reasoning)
+        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls, names) for entry in entries(body)]
     return result
 
 
-def cleaned_event(raw: bytes, clean: Clean, *, drop_empty_calls: bool) -> bytes:
+def cleaned_event(
+    raw: bytes, clean: Clean, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
+) -> bytes:
     """An event cleaned; as it came if nothing had to go."""
     decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
@@ -215,19 +239,34 @@ def cleaned_event(raw: bytes, clean: Clean, *, drop_empty_calls: bool) -> bytes:
         return raw
     if not isinstance(body, dict):
         return raw
-    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean))
+    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
     return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
 
-def _clean_entry(entry: JsonObject, clean: Clean, drop_empty_calls: bool) -> JsonObject:
+def _clean_entry(entry: JsonObject, clean: Clean, drop_empty_calls: bool, names: tuple[str, ...]) -> JsonObject:
     result = {key: value for key, value in entry.items() if key not in clean.choice}
     for name in ("delta", "message"):
         said = result.get(name)
         if isinstance(said, dict):
+            said = _renamed(said, names) if names else said
             kept = {key: value for key, value in said.items() if key not in clean.message}
             if drop_empty_calls and kept.get("tool_calls") == []:
                 del kept["tool_calls"]
             result[name] = kept
+    return result
+
+
+def _renamed(said: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    """The same with its reasoning, if it holds any, under these names, in the place where it stood."""
+    texts = [said[name] for name in _REASONING if isinstance(said.get(name), str) and said[name]]
+    if not texts:
+        return said
+    result: JsonObject = {}
+    for key, value in said.items():
+        if key in _REASONING:
+            result |= {name: texts[0] for name in names if name not in result}
+        else:
+            result[key] = value
     return result
 
 

@@ -24,7 +24,7 @@ from ..events import (
     dump_json,
     load_json,
 )
-from ..rules import Clean
+from ..rules import Clean, ReasoningField
 from .chat import clean_body, entries
 
 
@@ -81,8 +81,16 @@ def as_chunk(answer: JsonObject) -> Chunk:
     return Chunk({**answer, "choices": said}, b"")
 
 
-def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], clean: Clean, *, parsed: bool) -> bytes:
-    """The answer as the engine says it; the very bytes that came if it says nothing else.
+def rebuild(
+    body: bytes,
+    answer: JsonObject,
+    events: Iterable[Event],
+    clean: Clean,
+    *,
+    parsed: bool,
+    reasoning: ReasoningField = "as_is",
+) -> bytes:
+    """The answer as the engine says it and as the client wants it; the very bytes that came if that is the same.
 
     Raises the error of a `Failed` event.
     """
@@ -92,7 +100,7 @@ def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], clean: Cle
     result = dict(answer)
     if parsed:
         result["choices"] = [_entry(entry, said, number) for number, entry in enumerate(entries(answer))]
-    result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean))
+    result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean), reasoning=reasoning)
     return body if result == answer else dump_json(result)
 
 
@@ -108,6 +116,8 @@ def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject
         changed["content"] = text if text.strip() else None
     if now.calls != _known(message.get("tool_calls")):
         changed["tool_calls"] = [*now.calls]
+        if isinstance(message.get("function_call"), dict):
+            changed["function_call"] = None  # it is among the calls now
         if not now.calls:
             del changed["tool_calls"]
     return {**entry, "message": changed, "finish_reason": now.finish}

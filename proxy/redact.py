@@ -1,0 +1,160 @@
+"""Secrets in recorded bytes: each byte of them becomes a `*`, so that nothing else moves.
+
+What counts: the client's own credential, and texts of a shape that only keys have. A streamed key comes in pieces, one
+event each; so the texts of a stream are also looked at joined. All of it is linear: literals are found, and what
+follows them is matched by patterns that cannot go far back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from . import sse
+from .events import Json, dump_json, load_chunk
+
+# A credential this short is a placeholder ("EMPTY", "x"): to remove it would break what it happens to stand in.
+_MIN_CREDENTIAL = 8
+# What is nested deeper than the texts of a chunk is not looked at.
+_MAX_DEPTH = 12
+# The literal that a key begins with, and the key; what follows `Bearer ` is the key alone.
+_SHAPES = tuple(
+    (start, re.compile(pattern))
+    for start, pattern in (
+        (b"sk-", rb"sk-[A-Za-z0-9_-]{16,}"),
+        (b"earer ", rb"(?<=earer )[A-Za-z0-9._~+/=-]{16,}"),
+        *((b"gh%b_" % kind, rb"gh[pousr]_[A-Za-z0-9]{16,}") for kind in (b"p", b"o", b"u", b"s", b"r")),
+        (b"github_pat_", rb"github_pat_[A-Za-z0-9_]{16,}"),
+        (b"AKIA", rb"AKIA[A-Z0-9]{16}"),
+        (b"ASIA", rb"ASIA[A-Z0-9]{16}"),
+        (b"xox", rb"xox[a-z]-[A-Za-z0-9-]{10,}"),
+        # In JSON its line ends are escaped, in JSON within JSON twice. Without its last line it is a key all the same.
+        (
+            b"-----BEGIN ",
+            rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]++|\\++[nrt])*+"
+            rb"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?",
+        ),
+    )
+)
+_WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_ESCAPES = frozenset(b"nrtbf")
+
+_Path: TypeAlias = tuple[str | int, ...]
+
+
+def redact(data: bytes, credential: str = "") -> bytes:
+    """The data, of the same length, with the credential and all that looks like a key replaced by `*`."""
+    for form in _forms(credential):
+        data = data.replace(form, b"*" * len(form))
+    spans = [*_spans(data)]
+    if not spans:
+        return data
+    changed = bytearray(data)
+    for start, end in spans:
+        changed[start:end] = b"*" * (end - start)
+    return bytes(changed)
+
+
+def redact_stream(data: bytes, credential: str = "") -> bytes:
+    """The same for an event stream: also what is split over its events; those that had a part are written anew."""
+    events = sse.Decoder(len(data) + 2).feed(data)
+    texts: dict[_Path, _Joined] = {}
+    for number, event in enumerate(events):
+        for same, path, text in _texts(_choices(event.data), (), ()):
+            texts.setdefault(same, _Joined()).add(number, path, text)
+    changes: dict[int, list[tuple[_Path, str]]] = {}
+    for pieces in texts.values():
+        for number, path, text in pieces.redacted(credential):
+            changes.setdefault(number, []).append((path, text))
+    rest = data[sum(len(event.raw) for event in events) :]
+    joined = b"".join(_rewritten(event, changes.get(number, [])) for number, event in enumerate(events))
+    return redact(joined + rest, credential)
+
+
+def _forms(credential: str) -> frozenset[bytes]:
+    """The credential as bytes, plain and as JSON has it."""
+    if len(credential) < _MIN_CREDENTIAL:
+        return frozenset()
+    plain = {credential.encode("utf-8", "replace"), credential.encode("latin-1", "replace")}
+    return frozenset({*plain, dump_json(credential)[1:-1], json.dumps(credential)[1:-1].encode()})
+
+
+def _spans(data: bytes) -> Iterator[tuple[int, int]]:
+    for start, shape in _SHAPES:
+        at = data.find(start)
+        while at >= 0:
+            found = shape.match(data, at + len(start) if start == b"earer " else at)
+            if found and (start == b"earer " or _begins(data, at)):
+                yield found.span()
+            at = data.find(start, found.end() if found else at + len(start))
+
+
+def _begins(data: bytes, at: int) -> bool:
+    """True if no word goes on here: `task-` is no key. The letter of an escaped line end is no word."""
+    if at == 0 or data[at - 1] not in _WORD:
+        return True
+    return data[at - 1] in _ESCAPES and data[at - 2 : at - 1] == b"\\"
+
+
+@dataclass(slots=True)
+class _Joined:
+    """One text of the reply, in the pieces in which it came: the event, the place in it, and the bytes."""
+
+    pieces: list[tuple[int, _Path, bytes]] = field(default_factory=list)
+
+    def add(self, number: int, path: _Path, text: str) -> None:
+        self.pieces.append((number, path, text.encode("utf-8", "surrogatepass")))
+
+    def redacted(self, credential: str) -> Iterator[tuple[int, _Path, str]]:
+        """The pieces that had to change."""
+        whole = redact(b"".join(piece for _, _, piece in self.pieces), credential)
+        at = 0
+        for number, path, piece in self.pieces:
+            now = whole[at : at + len(piece)]
+            at += len(piece)
+            if now != piece:
+                yield number, path, now.decode("utf-8", "surrogatepass")
+
+
+def _choices(data: bytes | None) -> Json:
+    try:
+        body = load_chunk(data or b"null")
+    except ValueError:
+        return None
+    return body.get("choices") if isinstance(body, dict) else None
+
+
+def _texts(value: Json, same: _Path, path: _Path) -> Iterator[tuple[_Path, _Path, str]]:
+    """Each text in `value`: what names it in every event (a choice or a call by its index), and its place in this."""
+    if len(path) > _MAX_DEPTH:
+        return
+    if isinstance(value, str):
+        yield same, path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, (*same, key), (*path, key))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            index = inner.get("index") if isinstance(inner, dict) else None
+            yield from _texts(inner, (*same, index if isinstance(index, int) else at), (*path, at))
+
+
+def _rewritten(event: sse.ServerSentEvent, changes: list[tuple[_Path, str]]) -> bytes:
+    if not changes:
+        return event.raw
+    body = load_chunk(event.data or b"null")
+    for path, text in changes:
+        body = _replaced(body, ("choices", *path), text)
+    return sse.encode(dump_json(body), event.name)
+
+
+def _replaced(value: Json, path: _Path, text: str) -> Json:
+    """The value with `text` at this place in it."""
+    if isinstance(value, dict):
+        return {key: _replaced(inner, path[1:], text) if key == path[0] else inner for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_replaced(inner, path[1:], text) if at == path[0] else inner for at, inner in enumerate(value)]
+    return text

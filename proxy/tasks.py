@@ -1,0 +1,32 @@
+"""What the engine must know of one request, from the request and the rules: the same for serving and for `replay`."""
+
+from __future__ import annotations
+
+from .engine import Task
+from .limits import MAX_CALLS, MAX_HELD
+from .policy import Policy
+from .rewrite import ChatRequest
+
+
+def make_task(
+    wanted: ChatRequest,
+    policy: Policy,
+    *,
+    seed: bytes,
+    raw_text: bool,
+    max_held: int = MAX_HELD,
+    max_calls: int = MAX_CALLS,
+) -> Task:
+    """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls."""
+    return Task(
+        tools=wanted.tools,
+        seed=seed,
+        raw_text=raw_text,
+        json_reply=wanted.json_reply,
+        results=wanted.results,
+        ids=wanted.ids,
+        one_call=wanted.one_call,
+        policy=policy,
+        max_held=max_held,
+        max_calls=max_calls,
+    )
