@@ -1,40 +1,86 @@
 """How much of a call's arguments may leave while they are still being written (contracts C2 and C4).
 
 The arguments stream live while they are a strict prefix of one JSON object (RFC 8259) whose keys are the tool's, each
-once. Strings that the schema allows as strings go on as they come; every other value waits until it is complete,
-because a fix may still change it. From the first byte that is not such a prefix, nothing more leaves.
+once. Strings that nothing can change any more go on as they come; every other value waits until it is complete, and
+leaves if the schema accepts it. From the first byte that is not such a prefix, nothing more leaves: what is repaired
+at the end must go on where that stopped (`tail`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from .events import load_json
+from .events import Json, JsonObject, load_json
+from .literals import dump
 from .reader import MAX_KEY, NotACall, Parsing, Reader
-from .schema import allowed_types
+from .shapes import Shape, all_parts, children, faults, same
 from .tools import Tool, Tools
 from .window import Window
 
 _STOPS_STRING = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
+_STRING = frozenset(("string",))
+_MAX_PARTS = 4
+
+
+def _anything(_: str) -> bool:
+    return True
+
+
+def _any_value(_: str, __: Json) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What decides how much may leave: all of it that a repair cannot change.
+
+    `tool` is None where the name is of no offered tool: then every key is taken and every string goes on. `waits` are
+    keys whose values a rule may change, and `keeps` says of one of them whether no rule does. `accepts` says of the
+    whole text whether it needs no repair. `shut`: nothing leaves before the end.
+    """
+
+    tool: Tool | None
+    waits: frozenset[str] = frozenset()
+    keeps: Callable[[str, Json], bool] = _any_value
+    accepts: Callable[[str], bool] = _anything
+    shut: bool = False
+
+    def shapes(self, key: str) -> tuple[Shape, ...]:
+        """All that the schema says of a key's value; nothing of it may need a repair."""
+        return children(key, all_parts(self.tool.shape)) if self.tool else ()
+
+    def knows(self, key: str) -> bool:
+        """True if the tool has this parameter, or says nothing of its parameters."""
+        known = [part.properties for part in all_parts(self.tool.shape)] if self.tool else []
+        return not any(known) or any(key in properties for properties in known)
 
 
 class LiveArguments:
     """Fragments in any cut; each `feed` gives what may leave now.
 
-    `tool` is None where the name is of no offered tool: then every key is taken and every string goes on.
+    `complete` is true once all of the object could leave, `closed` once it has ended at all. `broken`: nothing more
+    leaves. `excess` is what came behind the object if it begins another one; it does not belong to `text`.
     """
 
-    def __init__(self, tool: Tool | None) -> None:
-        self._tool = tool
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
         self._window = Window()
         self._reader = Reader(self._window, 0, Tools(()))
         self._parsing = self._object()
+        self._end_reader = Reader(self._window, 0, Tools(()))
+        self._ending = self._find_end()
         self._safe = 0
         self._sent = 0
-        self.broken = False
+        self._said: JsonObject = {}
+        self._live: tuple[str, int] | None = None
+        self.broken = gate.shut
         self.complete = False
+        self.closed = False
+        self.excess = ""
 
     @property
     def text(self) -> str:
@@ -54,6 +100,9 @@ class LiveArguments:
     def feed(self, fragment: str) -> str:
         """Take the next fragment; give what may leave now."""
         self._window.data += fragment.encode("utf-8", "surrogatepass")
+        next(self._ending)
+        if self.closed:
+            self._cut_excess()
         if not self.broken:
             try:
                 next(self._parsing)
@@ -62,6 +111,48 @@ class LiveArguments:
         new = self._reader.text(self._sent, self._safe)
         self._sent = self._safe
         return new
+
+    def tail(self, values: JsonObject) -> str | None:
+        """What must follow that which has left, so that all of it says these values; None if nothing can."""
+        if self.complete:
+            return "" if self._says(values, self._said.keys()) and len(values) == len(self._said) else None
+        keys = list(self._said)
+        begun = ""
+        if self._live is not None:
+            key, start = self._live
+            text = _continued(self._reader.text(start, self._sent), values.get(key))
+            if text is None:
+                return None
+            begun = text + '"'
+            keys.append(key)
+        if not self._says(values, self._said.keys()):
+            return None
+        new = [f"{dump(key)}: {dump(value)}" for key, value in values.items() if key not in keys]
+        opening = "" if self._sent else "{"
+        return f"{opening}{begun}{', ' if keys and new else ''}{', '.join(new)}}}"
+
+    def _says(self, values: JsonObject, keys: Iterable[str]) -> bool:
+        return all(key in values and same(values[key], self._said[key]) for key in keys)
+
+    def _cut_excess(self) -> None:
+        """Take out what begins another object."""
+        end = self._end_reader.pos
+        behind = self._reader.text(end, self._window.end)
+        if behind.lstrip().startswith("{"):
+            self.excess = behind
+            del self._window.data[end:]
+
+    def _find_end(self) -> Parsing[None]:
+        reader = self._end_reader
+        try:
+            yield from reader.blanks()
+            if (yield from reader.byte()) == b"{":
+                yield from reader.value()
+                self.closed = True
+        except NotACall:
+            pass
+        while True:
+            yield
 
     def _allow(self) -> None:
         self._safe = self._reader.pos
@@ -76,67 +167,57 @@ class LiveArguments:
             reader.pos += 1
         else:
             yield from self._members()
+        if not self._gate.accepts(reader.text(0, reader.pos)):
+            raise NotACall
         self._allow()
         self.complete = True
         while True:
             yield from reader.blanks()
             if (yield from reader.byte()):
-                self.complete = False
                 raise NotACall
 
     def _members(self) -> Parsing[None]:
-        """Read from the first key to the closing brace."""
+        """Read from the first key to the closing brace. A comma and a key leave with the value behind them."""
         reader = self._reader
-        seen: set[str] = set()
         while True:
-            key = yield from self._key(seen)
-            self._allow()
+            key = yield from self._key()
             yield from self._value(key)
+            self._allow()
             yield from reader.blanks()
             mark = yield from reader.which((b",", b"}"))
             if mark == b"}":
                 return
             if mark is None:
                 raise NotACall
-            self._allow()
             yield from reader.blanks()
 
-    def _key(self, seen: set[str]) -> Parsing[str]:
-        """Read a key and its colon. The key is the tool's, so no fix can change it any more."""
+    def _key(self) -> Parsing[str]:
         reader = self._reader
-        try:
-            key = load_json((yield from reader.string(MAX_KEY)))
-        except ValueError:
-            raise NotACall from None
-        properties = self._tool.properties if self._tool else {}
-        if not isinstance(key, str) or key in seen or (properties and key not in properties):
+        key = _loaded((yield from reader.string(MAX_KEY)))
+        if not isinstance(key, str) or key in self._said or not self._gate.knows(key):
             raise NotACall
-        seen.add(key)
         yield from reader.blanks()
         yield from reader.expect(b":")
         yield from reader.blanks()
         return key
 
     def _value(self, key: str) -> Parsing[None]:
-        reader = self._reader
-        if (yield from reader.byte()) == b'"' and self._may_be_string(key):
-            yield from self._live_string()
-        else:
-            try:
-                load_json((yield from reader.value()))
-            except ValueError:
-                raise NotACall from None
-        self._allow()
+        reader, shapes = self._reader, self._gate.shapes(key)
+        if key not in self._gate.waits and (yield from reader.byte()) == b'"' and all(map(_stays, shapes)):
+            yield from self._live_string(key, shapes)
+            return
+        value = _loaded((yield from reader.value()))
+        if (key in self._gate.waits and not self._gate.keeps(key, value)) or _wrong(value, shapes):
+            raise NotACall
+        self._said[key] = value
 
-    def _may_be_string(self, key: str) -> bool:
-        if self._tool is None:
-            return True
-        return "string" in allowed_types(self._tool.properties.get(key), self._tool.schema)
-
-    def _live_string(self) -> Parsing[None]:
+    def _live_string(self, key: str, shapes: tuple[Shape, ...]) -> Parsing[None]:
         """Read a string, letting go of each part as soon as it is known to be strict JSON."""
-        reader, data = self._reader, self._window.data
+        reader, data, start = self._reader, self._window.data, self._reader.pos
         reader.pos += 1
+        if (yield from reader.byte()) == b'"' and _wrong("", shapes):
+            raise NotACall
+        self._live = (key, start)
         self._allow()
         while True:
             found = _STOPS_STRING.search(data, reader.pos)
@@ -146,11 +227,13 @@ class LiveArguments:
             mark = yield from reader.byte()
             if mark == b'"':
                 reader.pos += 1
-                return
+                break
             if mark == b"\\":
                 yield from self._escape()
             elif mark < b" ":
                 raise NotACall
+        self._said[key] = _loaded(self._window.part(start, reader.pos))
+        self._live = None
 
     def _escape(self) -> Parsing[None]:
         reader, data = self._reader, self._window.data
@@ -164,3 +247,34 @@ class LiveArguments:
             raise NotACall
         reader.pos = start + length
         self._allow()
+
+
+def _loaded(data: bytes) -> Json:
+    try:
+        return load_json(data)
+    except ValueError:
+        raise NotACall from None
+
+
+def _wrong(value: Json, shapes: Iterable[Shape]) -> bool:
+    return any(faults(value, shape) for shape in shapes)
+
+
+def _stays(shape: Shape, depth: int = 0) -> bool:
+    """True if no fix can change a string here, whatever it says, unless it is empty."""
+    if shape.never or shape.values is not None or "string" not in shape.own or depth > _MAX_PARTS:
+        return False
+    if shape.limits and shape.kinds != _STRING:
+        return False
+    parts = all(_stays(part, depth + 1) for part in shape.parts)
+    return parts and all(any(_stays(choice, depth + 1) for choice in group) for group in shape.groups)
+
+
+def _continued(sent: str, value: Json) -> str | None:
+    """What must follow the beginning of a JSON string so that it says this value; None if it cannot."""
+    begun = load_json(f'{sent}"')
+    if not isinstance(begun, str) or not isinstance(value, str):
+        return None
+    # Surrogates in pairs of escapes may have left one by one.
+    start, whole = (text.encode("utf-16-le", "surrogatepass") for text in (begun, value))
+    return dump(whole[len(start) :].decode("utf-16-le", "surrogatepass"))[1:-1] if whole.startswith(start) else None

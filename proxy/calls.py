@@ -1,33 +1,25 @@
-"""Structured deltas to calls, by index.
+"""Structured deltas to calls.
 
-Servers send a call in pieces, `delta.tool_calls[]`: index, id and name once, then fragments of the arguments. What
-they leave out or send wrongly is put right here (F26, F38, F42 to F47, F51), what is right goes on as it is.
+Servers send a call in pieces: index, id and name once, then fragments of the arguments. What they leave out or send
+wrongly is put right here (F38, F39, F41 to F47, F51), what is right goes on as it is.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .arguments import LiveArguments
-from .errors import ProxyError, UpstreamBroken
-from .events import (
-    Call,
-    CallArguments,
-    CallClosed,
-    CallOpened,
-    Event,
-    Failed,
-    Json,
-    JsonObject,
-    Repair,
-    Text,
-    dump_json,
-    load_json,
-)
+from .arguments import Gate, LiveArguments
+from .deltas import Delta
+from .errors import UpstreamBroken
+from .events import Call, CallArguments, CallClosed, CallOpened, Event, Failed, Json, Repair, Text
 from .limits import MAX_CALLS, MAX_HELD
-from .literals import missing_closers
-from .tools import Tools
+from .repair import Repaired, Repairer
+from .tool_rules import apply_rule, renames, touched
+
+_MAX_NAMES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,93 +32,133 @@ class CallLimits:
 
 @dataclass(slots=True)
 class _Pending:
-    """A call that is being gathered; `index` is the client's, given when the call opens."""
+    """A call that is being gathered; `index` is the client's, given when the call opens.
+
+    `done` once all of it left before the reply's end; `dropped` if nothing of it is to leave.
+    """
 
     server_id: str = ""
-    name: str = ""
+    server_index: int | None = None
+    names: list[str] = field(default_factory=list)
     early: list[str] = field(default_factory=list)
     waiting: int = 0
-    begins: str = ""
     live: LiveArguments | None = None
     index: int = -1
     id: str = ""
+    name: str = ""
+    done: str | None = None
+    dropped: bool = False
     fixes: tuple[Repair, ...] = ()
 
     @property
-    def complete(self) -> bool:
-        """True once its arguments are a whole object."""
-        return self.live is not None and self.live.complete
+    def text(self) -> str:
+        """All of its arguments."""
+        return self.live.text if self.live is not None else "".join(self.early)
 
 
 class CallGatherer:
-    """The calls of one choice. `take_index` and `new_id` are shared with the calls that are found in its text.
+    """The calls of one choice. `take_index` and `new_id` are shared with the calls that are found in its text;
+    `take_index` gives None where the client wants no further call (F52). `written` are those that were found in the
+    text until now, by name and canonical arguments: a structured one that only repeats one of them is dropped (F28).
 
-    `clean` is true if the last deltas left exactly as they came, so that their event need not be written anew.
+    `clean` is true if the last deltas left exactly as they came, so that their event need not be written anew. `audit`
+    are repairs that belong to no call, `refused` counts what was no call by the reason.
     """
 
     def __init__(
         self,
         choice: int,
-        tools: Tools,
-        take_index: Callable[[], int],
-        new_id: Callable[[int], str],
+        repairer: Repairer,
+        take_index: Callable[[], int | None],
+        new_id: Callable[[int, str, str], str],
         *,
+        used: set[str],
+        written: list[tuple[str, str]] | None = None,
         limits: CallLimits | None = None,
     ) -> None:
         self._choice = choice
-        self._tools = tools
+        self._repairer = repairer
         self._take_index = take_index
         self._new_id = new_id
+        self._used = used
+        self._written = [] if written is None else written
         self._limits = limits or CallLimits()
         self._calls: list[_Pending] = []
-        self._ids: set[str] = {""}
         self._by_index: dict[int, _Pending] = {}
+        self._by_id: dict[str, _Pending] = {}
         self._last: _Pending | None = None
         self.clean = True
+        self.audit: list[Repair] = []
+        self.refused: Counter[str] = Counter()
 
-    def feed(self, deltas: Iterable[Json]) -> tuple[Event, ...]:
-        """Take the `tool_calls` list of one delta; give what it opens and adds."""
+    def arguments(self) -> tuple[str, ...]:
+        """What is known of the arguments of each call."""
+        return tuple(call.text.strip() for call in self._calls)
+
+    def has(self, name: str, arguments: str) -> bool:
+        """True if one of the calls is this one."""
+        wanted = (name, canonical(arguments))
+        return any((call.name, canonical(call.text)) == wanted for call in self._calls)
+
+    def feed(self, deltas: Iterable[Delta]) -> tuple[Event, ...]:
+        """Take the deltas of one chunk; give what they open and add."""
         events: list[Event] = []
         self.clean = True
         for delta in deltas:
-            if isinstance(delta, dict):
-                events += self._delta(delta)
+            events += self._completed(delta) if delta.whole else self._delta(delta)
         return tuple(events)
 
     def finish(self, *, stopped: bool) -> tuple[Event, ...]:
         """Say that no more deltas come; `stopped` if the model ended by itself and was not cut off."""
         events: list[Event] = []
+        before: _Pending | None = None
         for call in self._calls:
+            if before is not None and not call.names and _is_repeated(call.text, before.text):
+                self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", before.name))
+                continue
+            before = call
             events += self._close(call, stopped)
             if events and isinstance(events[-1], Failed):
                 break
         self._calls.clear()
         return tuple(events)
 
-    def _delta(self, delta: JsonObject) -> list[Event]:
-        function = delta.get("function")
-        function = function if isinstance(function, dict) else {}
-        name = function.get("name")
-        name = name if isinstance(name, str) else ""
-        arguments = function.get("arguments")
-        fragment = _text(arguments)
-        self.clean = self.clean and (arguments is None or isinstance(arguments, str))
-        call = self._call(delta, name, fragment)
-        call.name = call.name or name
+    def _delta(self, delta: Delta) -> list[Event]:
+        call = self._call_of(delta)
+        if delta.name and len(call.names) < _MAX_NAMES:
+            call.names.append(delta.name)
         if call.live is not None:
             # Name and id were said; a repetition is not passed on (F39, F45).
-            self.clean = self.clean and not name and delta.get("id") is None
-            return self._fragment(call, delta, fragment)
-        call.early.append(fragment)
-        call.begins = call.begins or fragment.lstrip()[:1]
-        if not call.name or call.begins != "{":
-            self.clean = False
-            self._limit(call, len(fragment))
-            return []
+            self.clean = self.clean and delta.plain and not delta.name and delta.id is None
+            return self._fragment(call, delta.fragment, delta.index)
+        call.early.append(delta.fragment)
         early = "".join(call.early)
+        if not call.names or not early.lstrip().startswith("{"):
+            self.clean = False
+            self._limit(call, len(delta.fragment))
+            return []
         call.early.clear()
-        self.clean = self.clean and bool(name) and early == fragment and delta.get("id") == call.server_id
-        return self._opened(call) + self._fragment(call, delta, early)
+        same = delta.plain and bool(delta.name) and early == delta.fragment and delta.id == call.server_id
+        self.clean = self.clean and same
+        return self._begin(call) + self._fragment(call, early, delta.index)
+
+    def _completed(self, delta: Delta) -> list[Event]:
+        """A call that is said as a whole, late: what has not come of it is taken from there (F25)."""
+        self.clean = False
+        known = self._by_id.get(delta.id or "") or (
+            self._calls[delta.index] if delta.index is not None and delta.index < len(self._calls) else self._last
+        )
+        if known is None or (delta.name and known.names and delta.name not in known.names and not delta.id):
+            return self._delta(Delta(None, delta.id, delta.name, delta.fragment))
+        had = known.text.strip()
+        if known.done is not None or (known.live is not None and known.live.closed) or not delta.fragment:
+            rest = ""
+        elif delta.fragment.startswith(had):
+            rest = delta.fragment[len(had) :]
+        else:
+            rest = "" if had else delta.fragment
+        name = "" if known.names else delta.name
+        return self._delta(Delta(known.server_index, known.server_id, name, rest)) if rest or name else []
 
     def _limit(self, call: _Pending, more: int) -> None:
         """Count what waits in a call; over the limit the reply cannot be finished (contract C7)."""
@@ -134,112 +166,189 @@ class CallGatherer:
         if call.waiting > self._limits.held:
             raise UpstreamBroken(f"more than {self._limits.held} bytes of a tool call had to wait (max_held)")
 
-    def _fragment(self, call: _Pending, delta: JsonObject, fragment: str) -> list[Event]:
-        assert call.live is not None
-        new = call.live.feed(fragment)
+    def _fragment(self, call: _Pending, fragment: str, index: int | None) -> list[Event]:
+        live = call.live
+        assert live is not None
+        was_closed = live.closed
+        new = live.feed(fragment)
         self._limit(call, len(fragment) - len(new))
-        self.clean = self.clean and new == fragment and delta.get("index") == call.index
-        return [CallArguments(self._choice, call.index, new)] if new else []
+        self.clean = self.clean and new == fragment and index == call.index
+        events: list[Event] = []
+        if new and not call.dropped and call.index >= 0:
+            events.append(CallArguments(self._choice, call.index, new))
+        if live.closed and not was_closed and call.index < 0:
+            events += self._open_whole(call)
+        if live.excess:
+            # Behind a whole object another one begins: servers that count all calls as the first (F41).
+            excess, live.excess = live.excess, ""
+            events += self._delta(Delta(index, None, "", excess))
+        return events
 
-    def _call(self, delta: JsonObject, name: str, fragment: str) -> _Pending:
-        """The call that a delta belongs to: that of its index, else the last one, unless a new one plainly begins: a
-        name with a new id, or after whole arguments a name without an id and a new object (F41).
+    def _call_of(self, delta: Delta) -> _Pending:
+        """The call that a delta belongs to, a new one if one plainly begins: with a new index, with a name and a new
+        id, or with a new object behind a finished one (F41). A new id alone begins none (F46).
         """
-        index, given = delta.get("index"), delta.get("id")
-        given = given if isinstance(given, str) or given is None else str(given)
-        call = self._by_index.get(index) if isinstance(index, int) else self._last
-        if call is None or (name and _renewed(call, given or "", fragment)):
+        call = self._known(delta)
+        if call is None or _renewed(call, delta):
             if len(self._calls) >= self._limits.calls:
                 raise UpstreamBroken(f"the reply has more than {self._limits.calls} tool calls (max_calls)")
-            call = _Pending()
+            call = _Pending(server_index=delta.index)
             self._calls.append(call)
-        if isinstance(index, int):
-            self._by_index[index] = call
-        call.server_id = call.server_id or given or ""
+        if delta.index is not None:
+            self._by_index[delta.index] = call
+        if delta.id and not call.server_id:
+            call.server_id = delta.id
+            self._by_id.setdefault(delta.id, call)
         self._last = call
         return call
 
-    def _opened(self, call: _Pending) -> list[Event]:
-        tool = self._tools.resolve(call.name)
-        name = tool.name if tool else call.name
-        call.index = self._take_index()
-        call.id = call.server_id if call.server_id not in self._ids else ""
-        call.id = call.id or self._new_id(call.index)
-        self._ids.add(call.id)
-        if name != call.name:
-            call.fixes += (Repair("name", call.name, name, "the only offered tool that this name can mean"),)
+    def _known(self, delta: Delta) -> _Pending | None:
+        """By index; where that does not tell them apart, by id; else the last one."""
+        named = self._by_id.get(delta.id or "")
+        if delta.index is None:
+            return named or self._last
+        if named is not None and named.server_index == delta.index:
+            return named
+        return self._by_index.get(delta.index)
+
+    def _begin(self, call: _Pending) -> list[Event]:
+        """The call can be told now: open it, unless a rule may still change its name, or all of it."""
+        written = self._written_name(call)
+        tool = self._repairer.tools.resolve(written)
+        name = tool.name if tool else written
+        rules = self._repairer.rules(name)
+        repeated = any(name == known for known, _ in self._written)
+        shut = repeated or self._repairer.policy.whole or renames((*rules, *self._repairer.guarded(name)))
+
+        def keeps(key: str, value: Json) -> bool:
+            own = (rule for rule in rules if rule.parameter[:1] == (key,))
+            return all(apply_rule(rule, name, {key: value}, self._repairer.tools)[1].get(key) is value for rule in own)
+
+        call.live = LiveArguments(Gate(tool, touched(rules), keeps, lambda text: self._is_right(name, text), shut))
+        return [] if shut else self._open(call, written, name)
+
+    def _is_right(self, name: str, text: str) -> bool:
+        found = self._repairer.repair(name, text, stopped=True)
+        return found is not None and not found.fixes
+
+    def _written_name(self, call: _Pending) -> str:
+        """The name as the server said it: once, in pieces, or growing with each delta (F38, F39)."""
+        tools = self._repairer.tools
+        spellings = [call.names[0], call.names[-1], "".join(call.names)] if call.names else [""]
+        return next((name for name in spellings if tools.resolve(name) is not None), spellings[0])
+
+    def _open(self, call: _Pending, written: str, name: str) -> list[Event]:
+        index = self._take_index()
+        if index is None:
+            call.dropped = True
+            self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
+            return []
+        call.index, call.name = index, name
+        call.id = call.server_id if call.server_id not in self._used else ""
+        call.id = call.id or self._new_id(index, name, call.server_id)
+        self._used.add(call.id)
+        if name != written:
+            why = "the only offered tool that this name can mean"
+            call.fixes += (Repair("name", written, name, why, name),)
         if call.id != call.server_id:
-            call.fixes += (Repair("id", call.server_id, call.id, "the server gave none, or another call's"),)
+            why = "the server gave none, or another call's"
+            call.fixes += (Repair("id", call.server_id, call.id, why, name),)
         self.clean = self.clean and not call.fixes
-        call.name = name
-        call.live = LiveArguments(tool)
-        return [CallOpened(self._choice, call.index, call.id, name)]
+        return [CallOpened(self._choice, index, call.id, name)]
+
+    def _open_whole(self, call: _Pending) -> list[Event]:
+        """Open and fill a call of which nothing was sent, as soon as all of it came, if it is one."""
+        found = self._repairer.repair(self._written_name(call), call.text, stopped=False)
+        return [] if found is None else self._sent_whole(call, found)
+
+    def _sent_whole(self, call: _Pending, found: Repaired) -> list[Event]:
+        self.clean = False
+        same = (found.name, canonical(found.arguments))
+        if same in self._written:
+            self._written.remove(same)
+            call.dropped = True
+            self.audit.append(Repair("echo", found.arguments, "", "the call was in the content already", found.name))
+            return []
+        written = self._written_name(call)
+        renamed = any(fix.id.startswith("rule:") for fix in found.fixes)
+        opened = self._open(call, found.name if renamed or not written else written, found.name)
+        call.done = found.arguments
+        call.fixes += found.fixes
+        if not opened:
+            return []
+        return [*opened, CallArguments(self._choice, call.index, found.arguments)]
 
     def _close(self, call: _Pending, stopped: bool) -> list[Event]:
-        if call.live is None:
+        if call.dropped:
+            return []
+        if call.done is not None:
+            return self._close_done(call, call.done)
+        if call.index < 0:
             return self._close_unopened(call, stopped)
+        rest = self._rest(call, stopped)
+        if rest is None:
+            broken = "the model ended in the middle of a tool call, and its arguments cannot be completed"
+            return [Failed(UpstreamBroken(broken))]
         live = call.live
-        closers = "" if live.complete else self._closers(live, stopped)
-        if isinstance(closers, ProxyError):
-            return [Failed(closers)]
-        if closers:
-            why = "the model stopped, and only these were missing"
-            call.fixes += (Repair("closers", "", closers, why),)
-        rest = live.rest + closers
+        assert live is not None
+        sent = live.text[: len(live.text) - len(live.rest)]
         events: list[Event] = [CallArguments(self._choice, call.index, rest)] if rest else []
-        done = Call(call.id, call.name, live.text + closers)
-        return [*events, CallClosed(self._choice, call.index, done, call.fixes)]
+        return [*events, self._closed(call, sent + rest)]
 
-    def _closers(self, live: LiveArguments, stopped: bool) -> str | ProxyError:
-        """What an open call's arguments lack; an error if it cannot be finished (C4, half calls)."""
+    def _close_done(self, call: _Pending, done: str) -> list[Event]:
+        """Close a call that left as soon as it was whole. Blanks behind it are its own, if it left as it came (C1)."""
+        rest = call.text.removeprefix(done)
+        if not rest or rest.strip() or rest == call.text:
+            return [self._closed(call, done)]
+        return [CallArguments(self._choice, call.index, rest), self._closed(call, done + rest)]
+
+    def _closed(self, call: _Pending, arguments: str) -> CallClosed:
+        return CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)
+
+    def _rest(self, call: _Pending, stopped: bool) -> str | None:
+        """What an open call still lacks; None if it cannot be finished (C4, half calls)."""
+        live = call.live
+        assert live is not None
         # Cut by `length`, they are left as cut: what is missing is not known.
-        if not stopped or _is_object(live.text):
-            return ""
-        closers = missing_closers(live.text)
-        if closers and _is_object(live.text + closers):
-            return closers
-        return UpstreamBroken("the model ended in the middle of a tool call, and its arguments cannot be completed")
+        if (not live.broken and live.complete) or not (stopped or live.closed):
+            return live.rest
+        found = self._repairer.repair(call.name, live.text, stopped=stopped)
+        if found is None or found.name != call.name:
+            return None
+        call.fixes += found.fixes
+        return live.rest if found.arguments == live.text else live.tail(found.values)
 
     def _close_unopened(self, call: _Pending, stopped: bool) -> list[Event]:
         """A call of which nothing was sent: whole now, or text after all."""
-        early = "".join(call.early)
-        arguments = early.strip() or "{}"
-        if not (call.name and stopped and _is_object(arguments)):
-            written = call.name + early
-            return [Text(self._choice, written)] if written else []
-        events: list[Event] = [*self._opened(call), CallArguments(self._choice, call.index, arguments)]
-        return [*events, CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)]
+        name, text = self._written_name(call), call.text
+        found = self._repairer.repair(name, text, stopped=stopped) if name or text.strip() else None
+        if found is not None:
+            events = self._sent_whole(call, found)
+            return [*events, self._closed(call, found.arguments)] if events else []
+        self.refused["unreadable_arguments" if name else "no_name"] += 1
+        written = "".join((name, text))
+        if not written:
+            return []
+        why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
+        self.audit.append(Repair("no_call", written, "", why, name))
+        return [Text(self._choice, written)]
 
 
-def said_call(choice: int, delta: Json) -> tuple[CallOpened | CallArguments, ...]:
-    """What a call's delta says, as it stands; nothing is put right."""
-    if not isinstance(delta, dict):
-        return ()
-    index, function = delta.get("index"), delta.get("function")
-    at = index if isinstance(index, int) else 0
-    function = function if isinstance(function, dict) else {}
-    name = function.get("name")
-    opened = (CallOpened(choice, at, str(delta.get("id") or ""), name),) if isinstance(name, str) else ()
-    return (*opened, CallArguments(choice, at, _text(function.get("arguments"))))
-
-
-def _renewed(call: _Pending, given: str, fragment: str) -> bool:
-    if given and call.server_id:
-        return given != call.server_id
-    return not given and call.complete and fragment.lstrip().startswith("{")
-
-
-def _text(arguments: Json) -> str:
-    """The text of a delta's `arguments`; servers that send an object mean its JSON."""
-    if arguments is None:
-        return ""
-    if isinstance(arguments, str):
-        return arguments
-    return dump_json(arguments).decode()
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(load_json(text), dict)
-    except ValueError:
+def _renewed(call: _Pending, delta: Delta) -> bool:
+    if delta.name and delta.id and call.server_id and delta.id != call.server_id:
+        return True
+    if call.live is None or not call.live.closed:
         return False
+    return delta.fragment.lstrip().startswith("{") or bool(delta.name and delta.name not in call.names)
+
+
+def canonical(arguments: str) -> str:
+    """The same text for the same arguments, however they are written; the text itself if it is no JSON."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _is_repeated(text: str, before: str) -> bool:
+    return bool(text.strip()) and text.strip() == before.strip()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .calls import CallGatherer, CallLimits
+from .calls import CallGatherer, CallLimits, canonical
+from .deltas import Delta
+from .echo import Echo
 from .events import (
     Call,
     CallArguments,
@@ -16,20 +18,16 @@ from .events import (
     Event,
     Failed,
     Finished,
-    Json,
-    JsonObject,
     Passed,
     Reasoning,
     Repair,
     Text,
 )
-from .formats.scanner import Found, Piece, Prose, Scanner
-from .tools import Tools
-
-# Finish reasons that say that the model did not stop by itself; they always stay (contract C4). The later ones are
-# vLLM's and other servers' words for a generation that they gave up.
-CUT = frozenset(("length", "content_filter", "abort", "aborted", "cancelled", "error", "timeout"))
-
+from .formats.pieces import Found, Piece, Prose
+from .formats.scanner import Scanner
+from .reader import RawCall
+from .repair import Repairer
+from .said import CUT, Said
 
 # What is dropped as no text, by the format that found it (F18).
 _DROPPED = {
@@ -37,39 +35,6 @@ _DROPPED = {
     "leftover": ("leftover", "", "", "a closer or a token directly behind a call is no text"),
     "start": ("leaked_token", "", "", "a token at the very beginning of a reply is no text"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What one entry of a chunk's `choices` says."""
-
-    text: str
-    reasoning: str
-    deltas: tuple[Json, ...]
-    finish: str | None
-    empty_calls: bool = False
-
-    def plain(self, choice: int) -> list[Text | Reasoning]:
-        """The events of its reasoning and its text, as they are if nothing else is in it."""
-        reasoning = [Reasoning(choice, self.reasoning)] if self.reasoning else []
-        return [*reasoning, *([Text(choice, self.text)] if self.text else [])]
-
-
-def read_entry(entry: JsonObject) -> Said:
-    """Read an entry of `choices`; what has the wrong type counts as not said (F64)."""
-    delta = entry.get("delta")
-    delta = delta if isinstance(delta, dict) else {}
-    text = delta.get("content")
-    reasoning = delta.get("reasoning") or delta.get("reasoning_content")
-    deltas = delta.get("tool_calls")
-    finish = entry.get("finish_reason")
-    return Said(
-        text if isinstance(text, str) else "",
-        reasoning if isinstance(reasoning, str) else "",
-        tuple(deltas) if isinstance(deltas, list) else (),
-        finish if isinstance(finish, str) else None,
-        deltas == [],
-    )
 
 
 @dataclass(slots=True)
@@ -114,14 +79,18 @@ class Choice:
     number: int
     scanner: Scanner
     thoughts: Scanner | None
-    tools: Tools
-    new_id: Callable[[int], str]
+    repairer: Repairer
+    new_id: Callable[[int, str, str], str]
     limits: CallLimits
     used: set[str]
+    one_call: bool = False
     calls: int = 0
+    empty_calls: int = 0
     finish: str | None = None
     audit: list[Repair] = field(default_factory=list)
     _gatherer: CallGatherer | None = None
+    _written_calls: list[tuple[str, str]] = field(default_factory=list)
+    _echo: Echo[tuple[Chunk, Said, bool]] = field(default_factory=Echo)
     _queue: deque[_Held] = field(default_factory=deque)
     _text: _Position = field(default_factory=_Position)
 
@@ -132,15 +101,20 @@ class Choice:
             self.thoughts = None  # what was only thought is not meant
         elif self.thoughts is not None and said.reasoning:
             self.thoughts.feed(said.reasoning)
-        if said.empty_calls:
+        if said.empty_calls and not any(repair.id == "empty_calls" for repair in self.audit):
             self.audit.append(Repair("empty_calls", "[]", "", "a list of no calls says nothing"))
         if not said.deltas:
-            return self._feed_text(chunk, said, alone)
-        before = self.release()
+            return self._feed_content(chunk, said, alone)
+        before = (*self._pieces(self.scanner.release()), *self._end_echo())
+        said = self._without_echo(said)
         if alone and not (said.text or said.reasoning or said.finish):
             return (*before, *self._only_calls(chunk, said.deltas))
         text = (*self._feed_text(chunk, said, False), *self.release(), *self._split())
         return (*before, *text, *self._gather(said.deltas))
+
+    def feed_late(self, delta: Delta) -> tuple[Event, ...]:
+        """Take a piece of a call that came by another way than a chunk's choices."""
+        return (*self._pieces(self.scanner.release()), *self._end_echo(), *self._gather((delta,)))
 
     def glide(self, data: bytes, *, reasoning: bool) -> bool:
         """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it.
@@ -153,14 +127,19 @@ class Choice:
             return True
         if data.strip():
             self.thoughts = None
-        if self._queue or self.finish is not None or not self.scanner.glide(data):
+        if self._queue or self.finish is not None or self._gatherer is not None or not self.scanner.glide(data):
             return False
         self._text.received = self._text.decided = self._text.received + len(data)
         return True
 
+    @property
+    def held(self) -> bool:
+        """True while text waits that may become a call, or that may only repeat one."""
+        return self.scanner.held or self._echo.waits
+
     def release(self) -> tuple[Event, ...]:
         """Let go of the text that waits."""
-        return self._pieces(self.scanner.release())
+        return (*self._pieces(self.scanner.release()), *self._give_up(self._echo.give_up()))
 
     def hurry(self) -> tuple[Event, ...]:
         """Let the prose go that waits only because the rest of its chunk is undecided (contract C2)."""
@@ -169,12 +148,14 @@ class Choice:
     def end(self) -> tuple[Event, ...]:
         """The rest of the choice, and its true finish (contract C4)."""
         stopped = self.finish not in CUT
-        events = [*self._pieces(self.scanner.finish(stopped=stopped))]
+        events = [*self._end_echo(), *self._pieces(self.scanner.finish(stopped=stopped))]
         if self._gatherer is not None:
             closing = self._gatherer.finish(stopped=stopped)
             for event in closing:
                 if isinstance(event, CallClosed):
                     self.audit += event.fixes
+                    self._count_empty(event.call)
+            self.audit += self._gatherer.audit
             events += closing
             if closing and isinstance(closing[-1], Failed):
                 return tuple(events)
@@ -182,6 +163,46 @@ class Choice:
             for piece in self.thoughts.finish(stopped=True):
                 events += self._found(piece, "in its reasoning") if isinstance(piece, Found) else []
         return (*events, *self._finished())
+
+    @property
+    def refused(self) -> Counter[str]:
+        """What began like a call and was none, by the reason."""
+        return self.scanner.refusals + (self._gatherer.refused if self._gatherer else Counter())
+
+    def _feed_content(self, chunk: Chunk, said: Said, alone: bool) -> tuple[Event, ...]:
+        if self._gatherer is None:
+            return self._feed_text(chunk, said, alone)
+        return self._give_up(self._echo.take((chunk, said, alone), said.text, self._gatherer.arguments))
+
+    def _give_up(self, chunks: Iterable[tuple[Chunk, Said, bool]]) -> tuple[Event, ...]:
+        """What could have been an echo is content."""
+        return tuple(event for chunk in chunks for event in self._feed_text(*chunk))
+
+    def _end_echo(self) -> tuple[Event, ...]:
+        repeated = self._echo.repeated
+        waiting = self._echo.give_up()
+        if not repeated:
+            return self._give_up(waiting)
+        self._note_echo(repeated)
+        return ()
+
+    def _without_echo(self, said: Said) -> Said:
+        """The chunk without a text that only repeats its own fragment of arguments (F28)."""
+        self._echo.next_call()
+        fragments = [delta.fragment for delta in said.deltas]
+        text = said.text.strip()
+        if not text or text not in ("".join(fragments).strip(), *map(str.strip, fragments)):
+            return said
+        self._note_echo(said.text)
+        return replace(said, text="")
+
+    def _note_echo(self, text: str) -> None:
+        self.audit.append(Repair("echo", text, "", "the content only repeats a call"))
+
+    def _count_empty(self, call: Call) -> None:
+        """Count a call without arguments whose tool requires some (F25)."""
+        tool = self.repairer.tools.resolve(call.name)
+        self.empty_calls += bool(tool and tool.required and call.arguments.strip() in ("{}", ""))
 
     def _feed_text(self, chunk: Chunk, said: Said, whole: bool) -> tuple[Event, ...]:
         if said.reasoning and not said.text and whole and not said.finish:
@@ -264,37 +285,58 @@ class Choice:
         if dropped and not found.calls:
             self.audit.append(Repair(*dropped))
         for raw in found.calls:
-            index = self.take_index()
-            # Kimi knows its calls by the ids that it gives them (F8).
-            call_id = raw.id if raw.id and raw.id not in self.used else self.new_id(index)
-            self.used.add(call_id)
-            call = Call(call_id, raw.tool.name, raw.arguments)
-            why = f"the model wrote the call {where} ({found.format})"
-            fixes = (Repair("text_call", raw.written_name, raw.tool.name, why),)
-            events += (
-                CallOpened(self.number, index, call.id, call.name),
-                CallArguments(self.number, index, call.arguments),
-                CallClosed(self.number, index, call, fixes),
-            )
-            self.audit += fixes
+            events += self._written(raw, f"the model wrote the call {where} ({found.format})")
         return events
 
-    def take_index(self) -> int:
-        """The index of the next call."""
+    def _written(self, raw: RawCall, why: str) -> list[Event]:
+        """Open, fill and close a call that the model wrote."""
+        found = self.repairer.repair(raw.tool.name, raw.arguments, stopped=True)
+        name, arguments = (found.name, found.arguments) if found else (raw.tool.name, raw.arguments)
+        if self._gatherer is not None and self._gatherer.has(name, arguments):
+            self._note_echo(arguments)
+            return []
+        index = self.take_index()
+        if index is None:
+            self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
+            return []
+        # Kimi knows its calls by the ids that it gives them (F8).
+        call_id = raw.id if raw.id and raw.id not in self.used else self.new_id(index, name, raw.id)
+        self.used.add(call_id)
+        self._written_calls.append((name, canonical(arguments)))
+        call = Call(call_id, name, arguments)
+        fixes = (Repair("text_call", raw.written_name, name, why, name), *(found.fixes if found else ()))
+        self.audit += fixes
+        self._count_empty(call)
+        return [
+            CallOpened(self.number, index, call.id, call.name),
+            CallArguments(self.number, index, call.arguments),
+            CallClosed(self.number, index, call, fixes),
+        ]
+
+    def take_index(self) -> int | None:
+        """The index of the next call; None if the client wants no further one (F52)."""
+        if self.one_call and self.calls:
+            return None
         self.calls += 1
         return self.calls - 1
 
-    def _only_calls(self, chunk: Chunk, deltas: tuple[Json, ...]) -> tuple[Event, ...]:
+    def _only_calls(self, chunk: Chunk, deltas: tuple[Delta, ...]) -> tuple[Event, ...]:
         """A chunk of call deltas and nothing else may leave as it came."""
         events = self._gather(deltas)
         if self._gatherer is None or not self._gatherer.clean:
             return events
         return (Passed(chunk.raw, tuple(event for event in events if isinstance(event, CallOpened | CallArguments))),)
 
-    def _gather(self, deltas: tuple[Json, ...]) -> tuple[Event, ...]:
+    def _gather(self, deltas: tuple[Delta, ...]) -> tuple[Event, ...]:
         if self._gatherer is None:
             self._gatherer = CallGatherer(
-                self.number, self.tools, self.take_index, self.new_id, limits=self.limits
+                self.number,
+                self.repairer,
+                self.take_index,
+                self.new_id,
+                used=self.used,
+                written=self._written_calls,
+                limits=self.limits,
             )
         return self._gatherer.feed(deltas)
 

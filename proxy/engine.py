@@ -6,12 +6,15 @@ while it can become a call (contract C2); finish reasons are made true at the en
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from .calls import CallLimits, said_call
-from .choice import Choice, read_entry
+from .calls import CallLimits
+from .choice import Choice
+from .deltas import read_event, said_calls
 from .errors import UpstreamBroken, refusal
 from .events import (
     CallArguments,
@@ -29,13 +32,16 @@ from .events import (
     choice_number,
     dump_json,
 )
-from .formats import REASONING, grammars
+from .formats import REASONING, TEXT, grammars
 from .formats.scanner import Scanner
 from .glide import Template, learn
 from .limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
 from .policy import Policy
+from .repair import Repairer
+from .said import read_entry
 from .tools import Tools
 
+_KIMI = re.compile(r"functions\..{1,128}:[0-9]{1,6}")
 # A server whose chunks are never alike is not worth learning from.
 _MAX_LESSONS = 16
 
@@ -57,7 +63,7 @@ class Task:
     results: tuple[str, ...] = ()
     ids: frozenset[str] = frozenset()
     one_call: bool = False
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
 
@@ -76,7 +82,7 @@ class Engine:
     @property
     def held(self) -> bool:
         """True while text waits that may become a call."""
-        return any(choice.scanner.held for choice in self._choices.values())
+        return any(choice.held for choice in self._choices.values())
 
     @property
     def audit(self) -> tuple[Repair, ...]:
@@ -86,12 +92,12 @@ class Engine:
     @property
     def refusals(self) -> Mapping[str, int]:
         """What began like a call and was none, counted by the reason."""
-        return {}
+        return sum((choice.refused for choice in self._choices.values()), Counter[str]())
 
     @property
     def empty_calls(self) -> int:
         """The calls that left without arguments although their tool requires some (F25)."""
-        return 0
+        return sum(choice.empty_calls for choice in self._choices.values())
 
     @property
     def calls(self) -> int:
@@ -121,6 +127,9 @@ class Engine:
             if isinstance(entry, dict):
                 said = read_entry(entry)
                 choice = self._choice(entry.get("index"))
+                self._finished.setdefault(choice.number, False)
+                if said.nothing and len(choices) == 1 and chunk.raw and not chunk.body.get("usage"):
+                    return ()  # a sign of life that ends clients' text parts (F64); the proxy has its own
                 events += choice.feed(chunk, said, alone=len(choices) == 1)
                 self._finished[choice.number] = choice.finish is not None
                 plain += said.plain(choice.number)
@@ -182,6 +191,10 @@ class Engine:
 
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
         """A chunk of usage, or of nothing that we know: it passes, but never before a finish that waits."""
+        late = read_event(chunk.body) if self._task.tools is not None else None
+        if late is not None:
+            self._finished.setdefault(0, False)
+            return self._choice(0).feed_late(late)
         if any(self._finished.values()):
             self._trailing.append(chunk)
             return ()
@@ -207,24 +220,51 @@ class Engine:
         if choice is None:
             if len(self._choices) >= MAX_CHOICES:
                 raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
-            task = self._task
-            tools = task.tools or Tools(())
-            rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
-            scanner = Scanner(tools, rules, results=task.results, max_held=task.max_held, max_calls=task.max_calls)
-            limits = CallLimits(task.max_calls, task.max_held)
-            thoughts = Scanner(tools, rules, mode=REASONING, results=task.results, max_held=task.max_held)
-            # Weak evidence never counts where the client asked for JSON (contract C3).
-            recovered = None if task.json_reply else thoughts
-            choice = Choice(
-                number, scanner, recovered, tools, lambda index: self._new_id(number, index), limits, set(task.ids)
-            )
-            self._choices[number] = choice
+            choice = self._choices[number] = self._new_choice(number)
         return choice
 
-    def _new_id(self, choice: int, index: int) -> str:
-        """`call_` and 24 hexadecimal digits, the same at every cut."""
+    def _new_choice(self, number: int) -> Choice:
+        task = self._task
+        tools = task.tools or Tools(())
+        rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
+
+        def scanner(mode: str) -> Scanner:
+            return Scanner(
+                tools,
+                rules,
+                mode=mode,
+                results=task.results,
+                max_held=task.max_held,
+                max_calls=task.max_calls,
+                off=task.policy.off,
+            )
+
+        return Choice(
+            number,
+            scanner(TEXT),
+            # Weak evidence never counts where the client asked for JSON (contract C3).
+            None if task.json_reply else scanner(REASONING),
+            Repairer(tools, task.policy),
+            new_id=lambda index, name, given: self._new_id(number, index, name, given),
+            limits=CallLimits(task.max_calls, task.max_held),
+            used=set(task.ids),
+            one_call=task.one_call,
+        )
+
+    def _new_id(self, choice: int, index: int, name: str, given: str) -> str:
+        """A new id in the style of the model's profile, the same at every cut; Kimi's own ids stay Kimi's (F8, F50).
+
+        `given` is the server's id, which is another call's already.
+        """
+        if self._task.policy.ids == "kimi" or _KIMI.fullmatch(given):
+            number = len(self._task.ids) + index
+            while f"functions.{name}:{number}" in self._task.ids:
+                number += 1
+            return f"functions.{name}:{number}"
         key = b"%b %d %d" % (self._task.seed, choice, index)
-        return "call_" + blake2b(key, digest_size=12).hexdigest()
+        digits = blake2b(key, digest_size=12).hexdigest()
+        # Mistral's templates take nine letters and digits (F49).
+        return digits[:9] if self._task.policy.ids == "mistral" else f"call_{digits}"
 
 
 def _said(chunk: Chunk) -> tuple[Text | Reasoning | CallOpened | CallArguments | Finished | Usage, ...]:
@@ -237,7 +277,7 @@ def _said(chunk: Chunk) -> tuple[Text | Reasoning | CallOpened | CallArguments |
             events += [Reasoning(number, said.reasoning)] if said.reasoning else []
             events += [Text(number, said.text)] if said.text else []
             for delta in said.deltas:
-                events += said_call(number, delta)
+                events += said_calls(number, delta)
             events += [Finished(number, said.finish, chunk)] if said.finish else []
     usage = chunk.body.get("usage")
     if isinstance(usage, dict):

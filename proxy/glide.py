@@ -24,11 +24,11 @@ class Template:
     reasoning: bool
 
     def text(self, raw: bytes) -> bytes | None:
-        """The text of an event of this shape, or None if it has another one."""
+        """The text of an event of this shape, or None if it has another one, or an empty text."""
         if not (raw.startswith(self.before) and raw.endswith(self.after)):
             return None
         text = raw[len(self.before) : len(raw) - len(self.after)]
-        if b'"' in text or b"\\" in text or len(raw) < len(self.before) + len(self.after):
+        if not text or b'"' in text or b"\\" in text or len(raw) < len(self.before) + len(self.after):
             return None
         return text
 

@@ -7,6 +7,7 @@ and keys without any. It never evaluates anything, never guesses where a string 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 
@@ -33,18 +34,37 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _CLOSERS = {"[": "]", "(": ")"}
 
 
-def read_literal(text: str, *, marks: Collection[str] = (), lists: Collection[str] = ()) -> Json:
+class Spelled(float):
+    """A number that remembers how it was written: 1.10 as a text is not 1.1."""
+
+    __slots__ = ("text",)
+    text: str
+
+
+def read_literal(
+    text: str, *, marks: Collection[str] = (), lists: Collection[str] = (), words: Collection[str] = ()
+) -> Json:
     """The value that the text stands for; ValueError if it is none or if anything is behind it.
 
     `marks` are texts that enclose a string without any escapes (Gemma's). `lists` are keys of the outermost object
-    whose value may be several ones without the brackets of their array (F14).
+    whose value may be several ones without the brackets of their array (F14). `words` are more names of null.
     """
-    reader = _Reader(text, marks, lists)
+    reader = _Reader(text, marks, lists, words)
     value = reader.value(0)
     reader.blanks()
     if reader.pos < len(text):
         raise ValueError("more text follows the value")
     return value
+
+
+def dump(values: Json) -> str:
+    """The JSON text of a value; escaped where a string holds a lone surrogate, so that it can be sent at all."""
+    text = json.dumps(values, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(values)
+    return text
 
 
 def missing_closers(text: str) -> str:
@@ -69,8 +89,9 @@ def missing_closers(text: str) -> str:
 class _Reader:
     """A position in the text."""
 
-    def __init__(self, text: str, marks: Collection[str], lists: Collection[str]) -> None:
+    def __init__(self, text: str, marks: Collection[str], lists: Collection[str], words: Collection[str]) -> None:
         self._text = text
+        self._words = {**_WORDS, **dict.fromkeys(words)} if words else _WORDS
         self._marks = tuple(marks)
         self._lists = lists
         self.pos = 0
@@ -167,11 +188,11 @@ class _Reader:
     def _word(self) -> Json:
         found = _WORD.match(self._text, self.pos)
         word = found.group() if found else ""
-        if word not in _WORDS and not _NUMBER.match(word):
+        if word not in self._words and not _NUMBER.match(word):
             raise ValueError("no value stands here")
         self.pos += len(word)
-        if word in _WORDS:
-            return _WORDS[word]
+        if word in self._words:
+            return self._words[word]
         try:
             return load_json(word)
         except ValueError:

@@ -44,7 +44,7 @@ class _Walk:
         return allowed
 
     def _all_of(self, schema: JsonObject, depth: int) -> frozenset[str]:
-        allowed = _own_types(schema)
+        allowed = own_kinds(schema)
         for key in ("anyOf", "oneOf"):
             alternatives = schema.get(key)
             if isinstance(alternatives, list) and alternatives:
@@ -53,17 +53,19 @@ class _Walk:
         for part in parts if isinstance(parts, list) else []:
             allowed &= self.types(part, depth + 1)
         if "$ref" in schema:
-            allowed &= self.types(_resolve(schema["$ref"], self._root), depth + 1)
+            allowed &= self.types(resolve(schema["$ref"], self._root), depth + 1)
         return allowed
 
 
-def _own_types(schema: JsonObject) -> frozenset[str]:
+def own_kinds(schema: JsonObject) -> frozenset[str]:
     """What `type`, `enum` and `const` say."""
     allowed = _TYPES
     kind = schema.get("type")
     named = {name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)} & _TYPES
     if named:
-        allowed = frozenset(named | ({"integer"} if "number" in named else set()))
+        wider = {"integer"} if "number" in named else set()
+        wider |= {"null"} if schema.get("nullable") is True else set()  # OpenAPI 3.0
+        allowed = frozenset(named | wider)
     values = schema.get("enum")
     if isinstance(values, list) and values:
         allowed &= {type_of(value) for value in values}
@@ -124,11 +126,11 @@ def parts(schema: Json, root: JsonObject) -> tuple[JsonObject, ...]:
         for key in ("anyOf", "oneOf", "allOf"):
             inner = part.get(key)
             waiting += inner if isinstance(inner, list) else []
-        waiting += [_resolve(part["$ref"], root)] if "$ref" in part else []
+        waiting += [resolve(part["$ref"], root)] if "$ref" in part else []
     return tuple(found)
 
 
-def _resolve(reference: Json, root: JsonObject) -> Json:
+def resolve(reference: Json, root: JsonObject) -> Json:
     """The place in `root` that a local JSON pointer (RFC 6901) names, or None."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from .events import Json, JsonObject
+from .events import Json, JsonObject, dump_json
 from .schema import allowed_types, literal, typed
+from .shapes import Shape, compile_schema
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
@@ -22,6 +24,14 @@ class Tool:
 
     name: str
     schema: JsonObject
+    _compiled: list[Shape] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def shape(self) -> Shape:
+        """The schema, compiled when it is first asked for."""
+        if not self._compiled:
+            self._compiled.append(compile_schema(self.schema))
+        return self._compiled[0]
 
     @property
     def properties(self) -> JsonObject:
@@ -59,7 +69,7 @@ class Tools:
     """All tools of one request, by name.
 
     `resolve` repairs a name only by a unique match on a ladder (contract C3, F36): exact; known prefix, suffix or token
-    residue stripped; letter case; `-`, `_` and `.`. Never by likeness.
+    residue stripped; said several times in a row (F39); letter case; `-`, `_` and `.`. Never by likeness.
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -102,6 +112,9 @@ class Tools:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
         if bare in self._exact:
             return self._exact[bare]
+        repeated = [tool for name, tool in self._exact.items() if bare == name * max(2, len(bare) // len(name))]
+        if len(repeated) == 1:
+            return repeated[0]
         if self._rungs is None:
             self._rungs = tuple(_unique(self._exact.values(), fold) for fold in _FOLDS)
         for fold, rung in zip(_FOLDS, self._rungs, strict=True):
@@ -131,13 +144,32 @@ def _unique(tools: Iterable[Tool], fold: Callable[[str], str]) -> dict[str, Tool
     return table
 
 
+# Compiled tools by the digest of their bytes: an agent offers the same ones with every request.
+_known: dict[bytes, Tools] = {}
+MAX_KNOWN = 32
+MAX_KEPT = 256 * 1024
+
+
 def read_tools(tools: Json) -> Tools:
     """The tools of a chat-completions request body; entries that are no function are not ours to call."""
-    found = []
+    if not tools:
+        return Tools(())
+    data = dump_json(tools)
+    digest = blake2b(data, digest_size=16).digest()
+    found = _known.get(digest)
+    if found is None:
+        found = Tools(_functions(tools))
+        for oldest in [*_known][: max(0, len(_known) - MAX_KNOWN + 1)]:
+            _known.pop(oldest, None)
+        if len(data) <= MAX_KEPT:
+            _known[digest] = found
+    return found
+
+
+def _functions(tools: Json) -> Iterator[Tool]:
     for entry in tools if isinstance(tools, list) else []:
         function = entry.get("function") if isinstance(entry, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(function, dict) and isinstance(name, str) and name:
             schema = function.get("parameters")
-            found.append(Tool(name, schema if isinstance(schema, dict) else {}))
-    return Tools(found)
+            yield Tool(name, schema if isinstance(schema, dict) else {})

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.choice import read_entry
 from proxy.engine import Engine, Task
 from proxy.errors import UpstreamBroken, UpstreamRefused
 from proxy.events import CallClosed, CallOpened, Chunk, Event, Failed, Finished, Passed, Reasoning, Text
+from proxy.said import read_entry
 from proxy.tools import Tools
 
 from .helpers import (
@@ -63,7 +63,7 @@ CLEAN: dict[str, list[Chunk]] = {
     "text, then a call": [ROLE, says("I will."), *CALL, ends("tool_calls")],
     "cut off": [ROLE, says("Just"), ends("length")],
     "filtered": [ROLE, says("Just"), ends("content_filter")],
-    "empty deltas": [ROLE, chunk(delta()), says("a"), chunk(delta(content=None)), chunk(delta(tool_calls=[])), ends()],
+    "texts": [ROLE, says("a"), says(" "), says("b"), ends()],
     "nothing": [ROLE, ends()],
     "unknown chunk": [ROLE, chunk(prompt_progress={"total": 5}), says("a"), ends()],
     "two choices": [says("Hi "), says("Oh ", choice=1), ends(), says("c", choice=1), ends("length", choice=1)],
@@ -134,10 +134,10 @@ def test_a_recorded_stream_without_tools_of_ours_loses_nothing(name: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if "two-chat" in name and "hermes" in name])
 def test_recorded_calls_leave_live(name: str) -> None:
-    """C2: the parts of their strings as the very bytes that came; only keys and the name wait."""
+    """C2: the parts of their strings as the very bytes that came; keys leave with what is behind them."""
     chunks = recorded(name)
     passed = raws(run(chunks))
-    assert len(passed) > 0.4 * len(chunks)
+    assert len(passed) > 0.2 * len(chunks)
     assert set(passed) <= {each.raw for each in chunks}
 
 
@@ -321,9 +321,19 @@ def test_a_call_in_the_finish_chunk_is_taken() -> None:
 
 def test_calls_of_the_text_and_of_the_server_are_counted_together() -> None:
     """C5: indexes count 0, 1, 2, and ids differ."""
-    seen = only(run([says(STRONG), *CALL, ends("tool_calls")]))
-    assert seen.calls == [("bash", LS)] * 2
+    other = calls(piece(0, '{"command": "pwd"}', "bash", "a"))
+    seen = only(run([says(STRONG), other, ends("tool_calls")]))
+    assert seen.calls == [("bash", LS), ("bash", '{"command": "pwd"}')]
     assert len(set(seen.ids)) == 2
+
+
+def test_a_call_that_the_server_says_and_prints_too_is_one() -> None:
+    """F28: in either order; two that it says are two (F51)."""
+    for reply in ([says(STRONG), *CALL], [*CALL, says(STRONG)]):
+        seen = only(run([*reply, ends("tool_calls")]))
+        assert (seen.calls, seen.text) == ([("bash", LS)], "")
+    twice = [says(STRONG), *CALL, calls(piece(1, LS, "bash", "b")), ends("tool_calls")]
+    assert only(run(twice)).calls == [("bash", LS)] * 2
 
 
 def test_a_half_call_of_a_reply_that_stopped_fails_and_has_no_finish() -> None:

@@ -25,7 +25,7 @@ def learnt(text: str = "one", *, blanks: bool = False) -> Template:
 
 
 @pytest.mark.parametrize("blanks", [False, True])
-@pytest.mark.parametrize("text", ["two", "", " zwölf 🙂", "a, b: {c}"])
+@pytest.mark.parametrize("text", ["two", " ", " zwölf 🙂", "a, b: {c}"])
 def test_an_event_of_the_same_shape_gives_its_text(text: str, blanks: bool) -> None:
     assert learnt(blanks=blanks).text(chunk(text, blanks=blanks).raw) == text.encode()
 
@@ -38,6 +38,7 @@ def test_an_event_of_the_same_shape_gives_its_text(text: str, blanks: bool) -> N
         chunk("two", blanks=True),
         chunk("two", usage=None),
         chunk("two", key="reasoning"),
+        chunk(""),
         Chunk({}, b"data: [DONE]\n\n"),
         Chunk({}, b""),
     ],

@@ -16,24 +16,30 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("__init__", "errors", "limits"),
     ("events",),
-    ("literals", "schema", "tools", "policy", "tool_rules", "rules_file", "rules", "sse", "glide"),
+    (
+        *("literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file", "tools_section", "rules"),
+        *("sse", "redact", "glide"),
+    ),
     ("window", "reader"),
-    ("ladder", "fixes"),
-    ("arguments", "formats", "calls"),
+    ("ladder", "inference", "fixes", "repair"),
+    ("arguments", "formats", "deltas", "calls", "said", "echo"),
     ("choice", "engine"),
-    ("http1", "upstream", "pump", "dialects", "rewrite", "auto"),
-    ("answers", "reply"),
+    ("http1", "upstream", "pump", "dialects", "rewrite", "auto", "tasks"),
+    ("answers", "reply", "capture"),
     ("stream", "relay", "loop_guard"),
-    ("intake", "settings", "config", "service"),
+    ("intake", "settings", "config", "shared_memory", "counters", "audit", "snapshot", "service"),
     ("views", "requestlog", "app"),
-    ("explain", "cli", "__main__"),
+    ("explain", "replay", "summary", "cli", "__main__"),
 )
 # The engine and what is below it.
 SANS_IO = (
-    *("errors", "limits", "events", "literals", "schema", "tools", "policy", "tool_rules", "rules_file", "rules", "sse"),
-    *("glide", "window", "reader", "ladder", "fixes", "arguments", "calls"),
+    *("errors", "limits", "events", "literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file"),
+    *("tools_section", "rules", "sse", "glide", "window", "reader", "ladder", "inference", "fixes", "repair", "arguments", "deltas", "calls", "said", "echo"),
 )
-SANS_IO_ROOMS = (*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "reply", "loop_guard")
+SANS_IO_ROOMS = (
+    *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "redact"),
+    "loop_guard",
+)
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 MAX_MODULE = 400
 MAX_FUNCTION = 60

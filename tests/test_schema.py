@@ -117,7 +117,7 @@ TYPED: list[tuple[Any, str, Any]] = [
     ({"type": ["string", "null"]}, "text", "text"),
     ({"type": ["string", "object"]}, '{"a": 1}', {"a": 1}),
     ({"type": ["string", "object"]}, "5", "5"),
-    ({"type": "string", "nullable": True}, "null", "null"),
+    ({"type": "string", "nullable": True}, "null", None),
     ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "10", 10),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "10", 10),
     ({"enum": [1, 2]}, "2", 2),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.tools import Tool, Tools, read_tools
+from proxy.tools import MAX_KEPT, MAX_KNOWN, Tool, Tools, read_tools
 
 from .helpers import function, offered
 
@@ -186,3 +186,15 @@ def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> Non
 def test_tools_are_true_if_there_is_one() -> None:
     assert named("a")
     assert not Tools(())
+
+
+def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
+    """C7: by the bytes that they are, bounded in number and in size."""
+    assert read_tools([function("a")]) is read_tools([function("a")])
+    assert read_tools([function("a")]) is not read_tools([function("b")])
+    first = read_tools([function("first")])
+    for number in range(MAX_KNOWN):
+        read_tools([function(f"tool{number}")])
+    assert read_tools([function("first")]) is not first
+    large = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
+    assert read_tools(large) is not read_tools(large)

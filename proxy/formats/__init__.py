@@ -174,6 +174,11 @@ _STRIPPED = Format("reasoning", STRIPPED.opener.encode(), mode=STRIPPED.opener)
 _STRIPPED_HEADER = Format("harmony", b"assistantcommentary to=", stripped_header)
 
 
+def format_names() -> frozenset[str]:
+    """The names of the formats in which calls are looked for; `start` is what counts as the first thing of a reply."""
+    return frozenset(("start", *(item.name for item in (*_STRONG, *_WEAK))))
+
+
 @cache
 def grammars(*, json_reply: bool, raw_text: bool) -> Mapping[str, Grammar]:
     """The grammars of a reply by mode: its text, each kind of reasoning in it, and reasoning that came apart.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from ..limits import MAX_DEPTH
-from ..literals import read_literal
+from ..literals import dump, read_literal
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
-from .values import dump
 
 OPENER = b"call:"
 _MARKS = ('<|"|>', "<escape>")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from ..literals import dump
 from ..reader import Literals, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .bodies import element
@@ -17,7 +18,6 @@ from .row import closed, rest_of_row
 from .tagged import parameters
 from .tags import peek_tag
 from .tokens import WRAPPER_KINDS
-from .values import dump
 
 _MAX_HEADER = 240
 _WORDS = re.compile(rb"[<{\r\n]")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from ..literals import dump
 from ..reader import MAX_KEY, Literals, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import CALL_KINDS, ends_here, whole_value
@@ -14,7 +15,7 @@ from .pythonic import python_arguments
 from .tagged import PARAMETER_KINDS, parameters, tagged_call
 from .tags import peek_tag, tag
 from .tokens import FILLERS, ID_FOLLOWS, NAME_FOLLOWS, SEPARATORS, encoded
-from .values import arguments, dump
+from .values import arguments
 
 _AFTER_NAME = re.compile(rb"[\s<>{}\[\]()\"'`,;=]")
 _AFTER_ID = re.compile(rb"[^A-Za-z0-9_.:-]")

@@ -11,11 +11,11 @@ import ast
 import re
 
 from ..events import Json
-from ..literals import read_literal
+from ..literals import dump, read_literal
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import ends_here
-from .values import arguments, dump
+from .values import arguments
 
 _AFTER_NAME = re.compile(rb"[^A-Za-z0-9_.\-\x80-\xff]")
 _QUOTES = (b'"""', b"'''", b'"', b"'")

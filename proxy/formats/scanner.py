@@ -7,16 +7,16 @@ is let go at once; held is only what can still become a call (contract C2).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from ..limits import MAX_CALLS, MAX_HELD
-from ..reader import MAX_BLANKS, NotACall, Parsing, RawCall, Reader
+from ..reader import MAX_BLANKS, NotACall, RawCall
 from ..tools import Tools
 from ..window import Window
 from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from .markdown import Markdown
+from .pieces import OTHER, Candidate, Found, Piece, Prose, Refused, reason
 
 # A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
 MIN_COPIED = 24
@@ -30,70 +30,13 @@ _QUOTES = tuple(mark.encode() for mark in "\"'“”‘’‚„«»‹›「『
 _NOT_GLUED = (b" ", b"\t", b"`", *_QUOTES)
 
 
-@dataclass(frozen=True, slots=True)
-class Prose:
-    """The text between two byte offsets of the reply is no call."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The text between two byte offsets is these calls; none for blanks and tokens that are dropped.
-
-    `weak` if they were taken because the reply ended with them (contract C3).
-    """
-
-    start: int
-    end: int
-    calls: tuple[RawCall, ...]
-    format: str
-    weak: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """What began like a call at a byte offset and was none, and why."""
-
-    start: int
-    end: int
-    format: str
-    why: str
-
-
-Piece: TypeAlias = Prose | Found
-
-
-class _Candidate:
-    """A parser at work on a span that may become calls.
-
-    `start` is where it begins, `seen` up to where the Markdown around it was followed.
-    """
-
-    def __init__(self, item: Format, window: Window, start: int, tools: Tools, may_go_back: bool = True) -> None:
-        self.item = item
-        self.start = self.seen = start
-        self.reader = Reader(window, start, tools)
-        self.reader.may_go_back = may_go_back
-        self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.reader)
-
-    def go_on(self) -> tuple[RawCall, ...] | None:
-        """The calls, or None while more text is needed; NotACall if it is none."""
-        try:
-            next(self._parsing)
-        except StopIteration as done:
-            calls: tuple[RawCall, ...] = done.value
-            return calls
-        return None
-
-
 class Scanner:
     """Text in any cut to pieces; all bytes of the text are in exactly one piece, in order.
 
     `grammars` are those of the reply by mode, of which `mode` is the first. `results` are the texts of the tool
     results since the last user message; `max_held` limits the bytes that wait for one call, `max_calls` the calls:
-    what goes over them is prose. `refused` takes what was no call, if it is given.
+    what goes over them is prose. `off` are the names of formats whose calls are prose. `refused` takes what was no
+    call, if it is given; `refusals` counts what could have been one by the reason.
     """
 
     def __init__(
@@ -105,9 +48,12 @@ class Scanner:
         results: tuple[str, ...] = (),
         max_held: int = MAX_HELD,
         max_calls: int = MAX_CALLS,
+        off: frozenset[str] = frozenset(),
         refused: list[Refused] | None = None,
     ) -> None:
+        self.refusals: Counter[str] = Counter()
         self._tools = tools
+        self._off = off
         self._grammars = grammars
         self._grammar = grammars[mode]
         self._results = results
@@ -117,7 +63,7 @@ class Scanner:
         self._window = Window()
         self._pos = 0
         self._markdown = Markdown()
-        self._candidate: _Candidate | None = None
+        self._candidate: Candidate | None = None
         self._after_call = False
         self._leftover_at = -1
         self._said = False
@@ -217,10 +163,13 @@ class Scanner:
         if not self._after_call and self._pos > self._window.base:
             yield self._prose(self._pos)
 
-    def _refuse(self, candidate: _Candidate, why: str) -> None:
+    def _refuse(self, candidate: Candidate, why: str) -> None:
         """What was let go already is not looked at again."""
         reader = candidate.reader
         self._went_back += reader.back_to >= 0
+        kind = reason(reader.why or why)
+        if reader.named or kind != OTHER:
+            self.refusals[kind] += 1
         if self._refused is not None and (candidate.item.opener or reader.format or reader.named):
             self._refused.append(Refused(candidate.start, reader.pos, candidate.item.name, reader.why or why))
         first = candidate.start == self._first_at
@@ -237,7 +186,7 @@ class Scanner:
         if self._candidate:
             self._candidate.seen = end
 
-    def _let_go_void(self, candidate: _Candidate) -> Iterator[Piece]:
+    def _let_go_void(self, candidate: Candidate) -> Iterator[Piece]:
         """Nothing will come of it: what was read of it need not wait for its end."""
         end = candidate.reader.settled
         while end > self._window.base and b"\x80" <= self._window.part(end, end + 1) < b"\xc0":
@@ -269,7 +218,7 @@ class Scanner:
                     return False
                 if self._leftover_at != self._pos:
                     self._leftover_at = self._pos
-                    self._candidate = _Candidate(LEFTOVER, window, self._pos, self._tools)
+                    self._candidate = Candidate(LEFTOVER, window, self._pos, self._tools)
                     return True
             # Code may hold anything; only what can end it is of interest there.
             at = window.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
@@ -326,7 +275,7 @@ class Scanner:
         if item.mode:
             self._change(item, at, end)
             return True
-        self._candidate = _Candidate(item, window, at, self._tools, self._went_back < MAX_GOING_BACK)
+        self._candidate = Candidate(item, window, at, self._tools, self._went_back < MAX_GOING_BACK)
         # Directly behind a quotation mark it is quoted, and so is all up to its end; and so is a quoted line.
         quoted = bool(item.opener) and (window.behind(at, _QUOTES) or self._markdown.quoted)
         self._candidate.reader.annul(quoted, "it is quoted")
@@ -353,11 +302,13 @@ class Scanner:
             return False if self._window.ended else None
         return self._window.part(at, at + 1) in item.then
 
-    def _check(self, candidate: _Candidate, calls: tuple[RawCall, ...]) -> None:
+    def _check(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what was copied from a tool result (F89), and calls over the limits."""
         reader = candidate.reader
         if reader.void:
             raise NotACall(reader.why)
+        if calls and (reader.format or candidate.item.name) in self._off:
+            raise NotACall("its format is off for this model")
         if reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
             raise NotACall("it is over a limit")
         for start, end in reader.spans:

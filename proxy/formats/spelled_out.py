@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from ..literals import dump
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from .tagged import parameters
 from .tags import peek_tag, tag
-from .values import arguments, dump
+from .values import arguments
 
 _BEFORE_TAG = re.compile(rb"<")
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 
 from ..events import Json, load_json
+from ..literals import dump
 from ..reader import NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .elements import element_value
 from .ends import CALL_KINDS, enclosed, ends_here
 from .tags import Tag, peek_tag, read_tag, tag
-from .values import arguments, dump
+from .values import arguments
 
 PARAMETER_KINDS = frozenset(("parameter", "param"))
 _CDATA = b"<![CDATA["

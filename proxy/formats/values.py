@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import pairwise
 
 from ..events import Json, JsonObject, load_json
-from ..literals import read_literal
+from ..literals import dump, read_literal
 from ..reader import NotACall
 from ..tools import Tool
 
@@ -36,16 +35,6 @@ def arguments(value: bytes, tool: Tool) -> str:
     if changed is None and _is_json(text):
         return text
     return dump(parsed if changed is None else changed)
-
-
-def dump(values: JsonObject) -> str:
-    """The text of an object; escaped where a string holds a lone surrogate, so that it can be sent at all."""
-    text = json.dumps(values, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(values)
-    return text
 
 
 def read_string(quoted: bytes) -> str:

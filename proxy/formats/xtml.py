@@ -10,9 +10,9 @@ import html
 import re
 
 from ..events import Json
+from ..literals import dump
 from ..reader import NotACall, Parsing, RawCall, Reader
 from .tags import MAX_TAG
-from .values import dump
 
 OPENER = b"<|open|>"
 _CLOSER = b"<|close|>"

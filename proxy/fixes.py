@@ -1,0 +1,281 @@
+"""What is put right in the values of a call, by the tool's own schema (F22 to F24, F33 to F35).
+
+One ordered tuple of pure functions. Each gets a value and what the schema says of its place, and gives the value that
+must have been meant, or the very same one. None is even asked where the schema accepts the value as it stands, and
+what it gives is taken only if the schema accepts that better (contract C3).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from .events import Json, JsonObject
+from .literals import Spelled, read_literal
+from .shapes import Shape, all_parts, applied, children, faults, kind_fits, score
+
+MAX_DEPTH = 64
+# Values that are looked at in one call.
+MAX_VALUES = 2_000
+_WRAPPERS = frozenset(
+    ("arguments", "parameters", "input", "args", "kwargs", "params", "tool_input", "parsed_arguments")
+)
+_TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
+_SEPARATORS = str.maketrans("", "", "-_")
+
+Apply = Callable[[Json, Shape], Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One fix: `apply` is pure, idempotent, and gives the very same value where it has nothing to do.
+
+    `example` is a schema, a value that it refuses, and what the fix makes of it. `complete`: the result is taken only
+    if nothing is wrong with it any more.
+    """
+
+    id: str
+    why: str
+    example: tuple[JsonObject, Json, Json]
+    apply: Apply
+    complete: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A fix that was applied: where, and the value before and after."""
+
+    fix: Fix
+    place: str
+    before: Json
+    after: Json
+
+
+def mend(value: Json, shape: Shape, fixes: Iterable[Fix]) -> tuple[Json, tuple[Step, ...]]:
+    """The value as near to the schema as the fixes bring it, and what they did; the very same value if nothing."""
+    if not faults(value, shape):
+        return value, ()
+    return _Mender(tuple(fixes)).mend(value, shape, "", 0)
+
+
+class _Mender:
+    def __init__(self, fixes: tuple[Fix, ...]) -> None:
+        self._fixes = fixes
+        self._left = MAX_VALUES
+
+    def mend(self, value: Json, shape: Shape, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+        """Mend what is in the value, then the value, until no fix brings it nearer."""
+        self._left -= 1
+        if depth > MAX_DEPTH or self._left < 0 or not faults(value, shape):
+            return value, ()
+        now, steps = self._inside(value, shape, place, depth)
+        best = score(now, shape)
+        for fix in self._fixes:
+            changed = fix.apply(now, shape) if best[1] else now
+            if changed is now:
+                continue
+            result, inner = self._inside(changed, shape, place, depth)
+            reached = score(result, shape)
+            if reached < best and not (fix.complete and reached[1]):
+                steps += (Step(fix, place, now, changed), *inner)
+                now, best = result, reached
+        return now, steps
+
+    def _inside(self, value: Json, shape: Shape, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+        """Mend the members or items of a value by what the schemas that apply to it say of them."""
+        if not isinstance(value, dict | list) or not faults(value, shape):
+            return value, ()
+        shapes = applied(value, shape)
+        steps: list[Step] = []
+        found: dict[str | int, Json] = {}
+        for key, member in _members(value):
+            found[key] = member
+            for said in _said(key, shapes):
+                found[key], done = self.mend(found[key], said, f"{place}.{key}" if place else str(key), depth + 1)
+                steps += done
+        if not steps:
+            return value, ()
+        return (_strings(found) if isinstance(value, dict) else list(found.values())), tuple(steps)
+
+
+def _members(value: list[Json] | JsonObject) -> Iterator[tuple[str | int, Json]]:
+    yield from value.items() if isinstance(value, dict) else enumerate(value)
+
+
+def _strings(found: Mapping[str | int, Json]) -> JsonObject:
+    return {str(key): value for key, value in found.items()}
+
+
+def _said(key: str | int, shapes: tuple[Shape, ...]) -> Iterator[Shape]:
+    if isinstance(key, str):
+        yield from children(key, shapes)
+        return
+    for shape in shapes:
+        inner = shape.prefix[key] if key < len(shape.prefix) else shape.items
+        if inner is not None:
+            yield inner
+
+
+def _known_keys(value: JsonObject, shape: Shape) -> frozenset[str]:
+    return frozenset(key for part in applied(value, shape) for key in part.properties)
+
+
+def _renamed(values: Json, shape: Shape, new_key: Callable[[str, frozenset[str]], str | None]) -> Json:
+    """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
+    if not isinstance(values, dict):
+        return values
+    known = _known_keys(values, shape)
+    free = known - values.keys()
+    meant = {key: new_key(key, free) for key in values if key not in known}
+    targets = [name for name in meant.values() if name]
+    new = {key: name for key, name in meant.items() if name and targets.count(name) == 1}
+    return {new.get(key, key): value for key, value in values.items()} if new else values
+
+
+def _only(candidates: list[str]) -> str | None:
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def clean_keys(values: Json, shape: Shape) -> Json:
+    """Keys without the markup and the quotation marks that stuck to them (F7, F15)."""
+
+    def new_key(key: str, free: frozenset[str]) -> str | None:
+        bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
+        bare = bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
+        return bare if bare in free else None
+
+    return _renamed(values, shape, new_key)
+
+
+def spell_keys(values: Json, shape: Shape) -> Json:
+    """Keys in the letter case and with the separators of the schema (F34): `filePath` for `file_path`."""
+
+    def new_key(key: str, free: frozenset[str]) -> str | None:
+        return _only([name for name in free if _fold(name) == _fold(key)])
+
+    return _renamed(values, shape, new_key)
+
+
+def _fold(name: str) -> str:
+    return name.casefold().translate(_SEPARATORS)
+
+
+def mend_typos(values: Json, shape: Shape) -> Json:
+    """Keys that are one letter from a required one that is missing (F33)."""
+    if not isinstance(values, dict):
+        return values
+    required = frozenset(name for part in applied(values, shape) for name in part.required)
+
+    def new_key(key: str, free: frozenset[str]) -> str | None:
+        return _only([name for name in free & required if _one_apart(key, name)])
+
+    return _renamed(values, shape, new_key)
+
+
+def _one_apart(one: str, other: str) -> bool:
+    """True if one letter was added, lost or changed, or two neighbours were swapped, in a word of four or more."""
+    if len(other) < 4 or abs(len(one) - len(other)) > 1:
+        return False
+    short, long = sorted((one, other), key=len)
+    start = next((at for at, letter in enumerate(short) if letter != long[at]), len(short))
+    if len(short) < len(long):
+        return short[start:] == long[start + 1 :]
+    swapped = short[start + 1 : start + 2] + short[start : start + 1] + short[start + 2 :]
+    return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
+
+
+def unwrap(values: Json, shape: Shape) -> Json:
+    """The arguments out of an object that holds nothing else: `{"arguments": {…}}`."""
+    if not isinstance(values, dict) or len(values) != 1 or not _known_keys(values, shape):
+        return values
+    key, inner = next(iter(values.items()))
+    if key not in _WRAPPERS or key in _known_keys(values, shape):
+        return values
+    if isinstance(inner, str):
+        inner = _literal(inner)
+    return inner if isinstance(inner, dict) else values
+
+
+def drop_optional(values: Json, shape: Shape) -> Json:
+    """The object without those optional members that are empty or null where the schema forbids it (F35)."""
+    if not isinstance(values, dict):
+        return values
+    shapes = applied(values, shape)
+    required = frozenset(name for part in shapes for name in part.required)
+
+    def stays(key: str, value: Json) -> bool:
+        empty = value is None or value == ""
+        return key in required or not empty or not any(faults(value, said) for said in children(key, shapes))
+
+    kept = {key: value for key, value in values.items() if stays(key, value)}
+    return kept if len(kept) < len(values) else values
+
+
+def read_value(value: Json, shape: Shape) -> Json:
+    """What a string is an exact literal of, if that is of a type that the schema allows (F22, F24)."""
+    if not isinstance(value, str):
+        return value
+    meant = _literal(value)
+    return meant if not isinstance(meant, str) and kind_fits(meant, shape.kinds) else value
+
+
+def _literal(text: str) -> Json:
+    try:
+        return read_literal(text.strip())
+    except (ValueError, RecursionError):
+        return text
+
+
+def write_text(value: Json, shape: Shape) -> Json:
+    """The JSON text of an object or a number where the schema wants a string (F23)."""
+    if isinstance(value, bool) or not isinstance(value, dict | int | float) or "string" not in shape.kinds:
+        return value
+    return value.text if isinstance(value, Spelled) else json.dumps(value, ensure_ascii=False)
+
+
+def wrap_item(value: Json, shape: Shape) -> Json:
+    """A lone value as the only item of the array that the schema wants."""
+    return value if value in (None, "") or isinstance(value, list) or "array" not in shape.kinds else [value]
+
+
+def match_enum(value: Json, shape: Shape) -> Json:
+    """The one allowed value that differs by letter case, or by blanks around it, only."""
+    if not isinstance(value, str):
+        return value
+    allowed = {choice for part in all_parts(shape) for choice in part.values or () if isinstance(choice, str)}
+    alike = _only([choice for choice in allowed if choice.casefold() == value.strip().casefold()])
+    return value if alike is None or value in allowed else alike
+
+
+def _object(properties: JsonObject, *required: str) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+
+
+_PATH: JsonObject = _object({"file_path": {"type": "string"}}, "file_path")
+_COUNT: JsonObject = _object({"count": {"type": "integer"}})
+
+FIXES = (
+    Fix(
+        "key_markup",
+        "markup had stuck to a key",
+        (_PATH, {"file_path</arg_key>": "a"}, {"file_path": "a"}),
+        clean_keys,
+    ),
+    Fix("unwrapped", "one key held them all", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
+    Fix("key_spelling", "a key was spelled in another way", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
+    Fix(
+        "key_typo",
+        "a key was one letter from a required one",
+        (_PATH, {"file_pth": "a"}, {"file_path": "a"}),
+        mend_typos,
+        optional=True,
+    ),
+    Fix("literal", "a string held the value that the schema wants", ({"type": "integer"}, "10", 10), read_value),
+    Fix("text", "the schema wants a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
+    Fix("enum_case", "an allowed value in other letters", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
+    Fix("item", "the schema wants an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
+    Fix("dropped", "the schema forbids it, and it may be left out", (_COUNT, {"count": ""}, {}), drop_optional),
+)

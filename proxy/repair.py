@@ -1,0 +1,152 @@
+"""A call's name and arguments as they must have been meant: the ladder, the rules and the fixes in their order.
+
+The text is read (`ladder`), fixed by the schema (`fixes`), changed as the rules of the user's own file say, fixed again
+if they changed anything, and at last the built-in rules are tried where the schema still finds something wrong. The
+text of a call that needs nothing of it stays what it is, byte for byte (contract C1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from .events import JsonObject, Repair
+from .fixes import FIXES, Step, mend
+from .inference import inferred
+from .ladder import Climbed, climb
+from .literals import dump
+from .policy import Policy, ToolRule
+from .shapes import faults
+from .tool_rules import apply_rule, rules_for
+from .tools import Tool, Tools
+
+# Readings of one text that are compared by how well the schema accepts them.
+_MAX_COMPARED = 6
+_ALL = FIXES
+_USUAL = tuple(fix for fix in FIXES if not fix.optional)
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A call that can be executed: `arguments` is the text of the object `values`. `tool` is None if none is offered
+    by that name; `faults` counts what the schema still finds wrong.
+    """
+
+    name: str
+    tool: Tool | None
+    arguments: str
+    values: JsonObject
+    fixes: tuple[Repair, ...]
+    faults: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repairer:
+    """Repairs the calls of one reply, whose request offers `tools`, as `policy` says."""
+
+    tools: Tools
+    policy: Policy
+
+    def repair(self, name: str, text: str, *, stopped: bool) -> Repaired | None:
+        """The call of this name with these arguments; None if it is none: no object, or no name that can be told.
+
+        `name` is empty where the server gave none. `stopped` if the model ended by itself.
+        """
+        tool = self.tools.resolve(name)
+        lists = [key for key in tool.properties if tool.is_list(key)] if tool else []
+        best: Repaired | None = None
+        for climbed in islice(climb(text, lists=lists, stopped=stopped), _MAX_COMPARED):
+            found = self._repaired(name, text, climbed)
+            if found is not None and (best is None or found.faults < best.faults):
+                best = found
+            if best is not None and not best.faults:
+                break
+        return best
+
+    def rules(self, name: str) -> tuple[ToolRule, ...]:
+        """The rules of the user's file for the calls of a tool."""
+        return rules_for(self.policy.rules, name, case_sensitive=self.policy.case_sensitive)
+
+    def guarded(self, name: str) -> tuple[ToolRule, ...]:
+        """The built-in rules for the calls of a tool."""
+        return rules_for(self.policy.guarded, name, case_sensitive=self.policy.case_sensitive)
+
+    def _repaired(self, name: str, text: str, climbed: Climbed) -> Repaired | None:
+        tool = self.tools.resolve(name) if name else self._inferred(climbed.values)
+        if tool is None and (not name or climbed.guessed):
+            return None
+        call = _Call(tool.name if tool else name, tool, climbed.values)
+        call = self._by_rules(self._mended(call))
+        wrong = faults(call.values, call.tool.shape) if call.tool else 0
+        if wrong:
+            call, wrong = self._by_guarded_rules(call, wrong)
+        if wrong and climbed.guessed:
+            return None
+        changed = climbed.rungs or call.values is not climbed.values
+        arguments = dump(call.values) if changed else text
+        fixes = (*_read(climbed, text, arguments, call.name), *_named(name, call), *call.fixes)
+        return Repaired(call.name, call.tool, arguments, call.values, fixes, wrong)
+
+    def _inferred(self, values: JsonObject) -> Tool | None:
+        return inferred(values, self.tools, by_table=self.policy.by_table)
+
+    def _mended(self, call: _Call) -> _Call:
+        if call.tool is None:
+            return call
+        values, steps = mend(call.values, call.tool.shape, _ALL if self.policy.typos else _USUAL)
+        if not isinstance(values, dict) or not steps:
+            return call
+        return _Call(call.name, call.tool, values, (*call.fixes, *_told(steps, call.name)))
+
+    def _by_rules(self, call: _Call) -> _Call:
+        now = call
+        for rule in self.rules(call.name):
+            now = self._applied(rule, now)
+        return call if now is call else self._mended(now)
+
+    def _by_guarded_rules(self, call: _Call, wrong: int) -> tuple[_Call, int]:
+        for rule in self.guarded(call.name):
+            after = self._applied(rule, call)
+            if after is call:
+                continue
+            after = self._mended(after)
+            left = faults(after.values, after.tool.shape) if after.tool else wrong
+            renamed = after.name != call.name
+            if left < wrong and not (renamed and left):
+                call, wrong = after, left
+        return call, wrong
+
+    def _applied(self, rule: ToolRule, call: _Call) -> _Call:
+        name, values = apply_rule(rule, call.name, call.values, self.tools)
+        if name == call.name and values is call.values:
+            return call
+        before, after = (call.name, name) if name != call.name else (dump(call.values), dump(values))
+        why = rule.description or f"a rule for {'.'.join(rule.parameter) or rule.tool}: {rule.action}"
+        repair = Repair(f"rule:{rule.name}", before, after, why, call.name)
+        tool = self.tools.resolve(name) if name != call.name else call.tool
+        return _Call(name, tool, values, (*call.fixes, repair))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    tool: Tool | None
+    values: JsonObject
+    fixes: tuple[Repair, ...] = ()
+
+
+def _read(climbed: Climbed, before: str, after: str, name: str) -> Iterator[Repair]:
+    for rung in climbed.rungs:
+        yield Repair(rung.id, before, after, rung.why, name)
+
+
+def _named(name: str, call: _Call) -> Iterator[Repair]:
+    if not name:
+        yield Repair("inferred_name", "", call.name, "only this tool takes these arguments", call.name)
+
+
+def _told(steps: Iterable[Step], name: str) -> Iterator[Repair]:
+    for step in steps:
+        where = f" (at {step.place})" if step.place else ""
+        yield Repair(step.fix.id, dump(step.before), dump(step.after), step.fix.why + where, name)

@@ -1,0 +1,57 @@
+"""What one entry of a chunk's `choices` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .deltas import Delta, read_deltas, read_whole_calls
+from .events import Json, JsonObject, Reasoning, Text
+
+# Finish reasons that say that the model did not stop by itself; they always stay (contract C4). The later ones are
+# vLLM's and other servers' words for a generation that they gave up.
+CUT = frozenset(("length", "content_filter", "abort", "aborted", "cancelled", "error", "timeout"))
+# Fields of a delta, or of the entry around it, that say nothing where they are empty, and signs of life that some
+# servers send (F64).
+_NOTHING: tuple[Json, ...] = (None, "", [], {}, False)
+_SIGNS = frozenset(("tool_call_generating",))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one entry of a chunk's `choices` says. `nothing`: not even a role; `empty_calls`: a list of no calls."""
+
+    text: str
+    reasoning: str
+    deltas: tuple[Delta, ...]
+    finish: str | None
+    empty_calls: bool = False
+    nothing: bool = False
+
+    def plain(self, choice: int) -> list[Text | Reasoning]:
+        """The events of its reasoning and its text, as they are if nothing else is in it."""
+        reasoning = [Reasoning(choice, self.reasoning)] if self.reasoning else []
+        return [*reasoning, *([Text(choice, self.text)] if self.text else [])]
+
+
+def read_entry(entry: JsonObject) -> Said:
+    """Read an entry of `choices`; what has the wrong type counts as not said (F64)."""
+    delta = entry.get("delta")
+    delta = delta if isinstance(delta, dict) else {}
+    message = entry.get("message")
+    text = delta.get("content")
+    reasoning = delta.get("reasoning") or delta.get("reasoning_content")
+    finish = entry.get("finish_reason")
+    late = read_whole_calls(message) if isinstance(message, dict) else ()
+    return Said(
+        text if isinstance(text, str) else "",
+        reasoning if isinstance(reasoning, str) else "",
+        (*read_deltas(delta), *late),
+        finish if isinstance(finish, str) else None,
+        delta.get("tool_calls") == [],
+        _says_nothing(entry) and _says_nothing(delta),
+    )
+
+
+def _says_nothing(fields: JsonObject) -> bool:
+    known = ("index", "delta", *_SIGNS)
+    return all(key in known or value in _NOTHING for key, value in fields.items())

@@ -1,0 +1,258 @@
+"""A tool's JSON Schema, compiled once: what it says of each place of a value, and how far a value is from it.
+
+The schema is the client's and therefore hostile input: `$ref` resolves only inside it, its parts, its depth and every
+walk are bounded, and `pattern`, `patternProperties`, `propertyNames` and `format` are never evaluated. What is not
+understood allows everything, so that no value is called wrong that may be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .events import Json, JsonObject
+from .schema import allowed_types, own_kinds, resolve, type_of
+
+MAX_SHAPES = 4096
+MAX_LEVELS = 100
+MAX_STEPS = 20_000
+MAX_APPLIED = 64
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """One schema. `parts` must hold too (`allOf`, `$ref`), and one of each of `groups` (`anyOf`, `oneOf`).
+
+    `kinds` are the types that a value may have, all parts considered. `closed`: no key but those of `properties`;
+    `others` is what the remaining keys' values must be, None for anything. `never`: nothing is allowed (`false`).
+    """
+
+    kinds: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    values: tuple[Json, ...] | None = None
+    properties: Mapping[str, Shape] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    closed: bool = False
+    others: Shape | None = None
+    prefix: tuple[Shape, ...] = ()
+    items: Shape | None = None
+    parts: tuple[Shape, ...] = ()
+    groups: tuple[tuple[Shape, ...], ...] = ()
+    limits: tuple[tuple[str, float], ...] = ()
+    never: bool = False
+
+
+def compile_schema(schema: JsonObject) -> Shape:
+    """The shape of a whole schema; what is over MAX_SHAPES parts allows everything."""
+    return _Compiler(schema).shape(schema)
+
+
+class _Compiler:
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._known: dict[int, Shape] = {}
+        self._depth = 0
+        self._open = Shape(kinds=allowed_types({}, root), own=allowed_types({}, root))
+
+    def shape(self, schema: Json) -> Shape:
+        """The shape of a schema; a schema that is met again, as in a circle of references, is the same shape."""
+        if schema is False:
+            return Shape(never=True)
+        known = self._known.get(id(schema))
+        if known is not None:
+            return known
+        if not isinstance(schema, dict) or len(self._known) >= MAX_SHAPES or self._depth >= MAX_LEVELS:
+            return self._open
+        found = self._known[id(schema)] = Shape()
+        self._depth += 1
+        self._fill(found, schema)
+        self._depth -= 1
+        return found
+
+    def _fill(self, shape: Shape, schema: JsonObject) -> None:
+        shape.kinds = allowed_types(schema, self._root)
+        shape.own = own_kinds(schema)
+        shape.values = _values(schema)
+        shape.limits = _limits(schema)
+        declared = schema.get("properties")
+        declared = declared if isinstance(declared, dict) else {}
+        shape.properties = {key: self.shape(inner) for key, inner in declared.items()}
+        shape.required = frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
+        if "patternProperties" not in schema:
+            rest = schema.get("additionalProperties")
+            shape.closed = rest is False
+            shape.others = self.shape(rest) if isinstance(rest, dict) else None
+        self._fill_items(shape, schema)
+        parts = [*_list(schema.get("allOf")), *([resolve(schema["$ref"], self._root)] if "$ref" in schema else [])]
+        shape.parts = tuple(map(self.shape, parts))
+        groups = (_list(schema.get(key)) for key in ("anyOf", "oneOf"))
+        shape.groups = tuple(tuple(map(self.shape, group)) for group in groups if group)
+
+    def _fill_items(self, shape: Shape, schema: JsonObject) -> None:
+        """Read `prefixItems` and `items`, or what they were called before 2020-12."""
+        items = schema.get("items")
+        listed = _list(items) or _list(schema.get("prefixItems"))
+        shape.prefix = tuple(map(self.shape, listed))
+        rest = schema.get("additionalItems") if isinstance(items, list) else items
+        shape.items = self.shape(rest) if rest is False or isinstance(rest, dict) else None
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _values(schema: JsonObject) -> tuple[Json, ...] | None:
+    """The values of `enum` or `const`; None where there is neither."""
+    listed = schema.get("enum")
+    if "const" in schema:
+        return (schema["const"],)
+    return tuple(listed) if isinstance(listed, list) and listed else None
+
+
+_LIMITS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    *("minLength", "maxLength", "minItems", "maxItems"),
+)
+
+
+def _limits(schema: JsonObject) -> tuple[tuple[str, float], ...]:
+    found = ((name, schema.get(name)) for name in _LIMITS)
+    return tuple((name, limit) for name, limit in found if type(limit) in (int, float))  # type: ignore[misc]
+
+
+def same(one: Json, other: Json) -> bool:
+    """True if two values are equal as JSON: `true` is not 1, but 1.0 is."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    return one == other
+
+
+def kind_fits(value: Json, kinds: frozenset[str]) -> bool:
+    """True if the value is of one of these types; 10.0 is an integer too."""
+    return type_of(value) in kinds or (isinstance(value, float) and value.is_integer() and "integer" in kinds)
+
+
+def faults(value: Json, shape: Shape) -> int:
+    """How many things are wrong with a value; 0 if the schema accepts it, as far as it is understood.
+
+    Of alternatives, those of the nearest one count.
+    """
+    return _Judge().faults(value, shape)
+
+
+class _Judge:
+    """One bounded walk through a value and a schema. Each pair is judged once, so alternatives do not multiply."""
+
+    def __init__(self) -> None:
+        self._left = MAX_STEPS
+        self._depth = 0
+        self._known: dict[tuple[int, int], int] = {}
+
+    def faults(self, value: Json, shape: Shape) -> int:
+        if shape.never:
+            return 1
+        key = (id(value), id(shape))
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        self._left -= 1
+        if self._left < 0 or self._depth >= MAX_LEVELS:
+            return 0
+        self._depth += 1
+        self._known[key] = 0  # a circle adds nothing to itself
+        found = self._of(value, shape)
+        for part in shape.parts:
+            found += self.faults(value, part)
+        for group in shape.groups:
+            found += min([self.faults(value, choice) for choice in group])
+        self._known[key] = found
+        self._depth -= 1
+        return found
+
+    def _of(self, value: Json, shape: Shape) -> int:
+        if not kind_fits(value, shape.own):
+            return 1
+        if shape.values is not None and not any(same(value, allowed) for allowed in shape.values):
+            return 1
+        found = sum(_beyond(value, name, limit) for name, limit in shape.limits)
+        if isinstance(value, dict):
+            return found + self._of_object(value, shape)
+        return found + (self._of_list(value, shape) if isinstance(value, list) else 0)
+
+    def _of_object(self, values: JsonObject, shape: Shape) -> int:
+        found = len(shape.required - values.keys())
+        for key, value in values.items():
+            inner = shape.properties.get(key, shape.others)
+            if inner is not None:
+                found += self.faults(value, inner)
+            elif shape.closed:
+                found += 1
+        return found
+
+    def _of_list(self, values: list[Json], shape: Shape) -> int:
+        found = 0
+        for number, value in enumerate(values):
+            inner = shape.prefix[number] if number < len(shape.prefix) else shape.items
+            found += self.faults(value, inner) if inner is not None else 0
+        return found
+
+
+def _beyond(value: Json, name: str, limit: float) -> bool:
+    """True if the value is over or under this limit."""
+    measured: float
+    if name.endswith("Length"):
+        if not isinstance(value, str):
+            return False
+        measured = len(value)
+    elif name.endswith("Items"):
+        if not isinstance(value, list):
+            return False
+        measured = len(value)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    else:
+        measured = value
+    if name.startswith("exclusive"):
+        return measured <= limit if name.endswith("Minimum") else measured >= limit
+    return measured < limit if name.startswith("min") else measured > limit
+
+
+def applied(value: Json, shape: Shape) -> tuple[Shape, ...]:
+    """The shapes that say something of this value: the shape, its parts, and the nearest alternative of each group."""
+    found: list[Shape] = []
+    waiting: list[Shape] = [shape]
+    while waiting and len(found) < MAX_APPLIED:
+        current = waiting.pop(0)
+        if any(current is other for other in found):
+            continue
+        found.append(current)
+        waiting += current.parts
+        waiting += [min(group, key=lambda choice: score(value, choice)) for group in current.groups]
+    return tuple(found)
+
+
+def score(value: Json, shape: Shape) -> tuple[bool, int]:
+    """How far a value is from what a schema says: the wrong type is worse than any number of faults inside."""
+    return not kind_fits(value, shape.kinds) or shape.never, faults(value, shape)
+
+
+def children(key: str, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
+    """What these shapes say of the value of a key."""
+    found = (shape.properties.get(key, shape.others) for shape in shapes)
+    return tuple(inner for inner in found if inner is not None)
+
+
+def all_parts(shape: Shape) -> tuple[Shape, ...]:
+    """The shape, its parts and all of its alternatives, as far as a bounded walk comes."""
+    found: list[Shape] = []
+    waiting = [shape]
+    while waiting and len(found) < MAX_APPLIED:
+        part = waiting.pop(0)
+        if not any(part is other for other in found):
+            found.append(part)
+            waiting += [*part.parts, *(choice for group in part.groups for choice in group)]
+    return tuple(found)
