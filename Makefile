@@ -16,13 +16,17 @@ METADATA := setup.cfg pyproject.toml
 # The other Pythons that the project claims to support, as far as they are here: on PATH, or in pyenv's folder.
 OTHERS ?= python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python $(HOME)/.pyenv/versions/3.13.*/bin/python)
 
+# Files of tests side by side, one per core; the benchmarks must have the machine to themselves.
+TOGETHER := -m 'not benchmarks' --numprocesses auto --maxprocesses 4 --dist loadfile
+
 .PHONY: demo test others lint bench clean
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(TOGETHER)
+	$(BIN)/python -m pytest -q -m benchmarks
 	$(MAKE) --no-print-directory others
 
 # Each version once; a name that does not run (a shim of pyenv's) is none.
@@ -33,7 +37,7 @@ others:
 	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
-	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider -m 'not benchmarks' || exit 1; \
+	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(TOGETHER) || exit 1; \
 	  touch $$folder/tested; \
 	done
 

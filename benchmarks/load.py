@@ -28,7 +28,7 @@ from benchmarks import body as bodies
 from benchmarks.reply import Events, Reply
 
 # A proxy may write JSON with blanks and keys in another order than the upstream; the two fields are searched apart.
-_STAMP = re.compile(rb'"id":\s*"chatcmpl-(\d{20})"')
+STAMP = re.compile(rb'"id":\s*"chatcmpl-(\d{20})"')
 _NUMBER = re.compile(rb'"content":\s*"[^"]* (\d+)"')
 _RECEIVE = 1 << 18
 
@@ -128,7 +128,7 @@ class Stream:
         number = int(found[1]) if found else -1
         if number == self.content + 1 <= self._job.events:
             self.content = number
-            if self._job.rate and (start := _STAMP.search(event)):
+            if self._job.rate and (start := STAMP.search(event)):
                 tally.lateness.append(now - int(start[1]) / 1e9 - number / self._job.rate)
         elif 1 <= number <= self._job.events:
             self._ordered = False

@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--targets", default="direct,nginx,proxy", help="which of them, with commas between")
     parser.add_argument("--proxy-args", default="", help="further options for the proxy's command line")
     options = parser.parse_args()
-    _bounded()
+    bounded()
     known: dict[str, Starter] = {
         "direct": targets.direct,
         "nginx": targets.nginx,
@@ -92,7 +92,7 @@ def _print(results: report.Results) -> None:
     print("\n".join(report.verdicts(results.get("proxy", {}))))
 
 
-def _bounded() -> None:
+def bounded() -> None:
     """Allow enough open files for 1,000 streams, and end the run, with all it started, after LIMIT_SECONDS."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)

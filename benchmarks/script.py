@@ -7,6 +7,9 @@ has a fixed width, so a chunk is three pieces joined, and its length is known in
 from __future__ import annotations
 
 import json
+import re
+from functools import lru_cache
+from itertools import cycle, islice
 from typing import Any
 
 from benchmarks.body import MODEL
@@ -29,12 +32,35 @@ STREAM_HEADERS = (
 )
 _PROMPT_TOKENS = 900
 
+# What a call writes: much that must be escaped in JSON, and much that could be taken for a call or for its end.
+_WRITTEN = """import json
+
+PATTERN = r"\\s*\"(\\w+)\"\\s*"  # a key \u2192 its value
+EMPTY = {"name": "write", "arguments": {"content": "}}"}}
+
+
+def pairs(lines: list[str]) -> dict[str, str]:
+\t'''Each line's key and what stands behind it, as in {\"a\": \"b\"}.'''
+\tfound = dict(line.rstrip("\\r\\n").split("\\t", 1) for line in lines if line != "<tool_call>")
+\treturn {key: json.dumps(value) for key, value in found.items()} or {**EMPTY, "path": "C:\\\\temp\\\\new"}
+
+
+print(f"<li class=\"entry\">{pairs([])!r}</li></tool_call>", end="\\n\\n")
+"""
+# One escape in it is cut in two, as models with few tokens for such characters do it.
+_TOKENS = re.findall(r"\\u..|\\.| ?\w+|\s+|[^\w\s\\]+", json.dumps(_WRITTEN)[1:-1])
+CALL_ID = "chatcmpl-tool-b3b34516dd696271"
+CALL_OPENING = ('{"', "file", "_path", '": "', "src", "/pairs", ".py", '", "', "content", '": "')
+CALL_CLOSING = ('",', ' "', "over", "write", '":', " true", "}")
+_WRONG_CLOSING = ('",', ' "', "over", "write", '": "', "true", '"}')
+
 
 class Script:
-    """The chunks of every stream; one object serves all of them."""
+    """The chunks of every stream of text; one object serves all of them."""
 
     def __init__(self, prepared: int = 2_000) -> None:
         """Make the content chunks 1 to `prepared`; later ones are made when first asked for."""
+        self._last = _tail({"content": ""}, "stop")
         self._sizes: list[bytes] = []
         self._tails: list[bytes] = []
         self._grow(prepared)
@@ -51,7 +77,7 @@ class Script:
 
     def end(self, ident: bytes, events: int, usage: bool) -> bytes:
         """Return what follows the last of `events` content chunks: finish, usage if asked for, [DONE], end of body."""
-        last = _chunk(ident, _tail({"content": ""}, "stop"))
+        last = _chunk(ident, self._last)
         if usage:
             last += _chunk(ident, _usage_tail(events))
         return last + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
@@ -59,9 +85,30 @@ class Script:
     def _grow(self, count: int) -> None:
         """Make the content chunks up to number `count`."""
         for number in range(len(self._tails) + 1, count + 1):
-            tail = _tail({"content": words(number)})
+            tail = _tail(self._delta(number))
             self._sizes.append(_size(tail))
             self._tails.append(tail)
+
+    def _delta(self, number: int) -> dict[str, Any]:
+        """Return what content chunk `number` says."""
+        return {"content": words(number)}
+
+
+class CallScript(Script):
+    """The chunks of a stream that is one structured call."""
+
+    def __init__(self, fragments: tuple[str, ...]) -> None:
+        """Make all chunks: the name first, then each of the fragments of the arguments."""
+        self._fragments = fragments
+        super().__init__(1 + len(fragments))
+        self._last = _tail({}, "tool_calls")
+
+    def _delta(self, number: int) -> dict[str, Any]:
+        """Return what chunk `number` says of the call."""
+        call: dict[str, Any] = {"index": 0, "function": {"arguments": self._fragments[number - 2]}}
+        if number == 1:
+            call = {"id": CALL_ID, "type": "function", "index": 0, "function": {"name": "write"}}
+        return {"content": None, "tool_calls": [call]}
 
 
 def ident(start: float) -> bytes:
@@ -72,6 +119,24 @@ def ident(start: float) -> bytes:
 def words(number: int) -> str:
     """Return the text of content chunk `number`, which ends with that number."""
     return f" {WORDS[number % len(WORDS)]} {WORDS[number // len(WORDS) % len(WORDS)]} {number}"
+
+
+@lru_cache
+def call(events: int, wrong: bool) -> CallScript:
+    """Return the script of a call of `events` chunks, as `call_fragments` has it."""
+    return CallScript(call_fragments(events, wrong))
+
+
+def call_fragments(events: int, wrong: bool) -> tuple[str, ...]:
+    """Return the arguments of a `write` in `events` - 1 pieces: with the call's name, a chunk for each token.
+
+    If they are to be `wrong`, the boolean at their end is a string; all else is the same, so what is right is known.
+    """
+    closing = _WRONG_CLOSING if wrong else CALL_CLOSING
+    content = [*islice(cycle(_TOKENS), events - 1 - len(CALL_OPENING) - len(closing))]
+    if content[-1].startswith("\\u"):
+        content[-1] = " "
+    return (*CALL_OPENING, *content, *closing)
 
 
 def whole(start: float) -> bytes:
@@ -99,7 +164,7 @@ def reply(answer: dict[str, Any], status: str = "200 OK") -> bytes:
     )
 
 
-def _tail(delta: dict[str, str], finish: str | None = None) -> bytes:
+def _tail(delta: dict[str, Any], finish: str | None = None) -> bytes:
     """Return what follows the id in a chunk; `created` is one for all of a reply, as vLLM has it."""
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": None}
     return _after_id({"created": CREATED, "model": MODEL, "choices": [choice]})

@@ -29,12 +29,16 @@ _READ = select.EPOLLIN | select.EPOLLRDHUP
 
 @dataclass(slots=True)
 class Plan:
-    """What one stream shall hold: events, events per second (0: no pacing), seconds of silence before the end."""
+    """What one stream shall hold: events, events per second (0: no pacing), seconds of silence before the end.
+
+    `call`: a structured call instead of text, `right`, or `wrong` if its arguments need a repair.
+    """
 
     events: int = 50
     rate: float = 50.0
     hold: float = 0.0
     usage: bool = False
+    call: str = ""
 
     def with_body(self, body: dict[str, Any]) -> Plan:
         """Return the plan that a request asks for, within bounds; what it does not name stays."""
@@ -44,6 +48,7 @@ class Plan:
             rate=max(0.0, float(bench.get("rate", self.rate))),
             hold=max(0.0, min(float(bench.get("hold", self.hold)), MAX_HOLD)),
             usage=bool((body.get("stream_options") or {}).get("include_usage")),
+            call=str(bench.get("call", self.call)),
         )
 
 
@@ -55,6 +60,7 @@ class Connection:
     received: bytearray = field(default_factory=bytearray)
     unsent: bytes = b""
     plan: Plan | None = None
+    says: script.Script | None = None
     start: float = 0.0
     ident: bytes = b""
     number: int = 0
@@ -161,8 +167,9 @@ class Upstream:
     def _begin(self, connection: Connection, plan: Plan, now: float) -> None:
         """Send headers and role chunk, which are event 0, and put the stream on the clock."""
         connection.plan, connection.start, connection.ident = plan, now, script.ident(now)
+        connection.says = script.call(plan.events, plan.call == "wrong") if plan.call else self._script
         connection.number = 1
-        self._send(connection, script.STREAM_HEADERS + self._script.role(connection.ident))
+        self._send(connection, script.STREAM_HEADERS + connection.says.role(connection.ident))
         self._schedule(connection)
 
     def _schedule(self, connection: Connection) -> None:
@@ -177,16 +184,16 @@ class Upstream:
         now = time.monotonic()
         while self._due and self._due[0][0] <= now:
             connection = heapq.heappop(self._due)[2]
-            plan = connection.plan
-            if connection.closed or plan is None:
+            plan, says = connection.plan, connection.says
+            if connection.closed or plan is None or says is None:
                 continue
             if connection.number <= plan.events:
-                self._send(connection, self._script.content(connection.ident, connection.number))
+                self._send(connection, says.content(connection.ident, connection.number))
                 connection.number += 1
                 self._schedule(connection)
             else:
                 connection.plan = None
-                self._send(connection, self._script.end(connection.ident, plan.events, plan.usage))
+                self._send(connection, says.end(connection.ident, plan.events, plan.usage))
                 self._next(connection)
 
     def _send(self, connection: Connection, data: bytes) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .events import Json, JsonObject, load_json
-from .literals import dump
+from .literals import dump, read_json
 from .reader import MAX_KEY, NotACall, Parsing, Reader
 from .shapes import Shape, all_parts, children, faults, same
 from .tools import Tool, Tools
@@ -22,6 +22,7 @@ from .window import Window
 _STOPS_STRING = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
+_NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _STRING = frozenset(("string",))
 _MAX_PARTS = 4
 
@@ -63,7 +64,7 @@ class LiveArguments:
     """Fragments in any cut; each `feed` gives what may leave now.
 
     `complete` is true once all of the object could leave, `closed` once it has ended at all. `broken`: nothing more
-    leaves. `excess` is what came behind the object if it begins another one; it does not belong to `text`.
+    leaves. `excess` is what came behind the object, if that is more than blanks; it does not belong to `text`.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -75,6 +76,8 @@ class LiveArguments:
         self._ending = self._find_end()
         self._safe = 0
         self._sent = 0
+        self._blank_to = 0
+        self._exceeded = False
         self._said: JsonObject = {}
         self._live: tuple[str, int] | None = None
         self.broken = gate.shut
@@ -86,6 +89,11 @@ class LiveArguments:
     def text(self) -> str:
         """All fragments joined."""
         return self._reader.text(0, self._window.end)
+
+    @property
+    def object(self) -> str:
+        """The text up to the end of the object, without the blanks behind it."""
+        return self._reader.text(0, self._end_reader.pos) if self.closed else self.text
 
     @property
     def rest(self) -> str:
@@ -135,11 +143,13 @@ class LiveArguments:
         return all(key in values and same(values[key], self._said[key]) for key in keys)
 
     def _cut_excess(self) -> None:
-        """Take out what begins another object."""
+        """Take out what is not the object's, if it is more than blanks."""
         end = self._end_reader.pos
-        behind = self._reader.text(end, self._window.end)
-        if behind.lstrip().startswith("{"):
-            self.excess = behind
+        self._blank_to = self._window.search(_NOT_BLANK, max(end, self._blank_to))
+        if self._blank_to < self._window.end or (self._exceeded and end < self._window.end):
+            self.excess = self._reader.text(end, self._window.end)
+            self._exceeded = True
+            self._blank_to = end
             del self._window.data[end:]
 
     def _find_end(self) -> Parsing[None]:
@@ -177,18 +187,23 @@ class LiveArguments:
                 raise NotACall
 
     def _members(self) -> Parsing[None]:
-        """Read from the first key to the closing brace. A comma and a key leave with the value behind them."""
+        """Read from the first key to the closing brace. A comma and a key leave with the value behind them, and the end
+        of a value when a comma or the brace follows: a quotation mark in the middle of a string may lack its backslash.
+        """
         reader = self._reader
         while True:
             key = yield from self._key()
-            yield from self._value(key)
-            self._allow()
+            value = yield from self._value(key)
+            end = reader.pos
             yield from reader.blanks()
             mark = yield from reader.which((b",", b"}"))
-            if mark == b"}":
-                return
             if mark is None:
                 raise NotACall
+            self._said[key] = value
+            self._live = None
+            self._safe = end
+            if mark == b"}":
+                return
             yield from reader.blanks()
 
     def _key(self) -> Parsing[str]:
@@ -201,17 +216,16 @@ class LiveArguments:
         yield from reader.blanks()
         return key
 
-    def _value(self, key: str) -> Parsing[None]:
+    def _value(self, key: str) -> Parsing[Json]:
         reader, shapes = self._reader, self._gate.shapes(key)
-        if key not in self._gate.waits and (yield from reader.byte()) == b'"' and all(map(_stays, shapes)):
-            yield from self._live_string(key, shapes)
-            return
+        if key not in self._gate.waits and (yield from reader.byte()) == b'"' and all(map(_stays_text, shapes)):
+            return (yield from self._live_string(key, shapes))
         value = _loaded((yield from reader.value()))
         if (key in self._gate.waits and not self._gate.keeps(key, value)) or _wrong(value, shapes):
             raise NotACall
-        self._said[key] = value
+        return value
 
-    def _live_string(self, key: str, shapes: tuple[Shape, ...]) -> Parsing[None]:
+    def _live_string(self, key: str, shapes: tuple[Shape, ...]) -> Parsing[Json]:
         """Read a string, letting go of each part as soon as it is known to be strict JSON."""
         reader, data, start = self._reader, self._window.data, self._reader.pos
         reader.pos += 1
@@ -232,8 +246,7 @@ class LiveArguments:
                 yield from self._escape()
             elif mark < b" ":
                 raise NotACall
-        self._said[key] = _loaded(self._window.part(start, reader.pos))
-        self._live = None
+        return _loaded(self._window.part(start, reader.pos))
 
     def _escape(self) -> Parsing[None]:
         reader, data = self._reader, self._window.data
@@ -251,7 +264,7 @@ class LiveArguments:
 
 def _loaded(data: bytes) -> Json:
     try:
-        return load_json(data)
+        return read_json(data)
     except ValueError:
         raise NotACall from None
 
@@ -260,14 +273,19 @@ def _wrong(value: Json, shapes: Iterable[Shape]) -> bool:
     return any(faults(value, shape) for shape in shapes)
 
 
-def _stays(shape: Shape, depth: int = 0) -> bool:
+def _stays_text(shape: Shape) -> bool:
     """True if no fix can change a string here, whatever it says, unless it is empty."""
+    return _takes_all(shape, 0, limited=shape.kinds != _STRING)
+
+
+def _takes_all(shape: Shape, depth: int, *, limited: bool) -> bool:
+    """True if every string fits; one of a forbidden length matters only if it could become something else."""
     if shape.never or shape.values is not None or "string" not in shape.own or depth > _MAX_PARTS:
         return False
-    if shape.limits and shape.kinds != _STRING:
+    if shape.limits and limited:
         return False
-    parts = all(_stays(part, depth + 1) for part in shape.parts)
-    return parts and all(any(_stays(choice, depth + 1) for choice in group) for group in shape.groups)
+    groups = (any(_takes_all(choice, depth + 1, limited=limited) for choice in group) for group in shape.groups)
+    return all(_takes_all(part, depth + 1, limited=limited) for part in shape.parts) and all(groups)
 
 
 def _continued(sent: str, value: Json) -> str | None:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from .arguments import Gate, LiveArguments
 from .deltas import Delta
 from .errors import UpstreamBroken
 from .events import Call, CallArguments, CallClosed, CallOpened, Event, Failed, Json, Repair, Text
+from .ladder import is_junk, objects_in
 from .limits import MAX_CALLS, MAX_HELD
+from .pending import Pending
 from .repair import Repaired, Repairer
 from .tool_rules import apply_rule, renames, touched
 
 _MAX_NAMES = 16
+# What has left of a call is kept for its end; all of it may have so many times what may wait.
+_LIVE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +34,11 @@ class CallLimits:
     held: int = MAX_HELD
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A call that is being gathered; `index` is the client's, given when the call opens.
-
-    `done` once all of it left before the reply's end; `dropped` if nothing of it is to leave.
-    """
-
-    server_id: str = ""
-    server_index: int | None = None
-    names: list[str] = field(default_factory=list)
-    early: list[str] = field(default_factory=list)
-    waiting: int = 0
-    live: LiveArguments | None = None
-    index: int = -1
-    id: str = ""
-    name: str = ""
-    done: str | None = None
-    dropped: bool = False
-    fixes: tuple[Repair, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """All of its arguments."""
-        return self.live.text if self.live is not None else "".join(self.early)
-
-
 class CallGatherer:
     """The calls of one choice. `take_index` and `new_id` are shared with the calls that are found in its text;
     `take_index` gives None where the client wants no further call (F52). `written` are those that were found in the
     text until now, by name and canonical arguments: a structured one that only repeats one of them is dropped (F28).
+    `at_once`: the calls are those of a whole answer, so that none is opened before it is known what it is.
 
     `clean` is true if the last deltas left exactly as they came, so that their event need not be written anew. `audit`
     are repairs that belong to no call, `refused` counts what was no call by the reason.
@@ -74,6 +53,7 @@ class CallGatherer:
         *,
         used: set[str],
         written: list[tuple[str, str]] | None = None,
+        at_once: bool = False,
         limits: CallLimits | None = None,
     ) -> None:
         self._choice = choice
@@ -81,24 +61,30 @@ class CallGatherer:
         self._take_index = take_index
         self._new_id = new_id
         self._used = used
+        self._at_once = at_once
         self._written = [] if written is None else written
         self._limits = limits or CallLimits()
-        self._calls: list[_Pending] = []
-        self._by_index: dict[int, _Pending] = {}
-        self._by_id: dict[str, _Pending] = {}
-        self._last: _Pending | None = None
+        self._calls: list[Pending] = []
+        self._by_index: dict[int, Pending] = {}
+        self._by_id: dict[str, Pending] = {}
+        self._last: Pending | None = None
         self.clean = True
         self.audit: list[Repair] = []
         self.refused: Counter[str] = Counter()
 
     def arguments(self) -> tuple[str, ...]:
-        """What is known of the arguments of each call."""
-        return tuple(call.text.strip() for call in self._calls)
+        """The arguments of each call of which all have come."""
+        return tuple(call.text.strip() for call in self._calls if call.live is not None and call.live.closed)
 
     def has(self, name: str, arguments: str) -> bool:
         """True if one of the calls is this one."""
-        wanted = (name, canonical(arguments))
-        return any((call.name, canonical(call.text)) == wanted for call in self._calls)
+        wanted = canonical(arguments)
+        return any(call.name == name and canonical(self._as_sent(call)) == wanted for call in self._calls)
+
+    def _as_sent(self, call: Pending) -> str:
+        """The arguments as the client gets them."""
+        found = self._repairer.repair(call.name, call.text, stopped=True) if call.done is None else None
+        return call.done or (found.arguments if found else call.text)
 
     def feed(self, deltas: Iterable[Delta]) -> tuple[Event, ...]:
         """Take the deltas of one chunk; give what they open and add."""
@@ -111,8 +97,8 @@ class CallGatherer:
     def finish(self, *, stopped: bool) -> tuple[Event, ...]:
         """Say that no more deltas come; `stopped` if the model ended by itself and was not cut off."""
         events: list[Event] = []
-        before: _Pending | None = None
-        for call in self._calls:
+        before: Pending | None = None
+        for call in self._separated():
             if before is not None and not call.names and _is_repeated(call.text, before.text):
                 self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", before.name))
                 continue
@@ -123,8 +109,22 @@ class CallGatherer:
         self._calls.clear()
         return tuple(events)
 
+    def _separated(self) -> Iterator[Pending]:
+        """The calls, those without a name object by object (F41)."""
+        count = len(self._calls)
+        for call in self._calls:
+            texts = [] if call.names else objects_in(call.text.strip())
+            count += max(0, len(texts) - 1)
+            self._check(count)
+            if len(texts) < 2:
+                yield call
+                continue
+            for place, text in enumerate(texts):
+                yield Pending("" if place else call.server_id, early=[text], odd=True)
+
     def _delta(self, delta: Delta) -> list[Event]:
         call = self._call_of(delta)
+        call.see(delta)
         if delta.name and len(call.names) < _MAX_NAMES:
             call.names.append(delta.name)
         if call.live is not None:
@@ -132,11 +132,12 @@ class CallGatherer:
             self.clean = self.clean and delta.plain and not delta.name and delta.id is None
             return self._fragment(call, delta.fragment, delta.index)
         call.early.append(delta.fragment)
-        early = "".join(call.early)
-        if not call.names or not early.lstrip().startswith("{"):
+        call.first = call.first or delta.fragment.lstrip()[:1]
+        if not call.names or call.first != "{":
             self.clean = False
-            self._limit(call, len(delta.fragment))
+            self._limit(call, len(delta.fragment), 0)
             return []
+        early = call.text
         call.early.clear()
         same = delta.plain and bool(delta.name) and early == delta.fragment and delta.id == call.server_id
         self.clean = self.clean and same
@@ -145,54 +146,77 @@ class CallGatherer:
     def _completed(self, delta: Delta) -> list[Event]:
         """A call that is said as a whole, late: what has not come of it is taken from there (F25)."""
         self.clean = False
-        known = self._by_id.get(delta.id or "") or (
-            self._calls[delta.index] if delta.index is not None and delta.index < len(self._calls) else self._last
-        )
-        if known is None or (delta.name and known.names and delta.name not in known.names and not delta.id):
-            return self._delta(Delta(None, delta.id, delta.name, delta.fragment))
-        had = known.text.strip()
-        if known.done is not None or (known.live is not None and known.live.closed) or not delta.fragment:
+        by_id = self._by_id.get(delta.id or "")
+        there = delta.index is not None and delta.index < len(self._calls)
+        known = by_id or (self._last if delta.index is None else self._calls[delta.index] if there else None)
+        if known is None or (known is not by_id and delta.name and known.names and delta.name not in known.names):
+            # An index that no server gives: it is a call of its own.
+            return self._delta(Delta(-1 - len(self._calls), delta.id, delta.name, delta.fragment))
+        if known.live is None and delta.fragment:
+            known.early.clear()
+            known.first = ""
+        had = "" if self._is_hollow(known) else known.text.lstrip()
+        if known.done is not None or (had and known.live is not None and known.live.closed):
             rest = ""
-        elif delta.fragment.startswith(had):
-            rest = delta.fragment[len(had) :]
         else:
-            rest = "" if had else delta.fragment
+            rest = delta.fragment[len(had) :] if delta.fragment.startswith(had) else ""
         name = "" if known.names else delta.name
         return self._delta(Delta(known.server_index, known.server_id, name, rest)) if rest or name else []
 
-    def _limit(self, call: _Pending, more: int) -> None:
-        """Count what waits in a call; over the limit the reply cannot be finished (contract C7)."""
-        call.waiting += more
+    def _check(self, count: int) -> None:
+        if count > self._limits.calls:
+            raise UpstreamBroken(f"the reply has more than {self._limits.calls} tool calls (max_calls)")
+
+    def _limit(self, call: Pending, came: int, left: int) -> None:
+        """Count what came of a call and what waits in it; over a limit the reply cannot be finished (contract C7)."""
+        call.size += came
+        call.waiting += came - left
         if call.waiting > self._limits.held:
             raise UpstreamBroken(f"more than {self._limits.held} bytes of a tool call had to wait (max_held)")
+        if call.size > _LIVE * self._limits.held:
+            raise UpstreamBroken(f"a tool call has more than {_LIVE} times {self._limits.held} bytes (max_held)")
 
-    def _fragment(self, call: _Pending, fragment: str, index: int | None) -> list[Event]:
+    def _fragment(self, call: Pending, fragment: str, index: int | None, *, left: int = 0) -> list[Event]:
+        """The next of a call's arguments, of which the first `left` characters have left already."""
         live = call.live
         assert live is not None
         was_closed = live.closed
-        new = live.feed(fragment)
-        self._limit(call, len(fragment) - len(new))
+        new = live.feed(fragment)[left:]
+        self._limit(call, len(fragment), len(new))
         self.clean = self.clean and new == fragment and index == call.index
         events: list[Event] = []
         if new and not call.dropped and call.index >= 0:
             events.append(CallArguments(self._choice, call.index, new))
-        if live.closed and not was_closed and call.index < 0:
+        hollow = live.closed and (bool(live.excess) or not was_closed) and self._is_hollow(call)
+        if live.closed and not was_closed and call.index < 0 and not call.dropped and not hollow:
             events += self._open_whole(call)
         if live.excess:
-            # Behind a whole object another one begins: servers that count all calls as the first (F41).
             excess, live.excess = live.excess, ""
-            events += self._delta(Delta(index, None, "", excess))
+            if hollow and call.gate is not None and excess.lstrip().startswith("{"):
+                # The true arguments come behind empty ones, of which no more than the brace has left (F25).
+                begun, call.live, call.odd = live.text.partition("{")[0], LiveArguments(call.gate), True
+                return [*events, *self._fragment(call, begun + excess.lstrip(), index, left=live.sent)]
+            if excess.lstrip().startswith("{"):
+                # Behind a whole object another one begins: servers that count all calls as the first (F41).
+                events += self._delta(Delta(index, None, "", excess))
+            else:
+                call.behind.append(excess)
         return events
 
-    def _call_of(self, delta: Delta) -> _Pending:
+    def _is_hollow(self, call: Pending) -> bool:
+        """True if a call came without arguments though its tool requires some: they may still come (F25)."""
+        tool = self._repairer.tools.resolve(self._written_name(call)) if call.empty else None
+        return tool is not None and bool(tool.required)
+
+    def _call_of(self, delta: Delta) -> Pending:
         """The call that a delta belongs to, a new one if one plainly begins: with a new index, with a name and a new
         id, or with a new object behind a finished one (F41). A new id alone begins none (F46).
         """
         call = self._known(delta)
-        if call is None or _renewed(call, delta):
-            if len(self._calls) >= self._limits.calls:
-                raise UpstreamBroken(f"the reply has more than {self._limits.calls} tool calls (max_calls)")
-            call = _Pending(server_index=delta.index)
+        if call is None or (call.ends_before(delta) and not (call.may_take(delta) and self._is_hollow(call))):
+            self._check(len(self._calls) + 1)
+            again = [call.again] if call is not None and call.again and not delta.name else []
+            call = Pending(server_index=delta.index, number=len(self._calls), names=again)
             self._calls.append(call)
         if delta.index is not None:
             self._by_index[delta.index] = call
@@ -202,7 +226,7 @@ class CallGatherer:
         self._last = call
         return call
 
-    def _known(self, delta: Delta) -> _Pending | None:
+    def _known(self, delta: Delta) -> Pending | None:
         """By index; where that does not tell them apart, by id; else the last one."""
         named = self._by_id.get(delta.id or "")
         if delta.index is None:
@@ -211,33 +235,34 @@ class CallGatherer:
             return named
         return self._by_index.get(delta.index)
 
-    def _begin(self, call: _Pending) -> list[Event]:
+    def _begin(self, call: Pending) -> list[Event]:
         """The call can be told now: open it, unless a rule may still change its name, or all of it."""
         written = self._written_name(call)
         tool = self._repairer.tools.resolve(written)
         name = tool.name if tool else written
         rules = self._repairer.rules(name)
         repeated = any(name == known for known, _ in self._written)
-        shut = repeated or self._repairer.policy.whole or renames((*rules, *self._repairer.guarded(name)))
+        shut = repeated or self._at_once or self._repairer.policy.whole or renames((*rules, *self._repairer.guarded(name)))
 
         def keeps(key: str, value: Json) -> bool:
             own = (rule for rule in rules if rule.parameter[:1] == (key,))
             return all(apply_rule(rule, name, {key: value}, self._repairer.tools)[1].get(key) is value for rule in own)
 
-        call.live = LiveArguments(Gate(tool, touched(rules), keeps, lambda text: self._is_right(name, text), shut))
+        call.gate = Gate(tool, touched(rules), keeps, lambda text: self._is_right(name, text), shut)
+        call.live = LiveArguments(call.gate)
         return [] if shut else self._open(call, written, name)
 
     def _is_right(self, name: str, text: str) -> bool:
         found = self._repairer.repair(name, text, stopped=True)
-        return found is not None and not found.fixes
+        return found is not None and not found.fixes and bool(found.values or not found.faults)
 
-    def _written_name(self, call: _Pending) -> str:
+    def _written_name(self, call: Pending) -> str:
         """The name as the server said it: once, in pieces, or growing with each delta (F38, F39)."""
         tools = self._repairer.tools
         spellings = [call.names[0], call.names[-1], "".join(call.names)] if call.names else [""]
         return next((name for name in spellings if tools.resolve(name) is not None), spellings[0])
 
-    def _open(self, call: _Pending, written: str, name: str) -> list[Event]:
+    def _open(self, call: Pending, written: str, name: str) -> list[Event]:
         index = self._take_index()
         if index is None:
             call.dropped = True
@@ -256,12 +281,13 @@ class CallGatherer:
         self.clean = self.clean and not call.fixes
         return [CallOpened(self._choice, index, call.id, name)]
 
-    def _open_whole(self, call: _Pending) -> list[Event]:
+    def _open_whole(self, call: Pending) -> list[Event]:
         """Open and fill a call of which nothing was sent, as soon as all of it came, if it is one."""
-        found = self._repairer.repair(self._written_name(call), call.text, stopped=False)
+        text = call.live.object if call.live is not None else call.text
+        found = self._repairer.repair(self._written_name(call), text, stopped=False)
         return [] if found is None else self._sent_whole(call, found)
 
-    def _sent_whole(self, call: _Pending, found: Repaired) -> list[Event]:
+    def _sent_whole(self, call: Pending, found: Repaired) -> list[Event]:
         self.clean = False
         same = (found.name, canonical(found.arguments))
         if same in self._written:
@@ -278,7 +304,7 @@ class CallGatherer:
             return []
         return [*opened, CallArguments(self._choice, call.index, found.arguments)]
 
-    def _close(self, call: _Pending, stopped: bool) -> list[Event]:
+    def _close(self, call: Pending, stopped: bool) -> list[Event]:
         if call.dropped:
             return []
         if call.done is not None:
@@ -293,53 +319,60 @@ class CallGatherer:
         assert live is not None
         sent = live.text[: len(live.text) - len(live.rest)]
         events: list[Event] = [CallArguments(self._choice, call.index, rest)] if rest else []
-        return [*events, self._closed(call, sent + rest)]
+        return [*events, *self._behind(call), self._closed(call, sent + rest)]
 
-    def _close_done(self, call: _Pending, done: str) -> list[Event]:
+    def _close_done(self, call: Pending, done: str) -> list[Event]:
         """Close a call that left as soon as it was whole. Blanks behind it are its own, if it left as it came (C1)."""
         rest = call.text.removeprefix(done)
-        if not rest or rest.strip() or rest == call.text:
-            return [self._closed(call, done)]
-        return [CallArguments(self._choice, call.index, rest), self._closed(call, done + rest)]
+        events = [] if rest.strip() or not rest else [CallArguments(self._choice, call.index, rest)]
+        return [*events, *self._behind(call), self._closed(call, done + rest if events else done)]
 
-    def _closed(self, call: _Pending, arguments: str) -> CallClosed:
-        return CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), call.fixes)
+    def _behind(self, call: Pending) -> list[Event]:
+        """What stood behind a call's object: junk is dropped (F31), everything else is content."""
+        text = "".join(call.behind)
+        if not text:
+            return []
+        junk = is_junk(text)
+        why = "it stood behind the object" if junk else "it stood behind the object, and is content"
+        call.fixes += (Repair("junk", text, "" if junk else text, why, call.name),)
+        return [] if junk else [Text(self._choice, text)]
 
-    def _rest(self, call: _Pending, stopped: bool) -> str | None:
+    def _closed(self, call: Pending, arguments: str) -> CallClosed:
+        why = "the server said it in another way than clients understand"
+        odd = (Repair("form", "", "", why, call.name),) if call.odd else ()
+        return CallClosed(self._choice, call.index, Call(call.id, call.name, arguments), (*call.fixes, *odd))
+
+    def _rest(self, call: Pending, stopped: bool) -> str | None:
         """What an open call still lacks; None if it cannot be finished (C4, half calls)."""
         live = call.live
         assert live is not None
         # Cut by `length`, they are left as cut: what is missing is not known.
         if (not live.broken and live.complete) or not (stopped or live.closed):
             return live.rest
-        found = self._repairer.repair(call.name, live.text, stopped=stopped)
+        found = self._repairer.repair(call.name, live.text, stopped=stopped or live.closed)
         if found is None or found.name != call.name:
             return None
         call.fixes += found.fixes
         return live.rest if found.arguments == live.text else live.tail(found.values)
 
-    def _close_unopened(self, call: _Pending, stopped: bool) -> list[Event]:
+    def _close_unopened(self, call: Pending, stopped: bool) -> list[Event]:
         """A call of which nothing was sent: whole now, or text after all."""
         name, text = self._written_name(call), call.text
-        found = self._repairer.repair(name, text, stopped=stopped) if name or text.strip() else None
+        ended = stopped or (call.live is not None and call.live.closed)
+        found = self._repairer.repair(name, text, stopped=ended) if name or text.strip() else None
         if found is not None:
             events = self._sent_whole(call, found)
-            return [*events, self._closed(call, found.arguments)] if events else []
+            return [*events, *self._behind(call), self._closed(call, found.arguments)] if events else []
+        if self._at_once and name and not stopped and call.first == "{":
+            # In a whole answer too, what was cut by `length` is left as cut (C4).
+            return [*self._open(call, name, name), CallArguments(self._choice, call.index, text), self._closed(call, text)]
         self.refused["unreadable_arguments" if name else "no_name"] += 1
-        written = "".join((name, text))
+        written = "".join((name, text, *call.behind))
         if not written:
             return []
         why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
         self.audit.append(Repair("no_call", written, "", why, name))
         return [Text(self._choice, written)]
-
-
-def _renewed(call: _Pending, delta: Delta) -> bool:
-    if delta.name and delta.id and call.server_id and delta.id != call.server_id:
-        return True
-    if call.live is None or not call.live.closed:
-        return False
-    return delta.fragment.lstrip().startswith("{") or bool(delta.name and delta.name not in call.names)
 
 
 def canonical(arguments: str) -> str:
@@ -351,4 +384,4 @@ def canonical(arguments: str) -> str:
 
 
 def _is_repeated(text: str, before: str) -> bool:
-    return bool(text.strip()) and text.strip() == before.strip()
+    return bool(text.strip()) and canonical(text.strip()) == canonical(before.strip())

@@ -84,6 +84,7 @@ class Choice:
     limits: CallLimits
     used: set[str]
     one_call: bool = False
+    whole: bool = False
     calls: int = 0
     empty_calls: int = 0
     finish: str | None = None
@@ -106,8 +107,8 @@ class Choice:
         if not said.deltas:
             return self._feed_content(chunk, said, alone)
         before = (*self._pieces(self.scanner.release()), *self._end_echo())
-        said = self._without_echo(said)
-        if alone and not (said.text or said.reasoning or said.finish):
+        came, said = said, self._without_echo(said)
+        if alone and said is came and not (said.text or said.reasoning or said.finish):
             return (*before, *self._only_calls(chunk, said.deltas))
         text = (*self._feed_text(chunk, said, False), *self.release(), *self._split())
         return (*before, *text, *self._gather(said.deltas))
@@ -336,6 +337,7 @@ class Choice:
                 self.new_id,
                 used=self.used,
                 written=self._written_calls,
+                at_once=self.whole,
                 limits=self.limits,
             )
         return self._gatherer.feed(deltas)

@@ -69,7 +69,7 @@ def find_rules(flag: str | None, env: Mapping[str, str], cwd: Path) -> Path | No
         path = cwd / named
         if not named or not _exists(path):
             source = "--rules" if flag is not None else RULES_VARIABLE
-            raise RulesError(f"{source}: there is no file {shown(named)}; give the path of a rules file")
+            raise RulesError(f"{source}: there is no file {named!r}; give the path of a rules file")
         return path
     return next(filter(_exists, (cwd / "rules.yaml", SYSTEM_RULES)), None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .errors import UpstreamBroken
 from .events import CallArguments, CallOpened, Json, JsonObject, dump_json
 
 _ARGUMENTS = ("arguments", "parsed_arguments", "args", "input")
@@ -69,6 +70,19 @@ def said_calls(choice: int, said: Delta) -> tuple[CallOpened | CallArguments, ..
 
 
 def _read(entry: JsonObject, *, whole: bool) -> Delta:
+    return _read_plain(entry) or _read_any(entry, whole=whole)
+
+
+def _read_plain(entry: JsonObject) -> Delta | None:
+    """What most deltas are, read fast: an index and the next fragment."""
+    function, index = entry.get("function"), entry.get("index")
+    if not isinstance(function, dict) or len(function) != 1 or len(entry) != 2 or type(index) is not int or index < 0:
+        return None
+    said = function.get("arguments")
+    return Delta(index, None, "", said, plain=True) if isinstance(said, str) and said else None
+
+
+def _read_any(entry: JsonObject, *, whole: bool) -> Delta:
     function = entry.get("function")
     function = function if isinstance(function, dict) else entry
     given = [source.get(key) for key in _ARGUMENTS for source in (function, entry)]
@@ -76,14 +90,10 @@ def _read(entry: JsonObject, *, whole: bool) -> Delta:
     said = function.get("arguments")
     plain = isinstance(said, str | None) and arguments in (said, None) and function is not entry
     name = function.get("name")
-    return Delta(
-        _index(entry.get("index")),
-        _id(entry.get("id")),
-        name.strip() if isinstance(name, str) else "",
-        _text(arguments),
-        plain and entry.get("type") in ("function", None) and isinstance(entry.get("id"), str | None),
-        whole,
-    )
+    bare = name.strip() if isinstance(name, str) else ""
+    plain = plain and name in (bare, None) and entry.get("type") in ("function", None)
+    plain = plain and isinstance(entry.get("id"), str | None) and isinstance(entry.get("index"), int | None)
+    return Delta(_index(entry.get("index")), _id(entry.get("id")), bare, _text(arguments), plain, whole)
 
 
 def _index(index: Json) -> int | None:
@@ -103,4 +113,7 @@ def _text(value: Json) -> str:
     """A text as it is; servers that send an object mean its JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else dump_json(value).decode()
+    try:
+        return value if isinstance(value, str) else dump_json(value).decode()
+    except RecursionError:
+        raise UpstreamBroken("the arguments of a tool call are nested too deeply") from None

@@ -38,11 +38,14 @@ class Echo(Generic[T]):
         """
         if not text or self._over:
             return [chunk]
-        part = text if self._chunks else text.lstrip()
-        if not self._chunks and part.startswith("{"):
+        begins = not self._known
+        part = text.lstrip() if begins else text
+        if begins and part.startswith("{"):
             self._known = tuple(known())
         self._chunks.append(chunk)
         self._texts.append(text)
+        if not part:
+            return []  # blanks before what may be one
         self._known = tuple(arguments for arguments in self._known if self._goes_on(arguments, part))
         self._at += len(part.rstrip()) if any(self._at + len(part) > len(each) for each in self._known) else len(part)
         if self._known:

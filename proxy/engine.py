@@ -126,7 +126,7 @@ class Engine:
         for entry in choices:
             if isinstance(entry, dict):
                 said = read_entry(entry)
-                choice = self._choice(entry.get("index"))
+                choice = self._choice(entry.get("index"), whole=not chunk.raw)
                 self._finished.setdefault(choice.number, False)
                 if said.nothing and len(choices) == 1 and chunk.raw and not chunk.body.get("usage"):
                     return ()  # a sign of life that ends clients' text parts (F64); the proxy has its own
@@ -214,18 +214,20 @@ class Engine:
             return ()
         return (Passed(chunk.raw, _said(chunk)),)
 
-    def _choice(self, index: Json) -> Choice:
+    def _choice(self, index: Json, *, whole: bool = False) -> Choice:
         number = choice_number(index)
         choice = self._choices.get(number)
         if choice is None:
             if len(self._choices) >= MAX_CHOICES:
                 raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
-            choice = self._choices[number] = self._new_choice(number)
+            choice = self._choices[number] = self._new_choice(number, whole=whole)
         return choice
 
-    def _new_choice(self, number: int) -> Choice:
+    def _new_choice(self, number: int, *, whole: bool) -> Choice:
+        """A choice of a stream, or of a `whole` answer."""
         task = self._task
         tools = task.tools or Tools(())
+        used = set(task.ids)
         rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
 
         def scanner(mode: str) -> Scanner:
@@ -245,20 +247,21 @@ class Engine:
             # Weak evidence never counts where the client asked for JSON (contract C3).
             None if task.json_reply else scanner(REASONING),
             Repairer(tools, task.policy),
-            new_id=lambda index, name, given: self._new_id(number, index, name, given),
+            new_id=lambda index, name, given: self._new_id(number, index, name, given, used),
             limits=CallLimits(task.max_calls, task.max_held),
-            used=set(task.ids),
+            used=used,
             one_call=task.one_call,
+            whole=whole,
         )
 
-    def _new_id(self, choice: int, index: int, name: str, given: str) -> str:
+    def _new_id(self, choice: int, index: int, name: str, given: str, used: set[str]) -> str:
         """A new id in the style of the model's profile, the same at every cut; Kimi's own ids stay Kimi's (F8, F50).
 
         `given` is the server's id, which is another call's already.
         """
         if self._task.policy.ids == "kimi" or _KIMI.fullmatch(given):
             number = len(self._task.ids) + index
-            while f"functions.{name}:{number}" in self._task.ids:
+            while f"functions.{name}:{number}" in used:
                 number += 1
             return f"functions.{name}:{number}"
         key = b"%b %d %d" % (self._task.seed, choice, index)

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .events import Json, JsonObject
 from .literals import Spelled, read_literal
-from .shapes import Shape, all_parts, applied, children, faults, kind_fits, score
+from .shapes import Judge, Shape, all_parts, children, kind_fits
 
 MAX_DEPTH = 64
 # Values that are looked at in one call.
 MAX_VALUES = 2_000
+# Steps of judging in one call, and pairs of keys that are compared letter by letter.
+MAX_JUDGED = 100_000
+MAX_PAIRS = 10_000
 _WRAPPERS = frozenset(
     ("arguments", "parameters", "input", "args", "kwargs", "params", "tool_input", "parsed_arguments")
 )
 _TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
 _SEPARATORS = str.maketrans("", "", "-_")
 
-Apply = Callable[[Json, Shape], Json]
+Apply = Callable[[Json, Shape, Judge], Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,6 @@ class Step:
 
 def mend(value: Json, shape: Shape, fixes: Iterable[Fix]) -> tuple[Json, tuple[Step, ...]]:
     """The value as near to the schema as the fixes bring it, and what they did; the very same value if nothing."""
-    if not faults(value, shape):
-        return value, ()
     return _Mender(tuple(fixes)).mend(value, shape, "", 0)
 
 
@@ -65,35 +67,37 @@ class _Mender:
     def __init__(self, fixes: tuple[Fix, ...]) -> None:
         self._fixes = fixes
         self._left = MAX_VALUES
+        self._judge = Judge(MAX_JUDGED)
 
     def mend(self, value: Json, shape: Shape, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Mend what is in the value, then the value, until no fix brings it nearer."""
+        judge = self._judge
         self._left -= 1
-        if depth > MAX_DEPTH or self._left < 0 or not faults(value, shape):
+        if depth > MAX_DEPTH or self._left < 0 or not judge.faults(value, shape):
             return value, ()
         now, steps = self._inside(value, shape, place, depth)
-        best = score(now, shape)
+        best = judge.score(now, shape)
         for fix in self._fixes:
-            changed = fix.apply(now, shape) if best[1] else now
+            changed = fix.apply(now, shape, judge) if best[1] and not judge.spent else now
             if changed is now:
                 continue
             result, inner = self._inside(changed, shape, place, depth)
-            reached = score(result, shape)
-            if reached < best and not (fix.complete and reached[1]):
+            reached = judge.score(result, shape)
+            if not judge.spent and reached < best and not (fix.complete and reached[1]):
                 steps += (Step(fix, place, now, changed), *inner)
                 now, best = result, reached
         return now, steps
 
     def _inside(self, value: Json, shape: Shape, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Mend the members or items of a value by what the schemas that apply to it say of them."""
-        if not isinstance(value, dict | list) or not faults(value, shape):
+        if not isinstance(value, dict | list) or not self._judge.faults(value, shape):
             return value, ()
-        shapes = applied(value, shape)
+        shapes = self._judge.applied(value, shape)
         steps: list[Step] = []
         found: dict[str | int, Json] = {}
         for key, member in _members(value):
             found[key] = member
-            for said in _said(key, shapes):
+            for said in _said(key, shapes) if self._left >= 0 else ():
                 found[key], done = self.mend(found[key], said, f"{place}.{key}" if place else str(key), depth + 1)
                 steps += done
         if not steps:
@@ -119,60 +123,62 @@ def _said(key: str | int, shapes: tuple[Shape, ...]) -> Iterator[Shape]:
             yield inner
 
 
-def _known_keys(value: JsonObject, shape: Shape) -> frozenset[str]:
-    return frozenset(key for part in applied(value, shape) for key in part.properties)
+def _known_keys(value: JsonObject, shape: Shape, judge: Judge) -> frozenset[str]:
+    return frozenset(key for part in judge.applied(value, shape) for key in part.properties)
 
 
-def _renamed(values: Json, shape: Shape, new_key: Callable[[str, frozenset[str]], str | None]) -> Json:
+def _renamed(values: JsonObject, known: frozenset[str], new_key: Callable[[str], str | None]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
-    if not isinstance(values, dict):
-        return values
-    known = _known_keys(values, shape)
-    free = known - values.keys()
-    meant = {key: new_key(key, free) for key in values if key not in known}
-    targets = [name for name in meant.values() if name]
-    new = {key: name for key, name in meant.items() if name and targets.count(name) == 1}
+    meant = {key: new_key(key) for key in values if key not in known}
+    times = Counter(meant.values())
+    new = {key: name for key, name in meant.items() if name and times[name] == 1}
     return {new.get(key, key): value for key, value in values.items()} if new else values
 
 
-def _only(candidates: list[str]) -> str | None:
+def _only(candidates: Sequence[str]) -> str | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-def clean_keys(values: Json, shape: Shape) -> Json:
+def clean_keys(values: Json, shape: Shape, judge: Judge) -> Json:
     """Keys without the markup and the quotation marks that stuck to them (F7, F15)."""
+    if not isinstance(values, dict):
+        return values
+    known = _known_keys(values, shape, judge)
+    free = known - values.keys()
 
-    def new_key(key: str, free: frozenset[str]) -> str | None:
+    def new_key(key: str) -> str | None:
         bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
         bare = bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
         return bare if bare in free else None
 
-    return _renamed(values, shape, new_key)
+    return _renamed(values, known, new_key)
 
 
-def spell_keys(values: Json, shape: Shape) -> Json:
+def spell_keys(values: Json, shape: Shape, judge: Judge) -> Json:
     """Keys in the letter case and with the separators of the schema (F34): `filePath` for `file_path`."""
-
-    def new_key(key: str, free: frozenset[str]) -> str | None:
-        return _only([name for name in free if _fold(name) == _fold(key)])
-
-    return _renamed(values, shape, new_key)
+    if not isinstance(values, dict):
+        return values
+    known = _known_keys(values, shape, judge)
+    alike: dict[str, list[str]] = {}
+    for name in known - values.keys():
+        alike.setdefault(_fold(name), []).append(name)
+    return _renamed(values, known, lambda key: _only(alike.get(_fold(key), ())))
 
 
 def _fold(name: str) -> str:
     return name.casefold().translate(_SEPARATORS)
 
 
-def mend_typos(values: Json, shape: Shape) -> Json:
+def mend_typos(values: Json, shape: Shape, judge: Judge) -> Json:
     """Keys that are one letter from a required one that is missing (F33)."""
     if not isinstance(values, dict):
         return values
-    required = frozenset(name for part in applied(values, shape) for name in part.required)
-
-    def new_key(key: str, free: frozenset[str]) -> str | None:
-        return _only([name for name in free & required if _one_apart(key, name)])
-
-    return _renamed(values, shape, new_key)
+    known = _known_keys(values, shape, judge)
+    required = frozenset(name for part in judge.applied(values, shape) for name in part.required)
+    missing = (required & known) - values.keys()
+    if len(missing) * len(values) > MAX_PAIRS:
+        return values
+    return _renamed(values, known, lambda key: _only([name for name in missing if _one_apart(key, name)]))
 
 
 def _one_apart(one: str, other: str) -> bool:
@@ -187,34 +193,35 @@ def _one_apart(one: str, other: str) -> bool:
     return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
 
 
-def unwrap(values: Json, shape: Shape) -> Json:
+def unwrap(values: Json, shape: Shape, judge: Judge) -> Json:
     """The arguments out of an object that holds nothing else: `{"arguments": {…}}`."""
-    if not isinstance(values, dict) or len(values) != 1 or not _known_keys(values, shape):
+    if not isinstance(values, dict) or len(values) != 1:
         return values
     key, inner = next(iter(values.items()))
-    if key not in _WRAPPERS or key in _known_keys(values, shape):
+    known = _known_keys(values, shape, judge)
+    if key not in _WRAPPERS or key in known or not known:
         return values
     if isinstance(inner, str):
         inner = _literal(inner)
     return inner if isinstance(inner, dict) else values
 
 
-def drop_optional(values: Json, shape: Shape) -> Json:
+def drop_optional(values: Json, shape: Shape, judge: Judge) -> Json:
     """The object without those optional members that are empty or null where the schema forbids it (F35)."""
     if not isinstance(values, dict):
         return values
-    shapes = applied(values, shape)
+    shapes = judge.applied(values, shape)
     required = frozenset(name for part in shapes for name in part.required)
 
     def stays(key: str, value: Json) -> bool:
         empty = value is None or value == ""
-        return key in required or not empty or not any(faults(value, said) for said in children(key, shapes))
+        return key in required or not empty or not any(judge.faults(value, said) for said in children(key, shapes))
 
     kept = {key: value for key, value in values.items() if stays(key, value)}
     return kept if len(kept) < len(values) else values
 
 
-def read_value(value: Json, shape: Shape) -> Json:
+def read_value(value: Json, shape: Shape, _: Judge) -> Json:
     """What a string is an exact literal of, if that is of a type that the schema allows (F22, F24)."""
     if not isinstance(value, str):
         return value
@@ -229,25 +236,29 @@ def _literal(text: str) -> Json:
         return text
 
 
-def write_text(value: Json, shape: Shape) -> Json:
+def write_text(value: Json, shape: Shape, _: Judge) -> Json:
     """The JSON text of an object or a number where the schema wants a string (F23)."""
-    if isinstance(value, bool) or not isinstance(value, dict | int | float) or "string" not in shape.kinds:
+    if isinstance(value, bool) or not isinstance(value, dict | int | float):
+        return value
+    if "string" not in shape.kinds or kind_fits(value, shape.kinds):
         return value
     return value.text if isinstance(value, Spelled) else json.dumps(value, ensure_ascii=False)
 
 
-def wrap_item(value: Json, shape: Shape) -> Json:
+def wrap_item(value: Json, shape: Shape, _: Judge) -> Json:
     """A lone value as the only item of the array that the schema wants."""
-    return value if value in (None, "") or isinstance(value, list) or "array" not in shape.kinds else [value]
+    if value in (None, "") or "array" not in shape.kinds or kind_fits(value, shape.kinds):
+        return value
+    return [value]
 
 
-def match_enum(value: Json, shape: Shape) -> Json:
+def match_enum(value: Json, shape: Shape, _: Judge) -> Json:
     """The one allowed value that differs by letter case, or by blanks around it, only."""
     if not isinstance(value, str):
         return value
-    allowed = {choice for part in all_parts(shape) for choice in part.values or () if isinstance(choice, str)}
-    alike = _only([choice for choice in allowed if choice.casefold() == value.strip().casefold()])
-    return value if alike is None or value in allowed else alike
+    folded = value.strip().casefold()
+    alike = {choice for part in all_parts(shape) for choice in part.words.get(folded, ())}
+    return value if len(alike) != 1 or value in alike else alike.pop()
 
 
 def _object(properties: JsonObject, *required: str) -> JsonObject:

@@ -10,24 +10,28 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 import json_repair
 
-from .events import Json, JsonObject, finite
-from .literals import Spelled, missing_closers, read_literal
+from .events import Json, JsonObject
+from .literals import dump, missing_closers, read_json, read_literal
 
-# What `json-repair` costs grows with more than the square of the length: half a second at this one, half a minute at
-# 60,000 characters (both for the worst texts that were found).
-MAX_GUESSED = 4_000
+# What is given to `json-repair`, and how often it may look at a character: so many times each, and some more.
+MAX_GUESSED = 64_000
+LOOKS = 4
+LOOKS_MORE = 10_000
 # Rungs behind each other, and readings of one text.
 MAX_RUNGS = 3
 MAX_READINGS = 48
 # What may stand before and behind the arguments (F31).
 _BEFORE = re.compile(r"[^{}\[\]\"']{1,96}(?=\{)")
-_MARKUP = r"</?[\w:|｜-]{1,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
+_MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
 _BEHIND = re.compile(rf"[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*")
+_BLANKS = re.compile(r"\s*")
 _MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
 _QUOTES = str.maketrans("“”„‟", '""""')
+_PLAIN = re.compile(r"[\w./ -]{1,24}")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
 
 
@@ -50,9 +54,10 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Climbed:
-    """An object, and the rungs that led to it, in their order; none for strict JSON."""
+    """An object, its strict JSON text, and the rungs that led to it, in their order; none for strict JSON."""
 
     values: JsonObject
+    text: str
     rungs: tuple[Rung, ...]
 
     @property
@@ -81,7 +86,7 @@ class _Climber:
         """The objects of a text that the rungs `below` have led to."""
         strict = _read(_strict, text, ())
         if isinstance(strict, dict):
-            yield Climbed(strict, below)
+            yield Climbed(strict, text, below)
             return
         for rung in self._rungs if len(below) < MAX_RUNGS else ():
             if rung in below or (rung.guesses and below):
@@ -89,7 +94,7 @@ class _Climber:
             self._left -= 1
             value = _read(rung.read, text, self._lists) if self._left >= 0 else None
             if isinstance(value, dict):
-                yield Climbed(value, (*below, rung))
+                yield Climbed(value, dump(value), (*below, rung))
             elif isinstance(value, str):
                 yield from self.climb(value, (*below, rung))
 
@@ -102,29 +107,7 @@ def _read(read: Callable[[str, Collection[str]], Json], text: str, lists: Collec
 
 
 def _strict(text: str, lists: Collection[str]) -> Json:
-    return _load(text, _no_doubles)
-
-
-def _load(text: str, pairs: Callable[[list[tuple[str, Json]]], JsonObject]) -> Json:
-    value: Json = json.loads(text, object_pairs_hook=pairs, parse_constant=_refuse, parse_float=_spelled)
-    return value
-
-
-def _spelled(text: str) -> float:
-    number = Spelled(finite(text))
-    number.text = text
-    return number
-
-
-def _refuse(word: str) -> Json:
-    raise ValueError(f"{word} is no JSON")
-
-
-def _no_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
-    return found
+    return read_json(text)
 
 
 def _first_of_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -135,7 +118,7 @@ def _first_of_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
 
 
 def _first_keys(text: str, lists: Collection[str]) -> Json:
-    found = _load(text, _first_of_doubles)
+    found = read_json(text, _first_of_doubles)
     return found if isinstance(found, dict) else None
 
 
@@ -149,27 +132,43 @@ def _inner(text: str, lists: Collection[str]) -> Json:
     return value if isinstance(value, str) and "{" in value else None
 
 
-def _first_object(text: str) -> tuple[Json, int]:
-    start = len(text) - len(text.lstrip())
-    value, end = _DECODER.raw_decode(text, start)
-    return value, end
-
-
 _DECODER = json.JSONDecoder()
+
+
+def objects_in(text: str) -> list[str]:
+    """The texts of the objects that stand behind each other in a text, of which the last may be cut off; the text
+    itself if it is anything else.
+    """
+    found: list[str] = []
+    start = 0
+    while start < len(text) and text[start] == "{":
+        try:
+            end = _DECODER.raw_decode(text, start)[1]
+        except (ValueError, RecursionError):
+            end = len(text)
+        found.append(text[start:end])
+        start = _behind_blanks(text, end)
+    return found if start == len(text) and found else [text]
 
 
 def _doubled(text: str, lists: Collection[str]) -> Json:
     """The first object, if only repetitions of it follow."""
-    first, end = _first_object(text)
-    rest = text[end:]
-    if not isinstance(first, dict) or not rest.strip():
+    start = _behind_blanks(text, 0)
+    first, end = _DECODER.raw_decode(text, start)
+    at = _behind_blanks(text, end)
+    if not isinstance(first, dict) or at == len(text):
         return None
-    while rest.strip():
-        again, length = _first_object(rest)
+    while at < len(text):
+        again, at = _DECODER.raw_decode(text, at)
         if again != first:
             return None
-        rest = rest[length:]
+        at = _behind_blanks(text, at)
     return text[:end]
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
 
 
 def _opened(text: str, lists: Collection[str]) -> Json:
@@ -209,13 +208,58 @@ def _closed(text: str, lists: Collection[str]) -> Json:
     return text + closers if closers and text.rstrip()[-1:] not in (",", ":") else None
 
 
+class _Spent(ValueError):
+    """`json-repair` has looked at more characters than it may."""
+
+
+class _Metered(str):
+    """A text that can be looked at only so often: at worst, `json-repair` needs a time that grows with the cube of the
+    length.
+    """
+
+    left: int
+
+    def __getitem__(self, at: SupportsIndex | slice) -> str:
+        self.left -= 1
+        if self.left < 0:
+            raise _Spent
+        return str.__getitem__(self, at)
+
+
 def _guessed(text: str, lists: Collection[str]) -> Json:
-    """What `json-repair` makes of it; what may have been cut off in the middle is not guessed."""
-    stripped = text.strip()
-    if len(stripped) > MAX_GUESSED or stripped[:1] != "{" or stripped[-1:] != "}":
+    """What `json-repair` makes of it, which supplies closers too; nothing of what was cut off in the middle."""
+    metered = _Metered(text.strip())
+    if len(metered) > MAX_GUESSED or not (metered.startswith("{") and metered.endswith("}")):
         return None
-    value: Json = json_repair.loads(stripped, skip_json_loads=True)  # type: ignore[assignment]
-    return value or None
+    metered.left = LOOKS * len(metered) + LOOKS_MORE
+    value: Json = json_repair.loads(metered, skip_json_loads=True)  # type: ignore[assignment]
+    # It reads 1e400 as infinity, which is no JSON, and makes up what is missing.
+    return _strict(json.dumps(value, allow_nan=False), ()) if value and _is_said(value, text) else None
+
+
+def _is_said(value: Json, text: str) -> bool:
+    """True if the text has each string in quotation marks, and as many empty values as there are."""
+    leaves = list(_leaves(value))
+    empty = sum(leaf in (None, "") for leaf in leaves)
+    if empty > sum(text.count(word) for word in ('""', "''", "null", "None")):
+        return False
+    return all(_is_quoted(leaf, text) for leaf in leaves if isinstance(leaf, str))
+
+
+def _leaves(value: Json) -> Iterator[Json]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict | list):
+            waiting += each.values() if isinstance(each, dict) else each
+        else:
+            yield each
+
+
+def _is_quoted(leaf: str, text: str) -> bool:
+    begins = _PLAIN.match(leaf)
+    start = begins.group() if begins else ""
+    return not start or any(f"{mark}{start}" in text for mark in "\"'“‘`")
 
 
 RUNGS = (
@@ -228,5 +272,17 @@ RUNGS = (
     Rung("literals", "it was not written as JSON is", "{'a': True,}", _literals),
     Rung("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}", _plain_quotes),
     Rung("closers", "the model stopped, and only closers were missing", '{"a": [1', _closed, completes=True),
-    Rung("json_repair", "json-repair read it so, and the schema accepts it", '{"a": "b" c"}', _guessed, guesses=True),
+    Rung(
+        "json_repair",
+        "json-repair read it so, and the schema accepts it",
+        '{"a": "b" c"}',
+        _guessed,
+        guesses=True,
+        completes=True,
+    ),
 )
+
+
+def is_junk(text: str) -> bool:
+    """True for what may stand behind the arguments and says nothing (F31): a few characters, closers, markup."""
+    return bool(_BEHIND.fullmatch(text.strip()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from .events import Json, JsonObject, finite, load_json
 from .limits import MAX_DEPTH
@@ -32,10 +32,11 @@ _IN_NESTED = re.compile(r"""["'{}\[\]]""")
 _STRING_REST = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*+{mark}", re.DOTALL) for mark in "\"'"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _CLOSERS = {"[": "]", "(": ")"}
+_MAX_DIGITS = 4_000
 
 
 class Spelled(float):
-    """A number that remembers how it was written: 1.10 as a text is not 1.1."""
+    """A number that remembers how it was written: 1.10 as a text is not 1.1, and 1e999 is no infinity."""
 
     __slots__ = ("text",)
     text: str
@@ -57,14 +58,74 @@ def read_literal(
     return value
 
 
-def dump(values: Json) -> str:
-    """The JSON text of a value; escaped where a string holds a lone surrogate, so that it can be sent at all."""
-    text = json.dumps(values, ensure_ascii=False)
+def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] | None = None) -> Json:
+    """The value of a strict JSON text, with its numbers as they were written; ValueError for everything else.
+
+    A key that is there twice is refused, or `pairs` makes the object.
+    """
+    try:
+        value: Json = json.loads(
+            text,
+            object_pairs_hook=pairs or _no_doubles,
+            parse_constant=_refuse,
+            parse_float=_spelled,
+            parse_int=_whole,
+        )
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def _no_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _refuse(word: str) -> Json:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _spelled(text: str) -> float:
+    number = Spelled(text)
+    number.text = text
+    return number
+
+
+def _whole(text: str) -> int | float:
+    """An integer; Python reads none of more than 4,300 digits."""
+    return int(text) if len(text) < _MAX_DIGITS else _spelled(text)
+
+
+def dump(value: Json) -> str:
+    """The JSON text of a value, numbers as they were written; escaped where a string holds a lone surrogate, so that it
+    can be sent at all.
+    """
+    text = _written(value, ascii_only=False)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(values)
+        return _written(value, ascii_only=True)
     return text
+
+
+def _written(value: Json, *, ascii_only: bool) -> str:
+    if isinstance(value, dict):
+        keys = (json.dumps(key, ensure_ascii=ascii_only) for key in value)
+        texts = (_written(inner, ascii_only=ascii_only) for inner in value.values())
+        return f"{{{', '.join(map('{}: {}'.format, keys, texts))}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_written(item, ascii_only=ascii_only) for item in value)}]"
+    return value.text if isinstance(value, Spelled) else json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+
+
+def canonical(arguments: str) -> str:
+    """The same text for the same arguments, however they are written; the text itself if it is no JSON."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def missing_closers(text: str) -> str:

@@ -1,28 +1,31 @@
 """A call's name and arguments as they must have been meant: the ladder, the rules and the fixes in their order.
 
-The text is read (`ladder`), fixed by the schema (`fixes`), changed as the rules of the user's own file say, fixed again
-if they changed anything, and at last the built-in rules are tried where the schema still finds something wrong. The
-text of a call that needs nothing of it stays what it is, byte for byte (contract C1).
+The text is read (`ladder`); the rules of the user's own file change what is there; the schema's fixes follow; then
+those rules have the last word, now also on what is missing. At last the built-in rules are tried where the schema still
+finds something wrong. The text of a call that needs nothing of it stays what it is, byte for byte (contract C1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import get_args
 
 from .events import JsonObject, Repair
 from .fixes import FIXES, Step, mend
 from .inference import inferred
 from .ladder import Climbed, climb
 from .literals import dump
-from .policy import Policy, ToolRule
-from .shapes import faults
+from .policy import Condition, Policy, ToolRule
+from .shapes import faults, same
 from .tool_rules import apply_rule, rules_for
 from .tools import Tool, Tools
 
 # Readings of one text that are compared by how well the schema accepts them.
 _MAX_COMPARED = 6
+_ALL_CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+_OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswith("missing"))
 _ALL = FIXES
 _USUAL = tuple(fix for fix in FIXES if not fix.optional)
 
@@ -77,15 +80,16 @@ class Repairer:
         if tool is None and (not name or climbed.guessed):
             return None
         call = _Call(tool.name if tool else name, tool, climbed.values)
-        call = self._by_rules(self._mended(call))
+        call = self._by_rules(self._mended(self._by_rules(call, _OF_WHAT_IS_THERE)), _ALL_CONDITIONS)
         wrong = faults(call.values, call.tool.shape) if call.tool else 0
         if wrong:
             call, wrong = self._by_guarded_rules(call, wrong)
         if wrong and climbed.guessed:
             return None
-        changed = climbed.rungs or call.values is not climbed.values
-        arguments = dump(call.values) if changed else text
-        fixes = (*_read(climbed, text, arguments, call.name), *_named(name, call), *call.fixes)
+        unchanged = same(call.values, climbed.values)
+        arguments = climbed.text if unchanged else dump(call.values)
+        done = () if unchanged and tool is call.tool else dict.fromkeys(call.fixes)
+        fixes = (*_read(climbed, text, arguments, call.name), *_named(name, call), *done)
         return Repaired(call.name, call.tool, arguments, call.values, fixes, wrong)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
@@ -99,11 +103,11 @@ class Repairer:
             return call
         return _Call(call.name, call.tool, values, (*call.fixes, *_told(steps, call.name)))
 
-    def _by_rules(self, call: _Call) -> _Call:
+    def _by_rules(self, call: _Call, conditions: Collection[Condition]) -> _Call:
         now = call
         for rule in self.rules(call.name):
-            now = self._applied(rule, now)
-        return call if now is call else self._mended(now)
+            now = self._applied(rule, now) if rule.condition in conditions else now
+        return now
 
     def _by_guarded_rules(self, call: _Call, wrong: int) -> tuple[_Call, int]:
         for rule in self.guarded(call.name):
@@ -143,7 +147,7 @@ def _read(climbed: Climbed, before: str, after: str, name: str) -> Iterator[Repa
 
 def _named(name: str, call: _Call) -> Iterator[Repair]:
     if not name:
-        yield Repair("inferred_name", "", call.name, "only this tool takes these arguments", call.name)
+        yield Repair("inferred_name", "", call.name, "of the offered tools its arguments tell this one", call.name)
 
 
 def _told(steps: Iterable[Step], name: str) -> Iterator[Repair]:

@@ -13,6 +13,9 @@ from .errors import InternalError, LimitExceeded, ProxyError, UpstreamBroken
 from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Usage, load_chunk
 from .limits import MAX_EVENT
 
+# Bytes of events that wait to leave as they came.
+MAX_KEPT = 4 * 1024 * 1024
+
 
 class StreamReply:
     """A streamed reply.
@@ -34,6 +37,7 @@ class StreamReply:
         self._changed = False
         # Events not yet sent as they came, by identity: what goes on if the engine fails (contract C6).
         self._unsent: dict[int, bytes] = {}
+        self._kept = 0
         self._tokens = 0
         self._spoke = False
         self.started = False
@@ -108,7 +112,7 @@ class StreamReply:
         if passed is not None:
             return self._written((passed,))
         if not self._changed:
-            self._unsent[id(event.raw)] = event.raw
+            self._keep(event.raw)
         try:
             body = load_chunk(event.data)
         except ValueError:
@@ -123,6 +127,15 @@ class StreamReply:
         self._writer.see(chunk)
         self._count(body)
         return self._written(self._guarded(lambda: self._engine.feed(chunk)))
+
+    def _keep(self, raw: bytes) -> None:
+        """Keep an event until it has left. Where too many wait they are given up: then a crash ends in an error."""
+        self._kept += len(raw)
+        if self._kept > MAX_KEPT:
+            self._changed = True
+            self._unsent.clear()
+        else:
+            self._unsent[id(raw)] = raw
 
     def _count(self, body: JsonObject) -> None:
         usage = body.get("usage")
@@ -152,7 +165,7 @@ class StreamReply:
                 self.failure = event.error
                 break
             if isinstance(event, Passed):
-                self._unsent.pop(id(event.raw), None)
+                self._kept -= len(self._unsent.pop(id(event.raw), b""))
             else:
                 self._changed = True
                 self._unsent.clear()

@@ -48,7 +48,7 @@ def read_entry(entry: JsonObject) -> Said:
         (*read_deltas(delta), *late),
         finish if isinstance(finish, str) else None,
         delta.get("tool_calls") == [],
-        _says_nothing(entry) and _says_nothing(delta),
+        not (text or reasoning or delta.get("tool_calls")) and _says_nothing(entry) and _says_nothing(delta),
     )
 
 

@@ -6,6 +6,8 @@ The schema is the client's and therefore hostile input: `$ref` resolves only ins
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 from .events import Json, JsonObject
 from .literals import read_literal
 
@@ -61,17 +63,24 @@ def own_kinds(schema: JsonObject) -> frozenset[str]:
     """What `type`, `enum` and `const` say."""
     allowed = _TYPES
     kind = schema.get("type")
-    named = {name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)} & _TYPES
-    if named:
+    said = kind if isinstance(kind, list) else [kind]
+    named = {name for name in said if isinstance(name, str)}
+    if named and named <= _TYPES:
         wider = {"integer"} if "number" in named else set()
         wider |= {"null"} if schema.get("nullable") is True else set()  # OpenAPI 3.0
         allowed = frozenset(named | wider)
     values = schema.get("enum")
     if isinstance(values, list) and values:
-        allowed &= {type_of(value) for value in values}
+        allowed &= frozenset().union(*map(_kinds_of, values))
     if "const" in schema:
-        allowed &= {type_of(schema["const"])}
+        allowed &= _kinds_of(schema["const"])
     return allowed
+
+
+def _kinds_of(value: Json) -> frozenset[str]:
+    """The types of values that are equal to this one: 1 is 1.0."""
+    whole = isinstance(value, float) and value.is_integer()
+    return frozenset((type_of(value), "integer")) if whole else frozenset((type_of(value),))
 
 
 def type_of(value: Json) -> str:
@@ -132,10 +141,10 @@ def parts(schema: Json, root: JsonObject) -> tuple[JsonObject, ...]:
 
 def resolve(reference: Json, root: JsonObject) -> Json:
     """The place in `root` that a local JSON pointer (RFC 6901) names, or None."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
+    if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
         return None
     place: Json = root
-    for step in reference[1:].split("/")[1:]:
+    for step in unquote(reference[1:]).split("/")[1:]:
         if not isinstance(place, dict):
             return None
         place = place.get(step.replace("~1", "/").replace("~0", "~"))

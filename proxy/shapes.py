@@ -17,6 +17,8 @@ MAX_SHAPES = 4096
 MAX_LEVELS = 100
 MAX_STEPS = 20_000
 MAX_APPLIED = 64
+# Values of an enum that are compared in one step.
+_CHEAP = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -25,11 +27,13 @@ class Shape:
 
     `kinds` are the types that a value may have, all parts considered. `closed`: no key but those of `properties`;
     `others` is what the remaining keys' values must be, None for anything. `never`: nothing is allowed (`false`).
+    `words` are the strings among `values`, by what they are without letter case.
     """
 
     kinds: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
     values: tuple[Json, ...] | None = None
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     properties: Mapping[str, Shape] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     closed: bool = False
@@ -73,6 +77,7 @@ class _Compiler:
         shape.kinds = allowed_types(schema, self._root)
         shape.own = own_kinds(schema)
         shape.values = _values(schema)
+        shape.words = _words(shape.values or ())
         shape.limits = _limits(schema)
         declared = schema.get("properties")
         declared = declared if isinstance(declared, dict) else {}
@@ -109,6 +114,13 @@ def _values(schema: JsonObject) -> tuple[Json, ...] | None:
     return tuple(listed) if isinstance(listed, list) and listed else None
 
 
+def _words(values: tuple[Json, ...]) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for value in dict.fromkeys(value for value in values if isinstance(value, str)):
+        found.setdefault(value.casefold(), []).append(value)
+    return {folded: tuple(alike) for folded, alike in found.items()}
+
+
 _LIMITS = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     *("minLength", "maxLength", "minItems", "maxItems"),
@@ -122,12 +134,16 @@ def _limits(schema: JsonObject) -> tuple[tuple[str, float], ...]:
 
 def same(one: Json, other: Json) -> bool:
     """True if two values are equal as JSON: `true` is not 1, but 1.0 is."""
+    return one == other and _strictly(one, other)
+
+
+def _strictly(one: Json, other: Json) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(_strictly, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(_strictly(value, other[key]) for key, value in one.items())
     return one == other
 
 
@@ -141,52 +157,87 @@ def faults(value: Json, shape: Shape) -> int:
 
     Of alternatives, those of the nearest one count.
     """
-    return _Judge().faults(value, shape)
+    return Judge().faults(value, shape)
 
 
-class _Judge:
-    """One bounded walk through a value and a schema. Each pair is judged once, so alternatives do not multiply."""
+class Judge:
+    """Bounded walks through values and a schema. Each pair is judged once, so alternatives do not multiply.
 
-    def __init__(self) -> None:
-        self._left = MAX_STEPS
+    Once `steps` are `spent`, what was not yet judged counts as right.
+    """
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self._left = steps
         self._depth = 0
-        self._known: dict[tuple[int, int], int] = {}
+        # The values are kept, so that no other one gets the identity of a judged one.
+        self._known: dict[tuple[int, int], tuple[int, Json]] = {}
+
+    @property
+    def spent(self) -> bool:
+        """True if its answers are not to be trusted any more."""
+        return self._left < 0
 
     def faults(self, value: Json, shape: Shape) -> int:
+        """How many things are wrong with a value."""
         if shape.never:
             return 1
+        self._left -= 1
         key = (id(value), id(shape))
         known = self._known.get(key)
         if known is not None:
-            return known
-        self._left -= 1
+            return known[0]
         if self._left < 0 or self._depth >= MAX_LEVELS:
             return 0
         self._depth += 1
-        self._known[key] = 0  # a circle adds nothing to itself
+        self._known[key] = 0, value  # a circle adds nothing to itself
         found = self._of(value, shape)
         for part in shape.parts:
             found += self.faults(value, part)
         for group in shape.groups:
             found += min([self.faults(value, choice) for choice in group])
-        self._known[key] = found
+        self._known[key] = found, value
         self._depth -= 1
         return found
+
+    def score(self, value: Json, shape: Shape) -> tuple[bool, int]:
+        """How far a value is from what a schema says: the wrong type is worse than any number of faults inside."""
+        return not kind_fits(value, shape.kinds) or shape.never, self.faults(value, shape)
+
+    def applied(self, value: Json, shape: Shape) -> tuple[Shape, ...]:
+        """The shapes that say something of a value: the shape, its parts, the nearest alternative of each group."""
+        found: list[Shape] = []
+        waiting: list[Shape] = [shape]
+        while waiting and len(found) < MAX_APPLIED:
+            current = waiting.pop(0)
+            if any(current is other for other in found):
+                continue
+            found.append(current)
+            waiting += current.parts
+            waiting += [min(group, key=lambda choice: self.score(value, choice)) for group in current.groups]
+        return tuple(found)
 
     def _of(self, value: Json, shape: Shape) -> int:
         if not kind_fits(value, shape.own):
             return 1
-        if shape.values is not None and not any(same(value, allowed) for allowed in shape.values):
+        if shape.values is not None and not self._is_listed(value, shape):
             return 1
         found = sum(_beyond(value, name, limit) for name, limit in shape.limits)
         if isinstance(value, dict):
             return found + self._of_object(value, shape)
         return found + (self._of_list(value, shape) if isinstance(value, list) else 0)
 
+    def _is_listed(self, value: Json, shape: Shape) -> bool:
+        if isinstance(value, str):
+            return value in shape.words.get(value.casefold(), ())
+        self._left -= len(shape.values or ()) // _CHEAP
+        return any(same(value, allowed) for allowed in shape.values or ())
+
     def _of_object(self, values: JsonObject, shape: Shape) -> int:
         found = len(shape.required - values.keys())
         for key, value in values.items():
             inner = shape.properties.get(key, shape.others)
+            if self.spent:
+                break
             if inner is not None:
                 found += self.faults(value, inner)
             elif shape.closed:
@@ -197,6 +248,8 @@ class _Judge:
         found = 0
         for number, value in enumerate(values):
             inner = shape.prefix[number] if number < len(shape.prefix) else shape.items
+            if self.spent:
+                break
             found += self.faults(value, inner) if inner is not None else 0
         return found
 
@@ -219,25 +272,6 @@ def _beyond(value: Json, name: str, limit: float) -> bool:
     if name.startswith("exclusive"):
         return measured <= limit if name.endswith("Minimum") else measured >= limit
     return measured < limit if name.startswith("min") else measured > limit
-
-
-def applied(value: Json, shape: Shape) -> tuple[Shape, ...]:
-    """The shapes that say something of this value: the shape, its parts, and the nearest alternative of each group."""
-    found: list[Shape] = []
-    waiting: list[Shape] = [shape]
-    while waiting and len(found) < MAX_APPLIED:
-        current = waiting.pop(0)
-        if any(current is other for other in found):
-            continue
-        found.append(current)
-        waiting += current.parts
-        waiting += [min(group, key=lambda choice: score(value, choice)) for group in current.groups]
-    return tuple(found)
-
-
-def score(value: Json, shape: Shape) -> tuple[bool, int]:
-    """How far a value is from what a schema says: the wrong type is worse than any number of faults inside."""
-    return not kind_fits(value, shape.kinds) or shape.never, faults(value, shape)
 
 
 def children(key: str, shapes: Sequence[Shape]) -> tuple[Shape, ...]:

@@ -233,7 +233,6 @@ def test_when_the_model_stopped_missing_closers_are_added(text: str, whole: str)
         '{"command": "ls",',
         '{"flag": tr',
         '{"x": ]',
-        '{"command": "ls"} and more',
         '{"command": "a" b\'',
     ],
 )
@@ -298,3 +297,24 @@ def test_the_completion_of_a_call_is_recorded() -> None:
     closed = events[-1]
     assert isinstance(closed, CallClosed)
     assert closed.fixes
+
+
+@pytest.mark.parametrize("policy", [PLAIN, Policy(whole=True)])
+def test_what_stands_behind_a_whole_call_is_content(policy: Policy) -> None:
+    """C4: the call is whole, and nothing that the model wrote is lost; a few characters and closers are junk (F31)."""
+    for text, content in (("} and more", " and more"), ("}\nAnd so.", "\nAnd so."), ("}}", ""), ("} </tool_call>\n", "")):
+        for cut in all_cuts(LS[:-1] + text, 40):
+            calls = gatherer(policy)
+            pieces = [piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)]
+            events = [event for each in pieces for event in calls.feed(said(each))]
+            seen = view([*events, *calls.finish(stopped=True)])[0]
+            assert (seen.calls, seen.text) == ([("bash", LS)], content)
+
+
+def test_what_a_call_holds_in_all_is_bounded() -> None:
+    """C7: what has left is kept too, for the end of the call."""
+    calls = gatherer(limits=CallLimits(held=100))
+    calls.feed(said(piece(0, '{"command": "', "bash", "a")))
+    with pytest.raises(UpstreamBroken, match="max_held"):
+        for _ in range(500):
+            calls.feed(said(piece(0, "x")))

@@ -145,11 +145,13 @@ def test_what_is_no_call_after_all_is_text_and_no_call() -> None:
     assert "not JSON" in content
 
 
-def test_a_call_that_cannot_be_finished_is_an_error() -> None:
-    """C4."""
+def test_a_call_that_cannot_be_finished_is_text() -> None:
+    """C4: nothing of it has left, and the other call stays."""
     call = {**TOOL_CALL, "function": {"name": "bash", "arguments": '{"command": "l'}}
-    with pytest.raises(UpstreamBroken):
-        rebuilt(answer(message(0, "tool_calls", tool_calls=[call])))
+    half = ('bash{"command": "l', [], "stop")
+    assert first(rebuilt(answer(message(0, "tool_calls", tool_calls=[call])))) == half
+    both = answer(message(0, "tool_calls", tool_calls=[call, TOOL_CALL]))
+    assert first(rebuilt(both)) == ('bash{"command": "l', [("bash", LS)], "tool_calls")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.engine import Engine, Task
 from proxy.errors import UpstreamBroken, UpstreamRefused
-from proxy.events import CallClosed, CallOpened, Chunk, Event, Failed, Finished, Passed, Reasoning, Text
+from proxy.events import CallArguments, CallClosed, CallOpened, Chunk, Event, Failed, Finished, Passed, Reasoning, Text
 from proxy.said import read_entry
 from proxy.tools import Tools
 
@@ -24,6 +24,7 @@ from .helpers import (
     chunk,
     delta,
     ends,
+    flat,
     new_engine,
     piece,
     random_cut,
@@ -134,11 +135,10 @@ def test_a_recorded_stream_without_tools_of_ours_loses_nothing(name: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if "two-chat" in name and "hermes" in name])
 def test_recorded_calls_leave_live(name: str) -> None:
-    """C2: the parts of their strings as the very bytes that came; keys leave with what is behind them."""
+    """C2: the parts of their strings, not the whole of them at the end."""
     chunks = recorded(name)
-    passed = raws(run(chunks))
-    assert len(passed) > 0.2 * len(chunks)
-    assert set(passed) <= {each.raw for each in chunks}
+    parts = [event for event in flat(run(chunks)) if isinstance(event, CallArguments)]
+    assert len(parts) > 0.2 * len(chunks)
 
 
 REPLIES: dict[str, tuple[str, str, list[tuple[str, str]], str]] = {

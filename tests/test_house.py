@@ -22,7 +22,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ),
     ("window", "reader"),
     ("ladder", "inference", "fixes", "repair"),
-    ("arguments", "formats", "deltas", "calls", "said", "echo"),
+    ("arguments", "formats", "deltas", "pending", "calls", "said", "echo"),
     ("choice", "engine"),
     ("http1", "upstream", "pump", "dialects", "rewrite", "auto", "tasks"),
     ("answers", "reply", "capture"),
@@ -34,7 +34,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 # The engine and what is below it.
 SANS_IO = (
     *("errors", "limits", "events", "literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file"),
-    *("tools_section", "rules", "sse", "glide", "window", "reader", "ladder", "inference", "fixes", "repair", "arguments", "deltas", "calls", "said", "echo"),
+    *("tools_section", "rules", "sse", "glide", "window", "reader", "ladder", "inference", "fixes", "repair"),
+    *("arguments", "deltas", "pending", "calls", "said", "echo"),
 )
 SANS_IO_ROOMS = (
     *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "redact"),

@@ -186,7 +186,7 @@ class ChatWriter:
         ]
         if not kept:
             return self._chunk(event.choice, {}, event.reason)
-        body = {**source.body, "choices": kept}
+        body = {**source.body, "choices": kept[-1:]}  # nothing follows the finish, not even a second one
         return sse.encode(dump_json(clean_body(body, self._options.clean)))
 
     def _usage(self, usage: Mapping[str, Json]) -> bytes:

@@ -168,7 +168,7 @@ class Scanner:
         reader = candidate.reader
         self._went_back += reader.back_to >= 0
         kind = reason(reader.why or why)
-        if reader.named or kind != OTHER:
+        if reader.named or (kind != OTHER and candidate.item.opener):
             self.refusals[kind] += 1
         if self._refused is not None and (candidate.item.opener or reader.format or reader.named):
             self._refused.append(Refused(candidate.start, reader.pos, candidate.item.name, reader.why or why))

@@ -1,0 +1,79 @@
+"""A structured call that is being gathered, and what its next delta says of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from .arguments import Gate, LiveArguments
+from .deltas import Delta
+from .events import Repair
+
+_EMPTY = re.compile(r"\s*\{\s*\}\s*")
+
+
+@dataclass(slots=True)
+class Pending:
+    """A call that is being gathered. `number` is its place among the server's calls, `index` the client's, given when
+    the call opens.
+
+    `early` came before the call could be told, `first` is the first of it that is no blank, and `behind` what followed
+    its object; `size` counts all of its characters, `waiting` those that have not left. `odd`: one of its deltas was
+    not as clients expect it. `again` is a name that was said once more behind all of the arguments. `done` once all of
+    it left before the reply's end; `dropped` if nothing of it is to leave.
+    """
+
+    server_id: str = ""
+    server_index: int | None = None
+    number: int = 0
+    names: list[str] = field(default_factory=list)
+    early: list[str] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
+    first: str = ""
+    size: int = 0
+    waiting: int = 0
+    odd: bool = False
+    again: str = ""
+    gate: Gate | None = None
+    live: LiveArguments | None = None
+    index: int = -1
+    id: str = ""
+    name: str = ""
+    done: str | None = None
+    dropped: bool = False
+    fixes: tuple[Repair, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All of its arguments."""
+        return self.live.text if self.live is not None else "".join(self.early)
+
+    @property
+    def empty(self) -> bool:
+        """True if its arguments came whole and say nothing, and still wait at least in part."""
+        return self.live is not None and self.done is None and bool(_EMPTY.fullmatch(self.live.text))
+
+    def see(self, delta: Delta) -> None:
+        """Note what the next delta says otherwise than clients expect it."""
+        late = bool(delta.name) and not self.names and any(self.early)
+        again = self.live is not None and (bool(delta.name) or delta.id is not None)
+        self.odd = self.odd or late or again or not delta.plain or delta.index != self.number
+        if delta.name and not delta.id and self.live is not None and self.live.closed:
+            self.again = delta.name
+
+    def ends_before(self, delta: Delta) -> bool:
+        """True if another call plainly begins with a delta: with a name and a new id, or with a new object behind a
+        finished one (F41). A new id alone begins none (F46).
+        """
+        if delta.name and delta.id and self.server_id and delta.id != self.server_id:
+            # Of a server that says the name again with each new id, the rest of an object goes on.
+            begun = self.live is not None and not self.live.closed and delta.name in self.names
+            return not begun or delta.fragment.lstrip()[:1] in ("", "{")
+        if self.live is None or not self.live.closed:
+            return False
+        return delta.fragment.lstrip().startswith("{") or bool(delta.name and delta.name not in self.names)
+
+    def may_take(self, delta: Delta) -> bool:
+        """True if nothing in a delta says that it is another call's."""
+        same = not delta.id or not self.server_id or delta.id == self.server_id
+        return (same or not delta.name) and (not delta.name or delta.name in self.names)

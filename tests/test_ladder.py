@@ -1,0 +1,257 @@
+"""The text of a call's arguments to an object (F19 to F21, F26 to F31)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.events import JsonObject
+from proxy.ladder import MAX_GUESSED, RUNGS, Rung, climb, objects_in
+
+from .random_schemas import KEYS, VALUES
+
+# What a step of the ladder may take at most, tenfold.
+PATIENCE = 10.0
+
+
+def first(text: str, *, stopped: bool = True, lists: tuple[str, ...] = ()) -> tuple[JsonObject, list[str]] | None:
+    """The surest object of a text and the rungs to it; None if the text stands for no object at all."""
+    found = next(climb(text, stopped=stopped, lists=lists), None)
+    return (found.values, [rung.id for rung in found.rungs]) if found else None
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.id)
+def test_each_rung_reads_its_example_and_is_needed_for_it(rung: Rung) -> None:
+    with pytest.raises(ValueError):
+        _strict(rung.example)
+    readings = [found for found in climb(rung.example) if found.rungs == (rung,)]
+    assert readings
+    assert all(isinstance(_strict(found.text), dict) for found in readings)
+    assert next(climb(rung.example)).rungs == (rung,)
+
+
+def _strict(text: str) -> Any:
+    """What a strict reader takes; doubled keys and anything but an object are refused."""
+
+    def no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("doubled")
+        return dict(pairs)
+
+    value = json.loads(text, object_pairs_hook=no_doubles, parse_constant=lambda word: json.loads("!" + word))
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value
+
+
+def test_the_ids_of_the_rungs_differ() -> None:
+    assert len({rung.id for rung in RUNGS}) == len(RUNGS)
+
+
+def test_strict_json_is_itself() -> None:
+    """C1: the first reading is the text as it stands, and it is the only one."""
+    text = ' {"a": {"b": ["}", "{\\"c\\": 1}"]}, "d": "</tool_call>"}\n'
+    (found,) = climb(text)
+    assert (found.text, found.rungs) == (text, ())
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.sampled_from((None, 2)))
+def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> None:
+    text = json.dumps(values, indent=indent)
+    assert [(found.text, found.rungs) for found in climb(text)] == [(text, ())]
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.text(alphabet="{}[]\"':,\\ ab1\n<>/|“”jsontrue.-eN", max_size=40), st.booleans())
+def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: bool) -> None:
+    for found in climb(text, stopped=stopped):
+        assert _strict(found.text) == found.values
+        assert [again.rungs for again in climb(found.text)] == [()]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "null", '""'])
+def test_F26_no_arguments_at_all_are_an_empty_object(text: str) -> None:
+    assert first(text) == ({}, ["empty_arguments"])
+    assert first(text, stopped=False) is None
+
+
+def test_F19_a_missing_opening_brace_is_supplied() -> None:
+    assert first('"command": "echo {hi}"}') == ({"command": "echo {hi}"}, ["opening_brace"])
+    assert first('"command": "echo hi"') == ({"command": "echo hi"}, ["opening_brace", "closers"])
+    assert first('"command": "echo hi"', stopped=False) is None
+    assert first('"just a string"') is None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ('{"a": 1', {"a": 1}),
+        ('{"a": [1, {"b": "}"', {"a": [1, {"b": "}"}]}),
+        ('{"a": {}', {"a": {}}),
+        ('{"a": "x"  ', {"a": "x"}),
+        ("{", {}),
+    ],
+)
+def test_F20_missing_closers_are_supplied_if_the_model_stopped_by_itself(text: str, values: JsonObject) -> None:
+    """F56: never if it was cut off."""
+    assert first(text) == (values, ["closers"])
+    assert first(text, stopped=False) is None
+
+
+@pytest.mark.parametrize("text", ['{"a": "x', '{"a": "x\\', '{"a', '{"a"', '{"a":', '{"a": 1,', '{"a": tru', '{"a": "'])
+def test_F56_what_was_cut_in_the_middle_is_never_completed(text: str) -> None:
+    assert first(text) is None
+
+
+def test_F21_brackets_in_strings_do_not_count() -> None:
+    assert first('{"content": "}"}') == ({"content": "}"}, [])
+    assert first('{"content": "}{"') == ({"content": "}{"}, ["closers"])
+    assert first('{"content": "\\"}"}</tool_call>') == ({"content": '"}'}, ["junk"])
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}{"a": 1}', '{"a": 1} {"a":1}\n{"a": 1}', '{"a": [true]}{"a": [true]}'])
+def test_F27_the_same_object_several_times_is_one(text: str) -> None:
+    found = next(climb(text))
+    assert [rung.id for rung in found.rungs] == ["doubled"]
+    assert text.startswith(found.text)
+
+
+def test_F27_two_objects_that_differ_are_no_repetition() -> None:
+    assert all("doubled" not in [rung.id for rung in found.rungs] for found in climb('{"a": 1}{"a": 2}'))
+
+
+def test_F29_what_was_encoded_twice_or_thrice_is_read() -> None:
+    once = json.dumps({"a": 'say "hi"'})
+    assert first(json.dumps(once)) == ({"a": 'say "hi"'}, ["double_encoded"])
+    assert first(json.dumps(once + "</tool_call>")) == ({"a": 'say "hi"'}, ["double_encoded", "junk"])
+    assert first(json.dumps("no object")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("{'a': 'b'}", {"a": "b"}),
+        ("{'a': True, 'b': None, 'c': False}", {"a": True, "b": None, "c": False}),
+        ('{"a": 1,}', {"a": 1}),
+        ('{"a": [1, 2,],}', {"a": [1, 2]}),
+        ('{"a": "x\ny\tz"}', {"a": "x\ny\tz"}),
+        ('{"a": NaN}', {"a": None}),
+        ('{"a": -Infinity}', {"a": None}),
+        ('{"a": "\\d+"}', {"a": "\\d+"}),
+        ('{"a": "it\\\'s"}', {"a": "it's"}),
+    ],
+)
+def test_F30_what_is_not_written_as_json_is(text: str, values: JsonObject) -> None:
+    """No number is null: JSON has no word for it."""
+    assert first(text) == (values, ["literals"])
+
+
+def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> None:
+    assert first("{“a”: “b”}") == ({"a": "b"}, ["smart_quotes"])
+    assert first('{"a": "“b”"}') == ({"a": "“b”"}, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'json\n{"a": 1}',
+        'Arguments: {"a": 1}',
+        '{"a": 1}</tool_call>',
+        '{"a": 1}\n</function>\n</tool_call>',
+        '{"a": 1}<|im_end|>',
+        '{"a": 1}<｜tool▁call▁end｜>',
+        '{"a": 1}}',
+        '{"a": 1}```',
+        '```json\n{"a": 1}\n```',
+        '{"a": 1}[/TOOL_CALLS]',
+        '{"a": 1} ok',
+    ],
+)
+def test_F31_a_little_junk_around_the_object_goes(text: str) -> None:
+    found = next(climb(text))
+    assert (found.text, [rung.id for rung in found.rungs]) == ('{"a": 1}', ["junk"])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1} and so on', f'{"x" * 97}{{"a": 1}}', '{"a": 1}{"b"', '{"a": 1}, "b": 2', '[{"a": 1}]']
+)
+def test_F31_more_than_a_little_is_no_junk(text: str) -> None:
+    assert all("junk" not in [rung.id for rung in found.rungs] for found in climb(text))
+
+
+def test_F31_the_text_of_the_object_stays_as_it_is() -> None:
+    assert next(climb('{"a":  1.10, "b": "\\u00e9"}</tool_call>')).text == '{"a":  1.10, "b": "\\u00e9"}'
+
+
+def test_the_first_of_doubled_keys_counts_at_every_level() -> None:
+    assert first('{"a": {"b": 1, "b": 2}, "a": 3}') == ({"a": {"b": 1}}, ["duplicate_key"])
+
+
+def test_objects_that_lost_the_brackets_of_their_array_get_them_back() -> None:
+    """F14: only under a key that can be nothing but an array."""
+    assert first('{"a": {"b": 1}, {"b": 2}}', lists=("a",)) == ({"a": [{"b": 1}, {"b": 2}]}, ["literals"])
+
+
+def test_a_guess_is_the_last_reading_and_says_so() -> None:
+    """Only a schema can tell whether it is right."""
+    readings = list(climb('{"a": 1,}'))
+    assert [found.guessed for found in readings] == [False] * (len(readings) - 1) + [True]
+
+
+def test_what_may_have_been_cut_is_not_guessed_and_nothing_long_either() -> None:
+    """F56: json-repair supplies closers by itself."""
+    assert first('{"a": "b" c"') is None
+    assert first('{"a": {b: {}}') == ({"a": {"b": {}}}, ["json_repair"])
+    assert first('{"a": {b: {}}', stopped=False) is None
+    long = '{"a": "b" c", "d": "' + "x" * MAX_GUESSED + '"}'
+    assert first(long) is None
+
+
+@pytest.mark.parametrize("text", ['{"a": 1e400}', '{"a": -1e999, }', '{"a": ' + "1" * 10_000 + "}"])
+def test_a_number_beyond_all_range_is_no_arguments(text: str) -> None:
+    """Nobody could read them: infinity is no JSON, and digits by the thousand are a model that runs on."""
+    assert first(text) is None
+
+
+def test_a_huge_integer_and_lone_surrogates_stay_what_they_are() -> None:
+    text = '{"a": ' + "7" * 4000 + ', "b": "\\ud83d"}'
+    (found,) = climb(text)
+    assert (found.text, found.rungs, found.values["b"]) == (text, (), "\ud83d")
+
+
+def test_objects_behind_each_other_are_told_apart() -> None:
+    assert objects_in('{"a": "}{"}\n{"b": 1}{"c') == ['{"a": "}{"}', '{"b": 1}', '{"c']
+    assert objects_in('{"a": 1} and') == ['{"a": 1} and']
+    assert objects_in("x") == ["x"]
+
+
+HOSTILE = {
+    "tokens": '{"a": 1}' + "<|a|>" * 2000 + "!",
+    "tags": '{"a": 1}' + " <a>" * 50_000 + "!",
+    "blanks": '{"a": 1}' + " " * 500_000 + "!",
+    "repetitions": "{}" * 300_000,
+    "nearly repetitions": '{"a": 1}' * 100_000 + '{"b"',
+    "openers": '{"a":' * 100_000,
+    "arrays": '{"a": ' + "[" * 500_000,
+    "escapes": '"' + "\\\\" * 300_000,
+    "quotation marks": "{'" * 300_000,
+    "for json-repair": '{"a": ' + "'\"[{" * 900 + "}",
+    "encoded again and again": json.dumps(json.dumps(json.dumps(json.dumps('{"a": 1}')))),
+    "2 MB": '{"a": "' + "x\n" * 1_000_000 + '"}</tool_call>',
+    "a number": '{"a": ' + "1" * 1_000_000 + "}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_text_takes_long(name: str) -> None:
+    """C7: whatever a model writes."""
+    started = time.process_time()
+    for found in climb(HOSTILE[name], lists=("a",)):
+        assert isinstance(found.values, dict)
+    assert time.process_time() - started < PATIENCE
