@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .events import Json, JsonObject, load_json
 from .literals import dump, read_json
@@ -24,7 +24,6 @@ _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _STRING = frozenset(("string",))
-_MAX_PARTS = 4
 
 
 def _anything(_: str) -> bool:
@@ -49,15 +48,22 @@ class Gate:
     keeps: Callable[[str, Json], bool] = _any_value
     accepts: Callable[[str], bool] = _anything
     shut: bool = False
+    _parts: list[tuple[Shape, ...]] = field(default_factory=list, repr=False)
+
+    @property
+    def parts(self) -> tuple[Shape, ...]:
+        """All that the schema may say of the arguments."""
+        if not self._parts:
+            self._parts.append(all_parts(self.tool.shape) if self.tool else ())
+        return self._parts[0]
 
     def shapes(self, key: str) -> tuple[Shape, ...]:
         """All that the schema says of a key's value; nothing of it may need a repair."""
-        return children(key, all_parts(self.tool.shape)) if self.tool else ()
+        return children(key, self.parts)
 
     def knows(self, key: str) -> bool:
         """True if the tool has this parameter, or says nothing of its parameters."""
-        known = [part.properties for part in all_parts(self.tool.shape)] if self.tool else []
-        return not any(known) or any(key in properties for properties in known)
+        return any(key in part.properties for part in self.parts) or not any(part.properties for part in self.parts)
 
 
 class LiveArguments:
@@ -141,6 +147,12 @@ class LiveArguments:
 
     def _says(self, values: JsonObject, keys: Iterable[str]) -> bool:
         return all(key in values and same(values[key], self._said[key]) for key in keys)
+
+    def drop_blanks(self) -> None:
+        """Forget the blanks behind the object: they stand between it and another one."""
+        if self.closed:
+            self._blank_to = self._end_reader.pos
+            del self._window.data[self._blank_to :]
 
     def _cut_excess(self) -> None:
         """Take out what is not the object's, if it is more than blanks."""
@@ -275,17 +287,22 @@ def _wrong(value: Json, shapes: Iterable[Shape]) -> bool:
 
 def _stays_text(shape: Shape) -> bool:
     """True if no fix can change a string here, whatever it says, unless it is empty."""
-    return _takes_all(shape, 0, limited=shape.kinds != _STRING)
+    return _takes_all(shape, {}, limited=shape.kinds != _STRING)
 
 
-def _takes_all(shape: Shape, depth: int, *, limited: bool) -> bool:
-    """True if every string fits; one of a forbidden length matters only if it could become something else."""
-    if shape.never or shape.values is not None or "string" not in shape.own or depth > _MAX_PARTS:
+def _takes_all(shape: Shape, known: dict[Shape, bool], *, limited: bool) -> bool:
+    """True if every string fits; one of a forbidden length matters only if it could become something else.
+
+    `known` are the answers so far: references may lead to one shape in many ways, and in a circle.
+    """
+    if shape in known:
+        return known[shape]
+    known[shape] = False
+    if shape.never or shape.values is not None or "string" not in shape.own or (shape.limits and limited):
         return False
-    if shape.limits and limited:
-        return False
-    groups = (any(_takes_all(choice, depth + 1, limited=limited) for choice in group) for group in shape.groups)
-    return all(_takes_all(part, depth + 1, limited=limited) for part in shape.parts) and all(groups)
+    groups = (any(_takes_all(choice, known, limited=limited) for choice in group) for group in shape.groups)
+    known[shape] = all(_takes_all(part, known, limited=limited) for part in shape.parts) and all(groups)
+    return known[shape]
 
 
 def _continued(sent: str, value: Json) -> str | None:

@@ -6,7 +6,6 @@ wrongly is put right here (F38, F39, F41 to F47, F51), what is right goes on as 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from .errors import UpstreamBroken
 from .events import Call, CallArguments, CallClosed, CallOpened, Event, Failed, Json, Repair, Text
 from .ladder import is_junk, objects_in
 from .limits import MAX_CALLS, MAX_HELD
-from .pending import Pending
+from .literals import canonical
+from .pending import EMPTIES, Pending
 from .repair import Repaired, Repairer
 from .tool_rules import apply_rule, renames, touched
 
@@ -82,9 +82,11 @@ class CallGatherer:
         return any(call.name == name and canonical(self._as_sent(call)) == wanted for call in self._calls)
 
     def _as_sent(self, call: Pending) -> str:
-        """The arguments as the client gets them."""
-        found = self._repairer.repair(call.name, call.text, stopped=True) if call.done is None else None
-        return call.done or (found.arguments if found else call.text)
+        """The arguments as the client gets them; empty while they are not whole."""
+        if call.done is None and call.final is None and call.live is not None and call.live.closed:
+            found = self._repairer.repair(call.name, call.live.object, stopped=True)
+            call.final = found.arguments if found else ""
+        return call.done or call.final or ""
 
     def feed(self, deltas: Iterable[Delta]) -> tuple[Event, ...]:
         """Take the deltas of one chunk; give what they open and add."""
@@ -97,12 +99,13 @@ class CallGatherer:
     def finish(self, *, stopped: bool) -> tuple[Event, ...]:
         """Say that no more deltas come; `stopped` if the model ended by itself and was not cut off."""
         events: list[Event] = []
-        before: Pending | None = None
+        before: set[str] = set()
         for call in self._separated():
-            if before is not None and not call.names and _is_repeated(call.text, before.text):
-                self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", before.name))
+            text = canonical(call.text.strip())
+            if (call.flushed or not (call.names or call.server_id)) and text and text in before:
+                self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", call.name))
                 continue
-            before = call
+            before.add(text)
             events += self._close(call, stopped)
             if events and isinstance(events[-1], Failed):
                 break
@@ -148,7 +151,9 @@ class CallGatherer:
         self.clean = False
         by_id = self._by_id.get(delta.id or "")
         there = delta.index is not None and delta.index < len(self._calls)
-        known = by_id or (self._last if delta.index is None else self._calls[delta.index] if there else None)
+        waiting = [call for call in self._calls if call.live is None or not call.live.closed]
+        unplaced = waiting[0] if waiting else self._last
+        known = by_id or (unplaced if delta.index is None else self._calls[delta.index] if there else None)
         if known is None or (known is not by_id and delta.name and known.names and delta.name not in known.names):
             # An index that no server gives: it is a call of its own.
             return self._delta(Delta(-1 - len(self._calls), delta.id, delta.name, delta.fragment))
@@ -188,25 +193,25 @@ class CallGatherer:
         if new and not call.dropped and call.index >= 0:
             events.append(CallArguments(self._choice, call.index, new))
         hollow = live.closed and (bool(live.excess) or not was_closed) and self._is_hollow(call)
-        if live.closed and not was_closed and call.index < 0 and not call.dropped and not hollow:
+        if live.closed and not was_closed and not hollow and call.unresolved and not self._waits(call):
             events += self._open_whole(call)
         if live.excess:
             excess, live.excess = live.excess, ""
-            if hollow and call.gate is not None and excess.lstrip().startswith("{"):
+            if hollow and call.gate is not None and (true := EMPTIES.sub("", excess, 1).lstrip()).startswith("{"):
                 # The true arguments come behind empty ones, of which no more than the brace has left (F25).
                 begun, call.live, call.odd = live.text.partition("{")[0], LiveArguments(call.gate), True
-                return [*events, *self._fragment(call, begun + excess.lstrip(), index, left=live.sent)]
-            if excess.lstrip().startswith("{"):
+                return [*events, *self._fragment(call, begun + true, index, left=live.sent)]
+            if excess.lstrip().startswith("{") and not call.behind:
                 # Behind a whole object another one begins: servers that count all calls as the first (F41).
-                events += self._delta(Delta(index, None, "", excess))
+                events += self._delta(Delta(index, None, "", excess.lstrip()))
             else:
                 call.behind.append(excess)
         return events
 
     def _is_hollow(self, call: Pending) -> bool:
-        """True if a call came without arguments though its tool requires some: they may still come (F25)."""
+        """True if a call came without arguments though its tool takes some: they may still come (F25)."""
         tool = self._repairer.tools.resolve(self._written_name(call)) if call.empty else None
-        return tool is not None and bool(tool.required)
+        return tool is not None and bool(tool.properties)
 
     def _call_of(self, delta: Delta) -> Pending:
         """The call that a delta belongs to, a new one if one plainly begins: with a new index, with a name and a new
@@ -215,8 +220,11 @@ class CallGatherer:
         call = self._known(delta)
         if call is None or (call.ends_before(delta) and not (call.may_take(delta) and self._is_hollow(call))):
             self._check(len(self._calls) + 1)
+            if call is not None and call.live is not None and delta.fragment.lstrip().startswith("{"):
+                call.live.drop_blanks()
             again = [call.again] if call is not None and call.again and not delta.name else []
-            call = Pending(server_index=delta.index, number=len(self._calls), names=again)
+            flushed = call is not None and bool(delta.id) and call.server_id == delta.id
+            call = Pending(server_index=delta.index, number=len(self._calls), names=again, flushed=flushed)
             self._calls.append(call)
         if delta.index is not None:
             self._by_index[delta.index] = call
@@ -242,7 +250,8 @@ class CallGatherer:
         name = tool.name if tool else written
         rules = self._repairer.rules(name)
         repeated = any(name == known for known, _ in self._written)
-        shut = repeated or self._at_once or self._repairer.policy.whole or renames((*rules, *self._repairer.guarded(name)))
+        shut = repeated or call.flushed or self._at_once or self._repairer.policy.whole or self._waits(call)
+        shut = shut or renames((*rules, *self._repairer.guarded(name)))
 
         def keeps(key: str, value: Json) -> bool:
             own = (rule for rule in rules if rule.parameter[:1] == (key,))
@@ -252,9 +261,15 @@ class CallGatherer:
         call.live = LiveArguments(call.gate)
         return [] if shut else self._open(call, written, name)
 
+    def _waits(self, call: Pending) -> bool:
+        """True if an earlier call is not told yet: calls leave in the order in which the model made them."""
+        return any(earlier.unresolved for earlier in self._calls[: call.number])
+
     def _is_right(self, name: str, text: str) -> bool:
         found = self._repairer.repair(name, text, stopped=True)
-        return found is not None and not found.fixes and bool(found.values or not found.faults)
+        # Of a call without arguments, these may still come (F25).
+        takes = found is not None and found.tool is not None and bool(found.tool.properties)
+        return found is not None and not found.fixes and (bool(found.values) or not takes)
 
     def _written_name(self, call: Pending) -> str:
         """The name as the server said it: once, in pieces, or growing with each delta (F38, F39)."""
@@ -306,13 +321,16 @@ class CallGatherer:
 
     def _close(self, call: Pending, stopped: bool) -> list[Event]:
         if call.dropped:
-            return []
+            behind = self._behind(call)
+            self.audit += [fix for fix in call.fixes if fix.id == "junk"]
+            return behind
         if call.done is not None:
             return self._close_done(call, call.done)
         if call.index < 0:
             return self._close_unopened(call, stopped)
         rest = self._rest(call, stopped)
         if rest is None:
+            self.refused["half_call"] += 1
             broken = "the model ended in the middle of a tool call, and its arguments cannot be completed"
             return [Failed(UpstreamBroken(broken))]
         live = call.live
@@ -365,23 +383,13 @@ class CallGatherer:
             return [*events, *self._behind(call), self._closed(call, found.arguments)] if events else []
         if self._at_once and name and not stopped and call.first == "{":
             # In a whole answer too, what was cut by `length` is left as cut (C4).
-            return [*self._open(call, name, name), CallArguments(self._choice, call.index, text), self._closed(call, text)]
+            opened = self._open(call, name, name)
+            return [*opened, CallArguments(self._choice, call.index, text), self._closed(call, text)] if opened else []
         self.refused["unreadable_arguments" if name else "no_name"] += 1
         written = "".join((name, text, *call.behind))
         if not written:
             return []
         why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
-        self.audit.append(Repair("no_call", written, "", why, name))
+        self.audit.append(Repair("no_call", written, written, why, name))
         return [Text(self._choice, written)]
 
-
-def canonical(arguments: str) -> str:
-    """The same text for the same arguments, however they are written; the text itself if it is no JSON."""
-    try:
-        return json.dumps(json.loads(arguments), sort_keys=True)
-    except (ValueError, RecursionError):
-        return arguments
-
-
-def _is_repeated(text: str, before: str) -> bool:
-    return bool(text.strip()) and canonical(text.strip()) == canonical(before.strip())

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from .calls import CallGatherer, CallLimits, canonical
+from .calls import CallGatherer, CallLimits
 from .deltas import Delta
 from .echo import Echo
 from .events import (
@@ -25,6 +25,7 @@ from .events import (
 )
 from .formats.pieces import Found, Piece, Prose
 from .formats.scanner import Scanner
+from .literals import canonical
 from .reader import RawCall
 from .repair import Repairer
 from .said import CUT, Said

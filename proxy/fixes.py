@@ -7,14 +7,13 @@ what it gives is taken only if the schema accepts that better (contract C3).
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .events import Json, JsonObject
-from .literals import Spelled, read_literal
+from .literals import dump, read_literal
 from .shapes import Judge, Shape, all_parts, children, kind_fits
 
 MAX_DEPTH = 64
@@ -127,9 +126,10 @@ def _known_keys(value: JsonObject, shape: Shape, judge: Judge) -> frozenset[str]
     return frozenset(key for part in judge.applied(value, shape) for key in part.properties)
 
 
-def _renamed(values: JsonObject, known: frozenset[str], new_key: Callable[[str], str | None]) -> JsonObject:
+def _renamed(values: JsonObject, shape: Shape, new_key: Callable[[str], str | None]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
-    meant = {key: new_key(key) for key in values if key not in known}
+    parts = all_parts(shape)
+    meant = {key: new_key(key) for key in values if not any(key in part.properties for part in parts)}
     times = Counter(meant.values())
     new = {key: name for key, name in meant.items() if name and times[name] == 1}
     return {new.get(key, key): value for key, value in values.items()} if new else values
@@ -151,7 +151,7 @@ def clean_keys(values: Json, shape: Shape, judge: Judge) -> Json:
         bare = bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
         return bare if bare in free else None
 
-    return _renamed(values, known, new_key)
+    return _renamed(values, shape, new_key)
 
 
 def spell_keys(values: Json, shape: Shape, judge: Judge) -> Json:
@@ -162,7 +162,7 @@ def spell_keys(values: Json, shape: Shape, judge: Judge) -> Json:
     alike: dict[str, list[str]] = {}
     for name in known - values.keys():
         alike.setdefault(_fold(name), []).append(name)
-    return _renamed(values, known, lambda key: _only(alike.get(_fold(key), ())))
+    return _renamed(values, shape, lambda key: _only(alike.get(_fold(key), ())))
 
 
 def _fold(name: str) -> str:
@@ -178,7 +178,7 @@ def mend_typos(values: Json, shape: Shape, judge: Judge) -> Json:
     missing = (required & known) - values.keys()
     if len(missing) * len(values) > MAX_PAIRS:
         return values
-    return _renamed(values, known, lambda key: _only([name for name in missing if _one_apart(key, name)]))
+    return _renamed(values, shape, lambda key: _only([name for name in missing if _one_apart(key, name)]))
 
 
 def _one_apart(one: str, other: str) -> bool:
@@ -242,7 +242,7 @@ def write_text(value: Json, shape: Shape, _: Judge) -> Json:
         return value
     if "string" not in shape.kinds or kind_fits(value, shape.kinds):
         return value
-    return value.text if isinstance(value, Spelled) else json.dumps(value, ensure_ascii=False)
+    return dump(value)
 
 
 def wrap_item(value: Json, shape: Shape, _: Judge) -> Json:

@@ -30,7 +30,9 @@ _MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\
 _BEHIND = re.compile(rf"[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*")
 _BLANKS = re.compile(r"\s*")
 _MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*+")|//[^\n]*|/\*(?:[^*]|\*(?!/)){0,4096}+\*/', re.DOTALL)
 _QUOTES = str.maketrans("“”„‟", '""""')
+_ESCAPED = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN = re.compile(r"[\w./ -]{1,24}")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
 
@@ -94,9 +96,18 @@ class _Climber:
             self._left -= 1
             value = _read(rung.read, text, self._lists) if self._left >= 0 else None
             if isinstance(value, dict):
-                yield Climbed(value, dump(value), (*below, rung))
+                yield from _climbed(value, (*below, rung))
             elif isinstance(value, str):
                 yield from self.climb(value, (*below, rung))
+
+
+def _climbed(values: JsonObject, rungs: tuple[Rung, ...]) -> Iterator[Climbed]:
+    """The object, unless it is nested too deeply to be written."""
+    try:
+        text = dump(values)
+    except ValueError:
+        return
+    yield Climbed(values, text, rungs)
 
 
 def _read(read: Callable[[str, Collection[str]], Json], text: str, lists: Collection[str]) -> Json:
@@ -194,6 +205,11 @@ def _literals(text: str, lists: Collection[str]) -> Json:
     return read_literal(text, lists=lists, words=_NO_NUMBERS)
 
 
+def _without_comments(text: str, lists: Collection[str]) -> Json:
+    """The text without JavaScript's comments, which stand in no string."""
+    return _changed(text, _COMMENT.sub(lambda found: found.group(1) or " ", text))
+
+
 def _plain_quotes(text: str, lists: Collection[str]) -> Json:
     """The text with plain quotation marks, if all of its own are typographic."""
     return None if '"' in text or "'" in text else _changed(text, text.translate(_QUOTES))
@@ -238,8 +254,12 @@ def _guessed(text: str, lists: Collection[str]) -> Json:
 
 
 def _is_said(value: Json, text: str) -> bool:
-    """True if the text has each string in quotation marks, and as many empty values as there are."""
+    """True if nothing was made up and nothing left out: the text has each string in quotation marks, as many empty values
+    as there are, and the same number of letters and digits.
+    """
     leaves = list(_leaves(value))
+    if _letters(json.dumps(value, ensure_ascii=False)) != _letters(text):
+        return False
     empty = sum(leaf in (None, "") for leaf in leaves)
     if empty > sum(text.count(word) for word in ('""', "''", "null", "None")):
         return False
@@ -256,6 +276,11 @@ def _leaves(value: Json) -> Iterator[Json]:
             yield each
 
 
+def _letters(text: str) -> int:
+    """The number of letters and digits, without those of escapes."""
+    return sum(map(str.isalnum, _ESCAPED.sub("", text)))
+
+
 def _is_quoted(leaf: str, text: str) -> bool:
     begins = _PLAIN.match(leaf)
     start = begins.group() if begins else ""
@@ -270,6 +295,7 @@ RUNGS = (
     Rung("opening_brace", "the opening brace was missing", '"a": 1}', _opened),
     Rung("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>', _without_junk),
     Rung("literals", "it was not written as JSON is", "{'a': True,}", _literals),
+    Rung("comments", "comments stood in it", '{"a": 1 /* one */}', _without_comments),
     Rung("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}", _plain_quotes),
     Rung("closers", "the model stopped, and only closers were missing", '{"a": [1', _closed, completes=True),
     Rung(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from .events import Json, JsonObject, finite, load_json
 from .limits import MAX_DEPTH
@@ -73,7 +73,25 @@ def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonO
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if is_deep(value):
+        raise ValueError("nested too deeply")  # it could not be written again
     return value
+
+
+def is_deep(value: Json) -> bool:
+    """True if a value has more than MAX_DEPTH levels."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _no_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -100,24 +118,40 @@ def _whole(text: str) -> int | float:
 
 def dump(value: Json) -> str:
     """The JSON text of a value, numbers as they were written; escaped where a string holds a lone surrogate, so that it
-    can be sent at all.
+    can be sent at all. ValueError if it is nested too deeply.
     """
-    text = _written(value, ascii_only=False)
     try:
+        text = _written(value, ascii_only=False)
         text.encode()
     except UnicodeEncodeError:
         return _written(value, ascii_only=True)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     return text
 
 
 def _written(value: Json, *, ascii_only: bool) -> str:
+    if not _has_spelled(value):
+        return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
     if isinstance(value, dict):
         keys = (json.dumps(key, ensure_ascii=ascii_only) for key in value)
         texts = (_written(inner, ascii_only=ascii_only) for inner in value.values())
         return f"{{{', '.join(map('{}: {}'.format, keys, texts))}}}"
     if isinstance(value, list):
         return f"[{', '.join(_written(item, ascii_only=ascii_only) for item in value)}]"
-    return value.text if isinstance(value, Spelled) else json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    assert isinstance(value, Spelled)
+    return value.text
+
+
+def _has_spelled(value: Json) -> bool:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Spelled):
+            return True
+        if isinstance(each, dict | list):
+            waiting += each.values() if isinstance(each, dict) else each
+    return False
 
 
 def canonical(arguments: str) -> str:

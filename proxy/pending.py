@@ -10,6 +10,8 @@ from .deltas import Delta
 from .events import Repair
 
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
+# Empty objects behind each other.
+EMPTIES = re.compile(r"(?:\s*+\{\s*+\})*+")
 
 
 @dataclass(slots=True)
@@ -17,10 +19,11 @@ class Pending:
     """A call that is being gathered. `number` is its place among the server's calls, `index` the client's, given when
     the call opens.
 
-    `early` came before the call could be told, `first` is the first of it that is no blank, and `behind` what followed
-    its object; `size` counts all of its characters, `waiting` those that have not left. `odd`: one of its deltas was
-    not as clients expect it. `again` is a name that was said once more behind all of the arguments. `done` once all of
-    it left before the reply's end; `dropped` if nothing of it is to leave.
+    `early` came before the call could be told, `first` is the first of it that is no blank, `behind` what followed its
+    object; `size` counts all of its characters, `waiting` those that have not left. `odd`: one of its deltas was not
+    as clients expect it. `again` is a name that was said once more behind all of the arguments. `done` once all of it
+    left before the reply's end, `final` what the client has then. `flushed`: it has the id of the call before it, and so
+    may be that one, sent again. `dropped`: nothing of it is to leave.
     """
 
     server_id: str = ""
@@ -40,6 +43,8 @@ class Pending:
     id: str = ""
     name: str = ""
     done: str | None = None
+    final: str | None = None
+    flushed: bool = False
     dropped: bool = False
     fixes: tuple[Repair, ...] = ()
 
@@ -47,6 +52,11 @@ class Pending:
     def text(self) -> str:
         """All of its arguments."""
         return self.live.text if self.live is not None else "".join(self.early)
+
+    @property
+    def unresolved(self) -> bool:
+        """True while it is not told what becomes of it: it may still be a call, or text."""
+        return self.index < 0 and not self.dropped
 
     @property
     def empty(self) -> bool:
@@ -71,7 +81,8 @@ class Pending:
             return not begun or delta.fragment.lstrip()[:1] in ("", "{")
         if self.live is None or not self.live.closed:
             return False
-        return delta.fragment.lstrip().startswith("{") or bool(delta.name and delta.name not in self.names)
+        another = delta.fragment.lstrip().startswith("{") and not self.behind
+        return another or bool(delta.name and delta.name not in self.names)
 
     def may_take(self, delta: Delta) -> bool:
         """True if nothing in a delta says that it is another call's."""

@@ -60,7 +60,10 @@ class Repairer:
         lists = [key for key in tool.properties if tool.is_list(key)] if tool else []
         best: Repaired | None = None
         for climbed in islice(climb(text, lists=lists, stopped=stopped), _MAX_COMPARED):
-            found = self._repaired(name, text, climbed)
+            try:
+                found = self._repaired(name, text, climbed)
+            except ValueError:  # nested too deeply to be written anew
+                continue
             if found is not None and (best is None or found.faults < best.faults):
                 best = found
             if best is not None and not best.faults:

@@ -108,11 +108,14 @@ class StreamReply:
         if event.data.strip() == DONE:
             self._done = True
             return b""
-        passed = self._engine.glide(event.raw)
+        try:
+            passed = self._engine.glide(event.raw)
+        except Exception as error:  # the outermost boundary of the engine
+            self._keep(event.raw)
+            return self._written(self._crash(error))
         if passed is not None:
             return self._written((passed,))
-        if not self._changed:
-            self._keep(event.raw)
+        self._keep(event.raw)
         try:
             body = load_chunk(event.data)
         except ValueError:
@@ -130,6 +133,8 @@ class StreamReply:
 
     def _keep(self, raw: bytes) -> None:
         """Keep an event until it has left. Where too many wait they are given up: then a crash ends in an error."""
+        if self._changed:
+            return
         self._kept += len(raw)
         if self._kept > MAX_KEPT:
             self._changed = True
@@ -151,12 +156,16 @@ class StreamReply:
         except ProxyError as error:
             return (Failed(error),)
         except Exception as error:  # the outermost boundary of the engine
-            self._on_crash(error)
-            if self._changed:
-                return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
-            self._crashed = True
-            self.started = True
-            return tuple(Passed(raw, ()) for raw in self._unsent.values())
+            return self._crash(error)
+
+    def _crash(self, error: Exception) -> Iterable[Event]:
+        """What follows if the engine raised what it never should."""
+        self._on_crash(error)
+        if self._changed:
+            return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
+        self._crashed = True
+        self.started = True
+        return tuple(Passed(raw, ()) for raw in self._unsent.values())
 
     def _written(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
@@ -202,6 +211,11 @@ class ObservedReply:
     def held(self) -> bool:
         """True while text would wait that may become a call."""
         return self._reads and self._reader.held
+
+    @property
+    def would_fail(self) -> ProxyError | None:
+        """How the reply would have ended, had it been repaired; None if well."""
+        return self._reader.failure
 
     @property
     def swallowed(self) -> bool:

@@ -113,12 +113,14 @@ class Client:
 class Rules:
     """One rules file with its gaps filled from the built-in one. A request takes one of these and keeps it.
 
-    `sha256` is the digest of the file's bytes, `source` its path or "built-in". `own_tools`: the rules for tools are
-    the user's, not the built-in ones. `earlier`: the user's file says nothing of models, as those of an earlier system.
-    The last three are what the settings say that bears on the calls; `config.py` fills them in.
+    `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
+    `own_tools`: the rules for tools are the user's, not the built-in ones. `earlier`: the user's file says nothing of
+    models, as those of an earlier system. The last three are what the settings say that bears on the calls; `config.py`
+    fills them in.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
+    lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     models: tuple[Model, ...] = ()
     clients: Mapping[str, Client] = field(default_factory=lambda: MappingProxyType({}))
     sha256: str = ""
@@ -197,6 +199,7 @@ def parse_rules(
     own = builtin is not None
     return Rules(
         settings=_section(sections, "settings", _settings, base.settings),
+        lines=_section(sections, "settings", _lines, base.lines),
         models=_section(sections, "models", lambda node: _models(node, formats), base.models),
         clients=_section(sections, "clients", _clients, base.clients),
         sha256=hashlib.sha256(text).hexdigest(),
@@ -218,6 +221,12 @@ def _section(sections: Mapping[str, Node], name: str, read: Callable[[Node], _It
 def _settings(node: Node) -> Mapping[str, Setting]:
     pairs = mapping(node, "settings")
     return MappingProxyType({name: _setting(value, f"setting {name}") for name, value in pairs.items()})
+
+
+def _lines(node: Node) -> Mapping[str, int]:
+    """The line in which each setting stands."""
+    pairs = mapping(node, "settings")
+    return MappingProxyType({name: value.start_mark.line + 1 for name, value in pairs.items()})
 
 
 def _setting(node: Node, what: str) -> Setting:

@@ -7,10 +7,12 @@ understood allows everything, so that no value is called wrong that may be right
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .events import Json, JsonObject
+from .literals import Spelled
 from .schema import allowed_types, own_kinds, resolve, type_of
 
 MAX_SHAPES = 4096
@@ -148,8 +150,12 @@ def _strictly(one: Json, other: Json) -> bool:
 
 
 def kind_fits(value: Json, kinds: frozenset[str]) -> bool:
-    """True if the value is of one of these types; 10.0 is an integer too."""
-    return type_of(value) in kinds or (isinstance(value, float) and value.is_integer() and "integer" in kinds)
+    """True if the value is of one of these types; 10.0 is an integer too, and so are digits beyond a float's range."""
+    return type_of(value) in kinds or ("integer" in kinds and isinstance(value, float) and _is_whole(value))
+
+
+def _is_whole(value: float) -> bool:
+    return value.is_integer() or (isinstance(value, Spelled) and value.text.lstrip("-").isdigit())
 
 
 def faults(value: Json, shape: Shape) -> int:
@@ -205,16 +211,16 @@ class Judge:
 
     def applied(self, value: Json, shape: Shape) -> tuple[Shape, ...]:
         """The shapes that say something of a value: the shape, its parts, the nearest alternative of each group."""
-        found: list[Shape] = []
-        waiting: list[Shape] = [shape]
+        found: dict[int, Shape] = {}
+        waiting = deque([shape])
         while waiting and len(found) < MAX_APPLIED:
-            current = waiting.pop(0)
-            if any(current is other for other in found):
+            current = waiting.popleft()
+            if id(current) in found:
                 continue
-            found.append(current)
+            found[id(current)] = current
             waiting += current.parts
             waiting += [min(group, key=lambda choice: self.score(value, choice)) for group in current.groups]
-        return tuple(found)
+        return tuple(found.values())
 
     def _of(self, value: Json, shape: Shape) -> int:
         if not kind_fits(value, shape.own):
@@ -282,11 +288,12 @@ def children(key: str, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
 
 def all_parts(shape: Shape) -> tuple[Shape, ...]:
     """The shape, its parts and all of its alternatives, as far as a bounded walk comes."""
-    found: list[Shape] = []
-    waiting = [shape]
+    found: dict[int, Shape] = {}
+    waiting = deque([shape])
     while waiting and len(found) < MAX_APPLIED:
-        part = waiting.pop(0)
-        if not any(part is other for other in found):
-            found.append(part)
-            waiting += [*part.parts, *(choice for group in part.groups for choice in group)]
-    return tuple(found)
+        part = waiting.popleft()
+        if id(part) not in found:
+            found[id(part)] = part
+            waiting += part.parts
+            waiting += {id(choice): choice for group in part.groups for choice in group}.values()
+    return tuple(found.values())

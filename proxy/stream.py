@@ -181,6 +181,8 @@ class _Attempt:
         outcome.audit, outcome.calls = self._engine.audit, self._engine.calls
         outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
         outcome.swallowed = self._swallowed or self._reply.swallowed
+        if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
+            self._would_fail(self._reply.would_fail)
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
         """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
@@ -282,11 +284,16 @@ class _Attempt:
             answer = read_whole(body)
             self._swallowed = says_nothing(answer)
             self._made(body, answer)
-        except ProxyError:
-            pass  # the client sees by itself what is wrong with the answer
+        except ProxyError as error:
+            self._would_fail(error)
         except Exception as error:  # the outermost boundary of the engine
             self._exchange.crashed(error)
         return body
+
+    def _would_fail(self, error: ProxyError) -> None:
+        """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
+        outcome = self._exchange.outcome
+        outcome.error = outcome.error or f"would fail: {error.logged}"
 
     def _made(self, body: bytes, answer: JsonObject) -> bytes:
         exchange = self._exchange

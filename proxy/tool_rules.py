@@ -16,8 +16,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from .events import Json, JsonObject, load_json
-from .limits import MAX_DEPTH
-from .literals import Spelled, dump, read_literal
+from .literals import Spelled, dump, is_deep, read_literal
 from .policy import Action, ToolRule
 from .schema import type_of
 from .shapes import same
@@ -207,23 +206,8 @@ def _read(text: str) -> Json:
             found = read(text)
         except ValueError:
             continue
-        return None if _is_deep(found) else found
+        return None if is_deep(found) else found
     return None
-
-
-def _is_deep(node: Json) -> bool:
-    level = [node]
-    for _ in range(MAX_DEPTH):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            return False
-    return True
-
-
-def _children(node: Json) -> Iterable[Json]:
-    if isinstance(node, dict):
-        return node.values()
-    return node if isinstance(node, list) else ()
 
 
 def _to_boolean(_: ToolRule, here: Json) -> Json:
@@ -237,7 +221,7 @@ def _wrap(_: ToolRule, here: Json) -> Json:
 def _to_string(_: ToolRule, here: Json) -> Json:
     if isinstance(here, Spelled):
         return here.text
-    return here if isinstance(here, str) or _is_deep(here) else dump(here)
+    return here if isinstance(here, str) or is_deep(here) else dump(here)
 
 
 def _strip_markup(_: ToolRule, here: Json) -> Json:

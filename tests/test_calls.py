@@ -104,7 +104,7 @@ SHAPES: dict[str, tuple[list[dict[str, Any]], Calls]] = {
     "arguments an empty object": ([piece(0, "{}", "now", "a")], [("a", "now", "{}")]),
     "arguments after an empty call (F26)": (
         [piece(0, "", "now", "a"), piece(1, LS, "bash", "b")],
-        [("b", "bash", LS), ("a", "now", "{}")],
+        [("a", "now", "{}"), ("b", "bash", LS)],
     ),
     "arguments an object (F29)": ([piece(0, {"command": "ls"}, "bash", "a")], [("a", "bash", '{"command":"ls"}')]),
     "required missing (F25)": ([piece(0, "{}", "bash", "a")], [("a", "bash", "{}")]),
@@ -302,7 +302,8 @@ def test_the_completion_of_a_call_is_recorded() -> None:
 @pytest.mark.parametrize("policy", [PLAIN, Policy(whole=True)])
 def test_what_stands_behind_a_whole_call_is_content(policy: Policy) -> None:
     """C4: the call is whole, and nothing that the model wrote is lost; a few characters and closers are junk (F31)."""
-    for text, content in (("} and more", " and more"), ("}\nAnd so.", "\nAnd so."), ("}}", ""), ("} </tool_call>\n", "")):
+    content_of = {"} and more": " and more", "}\nAnd so.": "\nAnd so.", "}}": "", "} </tool_call>\n": ""}
+    for text, content in content_of.items():
         for cut in all_cuts(LS[:-1] + text, 40):
             calls = gatherer(policy)
             pieces = [piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)]

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from proxy.events import JsonObject
 from proxy.ladder import MAX_GUESSED, RUNGS, Rung, climb, objects_in
+from proxy.limits import MAX_DEPTH
+from proxy.literals import dump
 
 from .random_schemas import KEYS, VALUES
 
@@ -213,16 +215,32 @@ def test_what_may_have_been_cut_is_not_guessed_and_nothing_long_either() -> None
     assert first(long) is None
 
 
-@pytest.mark.parametrize("text", ['{"a": 1e400}', '{"a": -1e999, }', '{"a": ' + "1" * 10_000 + "}"])
-def test_a_number_beyond_all_range_is_no_arguments(text: str) -> None:
-    """Nobody could read them: infinity is no JSON, and digits by the thousand are a model that runs on."""
-    assert first(text) is None
+@pytest.mark.parametrize("number", ["1e400", "-1e999", "1" * 10_000, "1.10", "-0.0"])
+def test_a_number_stays_as_it_was_written_even_beyond_all_range(number: str) -> None:
+    text = f'{{"a": {number}, "b": [{number}]}}'
+    (found,) = climb(text)
+    assert (found.text, found.rungs) == (text, ())
+    assert dump(found.values) == text
 
 
-def test_a_huge_integer_and_lone_surrogates_stay_what_they_are() -> None:
-    text = '{"a": ' + "7" * 4000 + ', "b": "\\ud83d"}'
+def test_lone_surrogates_stay_what_they_are() -> None:
+    text = '{"b": "\\ud83d"}'
     (found,) = climb(text)
     assert (found.text, found.rungs, found.values["b"]) == (text, (), "\ud83d")
+
+
+def test_infinity_is_never_written() -> None:
+    """json-repair reads a number beyond all range as infinity, which is no JSON."""
+    for found in climb('{"a": 1e400, "b": "c" d"}'):
+        assert "nfinity" not in found.text
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 10, 400, 900, 5000])
+def test_what_is_nested_too_deep_to_be_written_again_is_no_arguments(levels: int) -> None:
+    """C7."""
+    for opener, closer in (("[", "]"), ('{"a":', "}")):
+        assert first('{"a": ' + opener * levels + "1" + closer * levels + "}") is None
+    assert first('{"a": ' + "[" * (MAX_DEPTH - 2) + "]" * (MAX_DEPTH - 2) + "}") is not None
 
 
 def test_objects_behind_each_other_are_told_apart() -> None:

@@ -180,7 +180,7 @@ class ChatWriter:
         if source is None or self._expand:
             return self._chunk(event.choice, {}, event.reason)
         kept: list[Json] = [
-            {**entry, "delta": {}, "finish_reason": event.reason}
+            {**{key: entry[key] for key in entry if key != "message"}, "delta": {}, "finish_reason": event.reason}
             for entry in entries(source.body)
             if choice_number(entry.get("index")) == event.choice
         ]
