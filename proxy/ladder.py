@@ -254,8 +254,8 @@ def _guessed(text: str, lists: Collection[str]) -> Json:
 
 
 def _is_said(value: Json, text: str) -> bool:
-    """True if nothing was made up and nothing left out: the text has each string in quotation marks, as many empty values
-    as there are, and the same number of letters and digits.
+    """True if nothing was made up and nothing left out: the text has each string in quotation marks, as many empty
+    values as there are, and the same number of letters and digits.
     """
     leaves = list(_leaves(value))
     if _letters(json.dumps(value, ensure_ascii=False)) != _letters(text):

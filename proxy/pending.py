@@ -22,8 +22,8 @@ class Pending:
     `early` came before the call could be told, `first` is the first of it that is no blank, `behind` what followed its
     object; `size` counts all of its characters, `waiting` those that have not left. `odd`: one of its deltas was not
     as clients expect it. `again` is a name that was said once more behind all of the arguments. `done` once all of it
-    left before the reply's end, `final` what the client has then. `flushed`: it has the id of the call before it, and so
-    may be that one, sent again. `dropped`: nothing of it is to leave.
+    left before the reply's end, `final` what the client has then. `flushed`: it has the id of the call before it, and
+    so may be that one, sent again. `dropped`: nothing of it is to leave.
     """
 
     server_id: str = ""

@@ -146,7 +146,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["check", "--target-url", "ftp://h"], "--upstream: 'ftp://h' cannot be used"),
         (["--rules", "no.yaml"], "--rules: there is no file 'no.yaml'"),
         (["--rules", "broken.yaml"], "broken.yaml:2: there is no 'pasre' in an item of models; use parse"),
-        (["--rules", "setting.yaml"], "setting.yaml: there is no setting 'prot'; use port"),
+        (["--rules", "setting.yaml"], "setting.yaml:1: there is no setting 'prot'; use port"),
         (["--client", "nobody"], "built-in: there is no client 'nobody'"),
         (["--upstream-ca", "broken.yaml"], "broken.yaml cannot be used"),
     ],

@@ -255,7 +255,7 @@ def test_a_hang_up_with_a_bad_file_brings_new_workers_with_the_rules_that_were_i
     master = parent(min(old))
     os.kill(master, signal.SIGHUP)
     for health in idle.new_workers(set(old)).values():
-        assert health["max_tool_calls"] == 2 and f"{idle.rules}: heartbeat" in health["rules_error"]
+        assert health["max_tool_calls"] == 2 and f"{idle.rules}:1: heartbeat" in health["rules_error"]
     assert idle.proxy.logged("the rules that were in force stay so").count("stay so") == 1
     idle.says(3)
     old = idle.workers().keys()
@@ -274,7 +274,7 @@ def test_a_first_start_with_bad_rules_fails(tmp_path: Path) -> None:
     command += ["--bind", f"127.0.0.1:{free_port()}", "--workers", "2", "--threads", "4", "proxy.app:create_app()"]
     env = {**clean_environment(), "TOOL_PROXY_RULES": str(rules)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode != 0 and f"{rules}: heartbeat" in done.stderr
+    assert done.returncode != 0 and f"{rules}:1: heartbeat" in done.stderr
 
 
 def test_both_workers_write_one_audit_file_and_count_what_they_did(two: Make, tmp_path: Path) -> None:

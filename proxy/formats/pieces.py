@@ -10,18 +10,21 @@ from ..tools import Tools
 from ..window import Window
 from . import Format
 
+# Whatever is undecided when something else comes was let go; only what had named a tool is worth a word.
+WAITED = "waited"
 # The reasons that are counted, by how they begin.
 _REASONS = (
     ("no tool ", "not_offered"),
     ("it is quoted", "quoted"),
     ("it was copied", "copied"),
     ("it is over a limit", "limit"),
-    ("it waited too long", "waited"),
+    ("it waited too long", WAITED),
     ("its format is off", "format_off"),
     ("the client asked for JSON", "json_reply"),
     ("the text ends", "cut_off"),
 )
 OTHER = "broken"
+
 
 
 @dataclass(frozen=True, slots=True)

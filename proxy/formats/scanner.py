@@ -16,7 +16,7 @@ from ..tools import Tools
 from ..window import Window
 from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from .markdown import Markdown
-from .pieces import OTHER, Candidate, Found, Piece, Prose, Refused, reason
+from .pieces import OTHER, WAITED, Candidate, Found, Piece, Prose, Refused, reason
 
 # A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
 MIN_COPIED = 24
@@ -168,7 +168,7 @@ class Scanner:
         reader = candidate.reader
         self._went_back += reader.back_to >= 0
         kind = reason(reader.why or why)
-        if reader.named or (kind != OTHER and candidate.item.opener):
+        if reader.named or kind not in (OTHER, WAITED):
             self.refusals[kind] += 1
         if self._refused is not None and (candidate.item.opener or reader.format or reader.named):
             self._refused.append(Refused(candidate.start, reader.pos, candidate.item.name, reader.why or why))
