@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from proxy.events import Failed, JsonObject
+from proxy.fixes import FIXES
+from proxy.ladder import RUNGS
 from proxy.policy import Policy, ToolRule
 from proxy.repair import Repairer
 from proxy.shapes import compile_schema, faults
@@ -323,3 +327,13 @@ def test_the_tools_of_the_other_tests_are_offered() -> None:
     found = Repairer(tools, Policy()).repair("functions.read:0", '{"path": "a"}', stopped=True)
     assert found is not None
     assert (found.name, found.arguments) == ("Read", '{"path": "a"}')
+
+
+def test_the_readme_names_every_repair() -> None:
+    """C6: whoever reads an id in the log or in the audit finds there what it means."""
+    folder = Path(__file__).parents[1]
+    written = "".join(path.read_text() for path in (folder / "proxy").rglob("*.py"))
+    ids = {*(rung.id for rung in RUNGS), *(fix.id for fix in FIXES), *re.findall(r'Repair\(\s*"([a-z_]+)"', written)}
+    readme = (folder / "README.md").read_text()
+    assert len(ids) > 25
+    assert [each for each in sorted(ids) if f"`{each}`" not in readme] == []
