@@ -101,7 +101,7 @@ class CallGatherer:
         events: list[Event] = []
         before: set[str] = set()
         for call in self._separated():
-            text = canonical(call.text.strip())
+            text = canonical(call.text.strip()) if len(self._calls) > 1 else ""
             if (call.flushed or not (call.names or call.server_id)) and text and text in before:
                 self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", call.name))
                 continue

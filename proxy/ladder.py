@@ -30,7 +30,10 @@ _MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\
 _BEHIND = re.compile(rf"[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*")
 _BLANKS = re.compile(r"\s*")
 _MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
-_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*+")|//[^\n]*|/\*(?:[^*]|\*(?!/)){0,4096}+\*/', re.DOTALL)
+# A string, also one that never ends, and what follows a comment that never ends, stay as they are.
+_COMMENT = re.compile(
+    r'("(?:[^"\\]|\\.)*+(?:"|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL
+)
 _QUOTES = str.maketrans("“”„‟", '""""')
 _ESCAPED = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN = re.compile(r"[\w./ -]{1,24}")
