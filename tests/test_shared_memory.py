@@ -158,5 +158,5 @@ def test_one_thread_and_one_process_has_its_turn_at_a_time(fd: int) -> None:
 def test_only_the_own_masters_memory_is_taken(fd: int) -> None:
     published(Memory(fd), b"theirs")
     assert open_memory(f"{os.getppid()}:{fd}").rules()[1] == b"theirs"
-    for told in ("", "x", f"1:{fd}", f"{os.getppid()}:", f"{os.getppid()}:x", f"{os.getpid()}:{fd}"):
+    for told in ("", "x", f"{os.getppid() + 1}:{fd}", f"{os.getppid()}:", f"{os.getppid()}:x", f"{os.getpid()}:{fd}"):
         assert open_memory(told).generation() == 0
