@@ -114,9 +114,9 @@ class Rules:
     """One rules file with its gaps filled from the built-in one. A request takes one of these and keeps it.
 
     `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
-    `own_tools`: the rules for tools are the user's, not the built-in ones. `earlier`: the user's file says nothing of
-    models, as those of an earlier system. The last three are what the settings say that bears on the calls; `config.py`
-    fills them in.
+    `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `earlier`: the user's file says
+    nothing of models, as those of an earlier system. The last three are what the settings say that bears on the calls;
+    `config.py` fills them in.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -126,7 +126,7 @@ class Rules:
     sha256: str = ""
     source: str = ""
     tools: tuple[ToolRule, ...] = ()
-    own_tools: bool = False
+    builtin_tools: tuple[ToolRule, ...] = ()
     earlier: bool = False
     case_sensitive_tools: bool = False
     infer_names: str = ""
@@ -161,8 +161,8 @@ class Rules:
         its = self._model(model)
         tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
         return Policy(
-            rules=tools if self.own_tools else (),
-            guarded=() if self.own_tools else tools,
+            rules=tuple(rule for rule in tools if not self.is_guarded(rule)),
+            guarded=tuple(filter(self.is_guarded, tools)),
             case_sensitive=self.case_sensitive_tools,
             whole=its.arguments == "whole",
             ids=its.ids or "openai",
@@ -170,6 +170,10 @@ class Rules:
             typos=self.repair_typos,
             off=its.off,
         )
+
+    def is_guarded(self, rule: ToolRule) -> bool:
+        """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
+        return rule in self.builtin_tools
 
     def _model(self, name: str) -> Model:
         return next((entry for entry in self.models if fnmatchcase(name, entry.match)), Model("*"))
@@ -197,6 +201,7 @@ def parse_rules(
     root = compose(text, source)
     sections = {} if root is None else mapping(root, "the file", _SECTIONS)
     own = builtin is not None
+    tools = _section(sections, "tools", parse_tools, base.tools)
     return Rules(
         settings=_section(sections, "settings", _settings, base.settings),
         lines=_section(sections, "settings", _lines, base.lines),
@@ -204,8 +209,8 @@ def parse_rules(
         clients=_section(sections, "clients", _clients, base.clients),
         sha256=hashlib.sha256(text).hexdigest(),
         source=source,
-        tools=_section(sections, "tools", parse_tools, base.tools),
-        own_tools=own and "tools" in sections,
+        tools=tools,
+        builtin_tools=base.builtin_tools if own else tools,
         earlier=own and "models" not in sections,
     )
 

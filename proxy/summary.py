@@ -29,7 +29,7 @@ _ACTIONS: Mapping[Action, str] = {
 def summary(rules: Rules) -> Iterator[str]:
     """Lines that say what the rules do; each is safe to print."""
     for rule in rules.tools:
-        yield f"tools {_plain(rule.tool)}: {_rule(rule)}{'' if rules.own_tools else _GUARDED}"
+        yield f"tools {_plain(rule.tool)}: {_rule(rule)}{_GUARDED if rules.is_guarded(rule) else ''}"
     if rules.policy("").by_table:
         yield _TABLE
     for model in rules.models:

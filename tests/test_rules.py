@@ -203,9 +203,20 @@ def test_the_built_in_rules_are_guarded_and_the_users_own_are_not() -> None:
     base = parsed(f"tools: {{a: {{{RULE}}}}}")
     assert [rule.tool for rule in base.policy("m").guarded] == ["a"] and base.policy("m").rules == ()
     silent = parsed("models: []", base)
-    assert (silent.policy("m").guarded, silent.own_tools) == (base.tools, False)
+    assert silent.policy("m").guarded == base.tools
     own = parsed(f"tools: {{b: {{{RULE}}}}}", base)
     assert [rule.tool for rule in own.policy("m").rules] == ["b"] and own.policy("m").guarded == ()
+
+
+def test_a_built_in_rule_stays_guarded_in_a_copy_of_the_file() -> None:
+    """C1: the shipped file in the working folder, with rules of the user's own behind it."""
+    built_in = parse_rules((REPO / "rules.yaml").read_bytes(), "built-in")
+    text = (REPO / "rules.yaml").read_text()
+    copied = parse_rules(text.encode(), "r.yaml", built_in)
+    assert (copied.policy("m").guarded, copied.policy("m").rules) == (built_in.tools, ())
+    more = text.replace("\ntools:\n", f"\ntools:\n  mine: {{{RULE}}}\n")
+    policy = parse_rules(more.encode(), "r.yaml", built_in).policy("m")
+    assert (policy.guarded, [rule.tool for rule in policy.rules]) == (built_in.tools, ["mine"])
 
 
 @pytest.mark.parametrize("text", ["tools:", "tools: {}", "tools: null"])
