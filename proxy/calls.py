@@ -8,30 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from .arguments import Gate, LiveArguments
 from .deltas import Delta
 from .errors import UpstreamBroken
 from .events import Call, CallArguments, CallClosed, CallOpened, Event, Failed, Json, Repair, Text
 from .ladder import is_junk, objects_in
-from .limits import MAX_CALLS, MAX_HELD
 from .literals import canonical
-from .pending import EMPTIES, Pending
+from .pending import EMPTIES, CallLimits, Pending
 from .repair import Repaired, Repairer
 from .tool_rules import apply_rule, renames, touched
 
 _MAX_NAMES = 16
 # What has left of a call is kept for its end; all of it may have so many times what may wait.
 _LIVE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class CallLimits:
-    """Calls in a reply, and bytes that wait in one of them."""
-
-    calls: int = MAX_CALLS
-    held: int = MAX_HELD
 
 
 class CallGatherer:
@@ -100,8 +90,9 @@ class CallGatherer:
         """Say that no more deltas come; `stopped` if the model ended by itself and was not cut off."""
         events: list[Event] = []
         before: set[str] = set()
-        for call in self._separated():
-            text = canonical(call.text.strip()) if len(self._calls) > 1 else ""
+        calls = [*self._separated()]
+        for call in calls:
+            text = canonical(call.text.strip()) if len(calls) > 1 else ""
             if (call.flushed or not (call.names or call.server_id)) and text and text in before:
                 self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", call.name))
                 continue
@@ -193,19 +184,20 @@ class CallGatherer:
         if new and not call.dropped and call.index >= 0:
             events.append(CallArguments(self._choice, call.index, new))
         hollow = live.closed and (bool(live.excess) or not was_closed) and self._is_hollow(call)
-        if live.closed and not was_closed and not hollow and call.unresolved and not self._waits(call):
+        if live.closed and not was_closed and not hollow and self._may_leave(call):
             events += self._open_whole(call)
         if live.excess:
             excess, live.excess = live.excess, ""
-            if hollow and call.gate is not None and (true := EMPTIES.sub("", excess, 1).lstrip()).startswith("{"):
-                # The true arguments come behind empty ones, of which no more than the brace has left (F25).
-                begun, call.live, call.odd = live.text.partition("{")[0], LiveArguments(call.gate), True
-                return [*events, *self._fragment(call, begun + true, index, left=live.sent)]
-            if excess.lstrip().startswith("{") and not call.behind:
+            if hollow and call.gate is not None:
+                # The true arguments may come behind empty ones, of which no more than the brace has left (F25).
+                excess, call.odd = EMPTIES.sub("", excess, count=1).lstrip(), True
+                if excess.startswith("{"):
+                    begun, call.live = live.text.partition("{")[0], LiveArguments(call.gate)
+                    return [*events, *self._fragment(call, begun + excess, index, left=live.sent)]
+            elif excess.lstrip().startswith("{") and not call.behind:
                 # Behind a whole object another one begins: servers that count all calls as the first (F41).
-                events += self._delta(Delta(index, None, "", excess.lstrip()))
-            else:
-                call.behind.append(excess)
+                return [*events, *self._delta(Delta(index, None, "", excess.lstrip()))]
+            call.behind.append(excess)
         return events
 
     def _is_hollow(self, call: Pending) -> bool:
@@ -260,6 +252,10 @@ class CallGatherer:
         call.gate = Gate(tool, touched(rules), keeps, lambda text: self._is_right(name, text), shut)
         call.live = LiveArguments(call.gate)
         return [] if shut else self._open(call, written, name)
+
+    def _may_leave(self, call: Pending) -> bool:
+        """True if a whole call can leave now: it may not be one sent again, which is told at the end (F27)."""
+        return call.unresolved and not call.flushed and not self._waits(call)
 
     def _waits(self, call: Pending) -> bool:
         """True if an earlier call is not told yet: calls leave in the order in which the model made them."""
@@ -392,4 +388,3 @@ class CallGatherer:
         why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
         self.audit.append(Repair("no_call", written, written, why, name))
         return [Text(self._choice, written)]
-

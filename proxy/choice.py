@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from .calls import CallGatherer, CallLimits
+from .calls import CallGatherer
 from .deltas import Delta
 from .echo import Echo
 from .events import (
@@ -26,6 +26,7 @@ from .events import (
 from .formats.pieces import Found, Piece, Prose
 from .formats.scanner import Scanner
 from .literals import canonical
+from .pending import CallLimits
 from .reader import RawCall
 from .repair import Repairer
 from .said import CUT, Said

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from .calls import CallLimits
 from .choice import Choice
 from .deltas import read_event, said_calls
 from .errors import UpstreamBroken, refusal
@@ -36,6 +35,7 @@ from .formats import REASONING, TEXT, grammars
 from .formats.scanner import Scanner
 from .glide import Template, learn
 from .limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
+from .pending import CallLimits
 from .policy import Policy
 from .repair import Repairer
 from .said import read_entry

@@ -8,10 +8,19 @@ from dataclasses import dataclass, field
 from .arguments import Gate, LiveArguments
 from .deltas import Delta
 from .events import Repair
+from .limits import MAX_CALLS, MAX_HELD
 
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
 # Empty objects behind each other.
 EMPTIES = re.compile(r"(?:\s*+\{\s*+\})*+")
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Calls in a reply, and bytes that wait in one of them."""
+
+    calls: int = MAX_CALLS
+    held: int = MAX_HELD
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from proxy.calls import CallGatherer, CallLimits
+from proxy.calls import CallGatherer
 from proxy.deltas import Delta, read_deltas
 from proxy.errors import UpstreamBroken
 from proxy.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
+from proxy.pending import CallLimits
 from proxy.policy import Policy
 from proxy.repair import Repairer
 
@@ -319,3 +320,19 @@ def test_what_a_call_holds_in_all_is_bounded() -> None:
     with pytest.raises(UpstreamBroken, match="max_held"):
         for _ in range(500):
             calls.feed(said(piece(0, "x")))
+
+
+def test_what_was_sent_again_is_one_call() -> None:
+    """F27: with the same id, or without a name in one piece; equal calls with ids of their own are two (F51)."""
+    again = [piece(0, LS, "bash", "a"), piece(0, LS, "bash", "a")]
+    assert gathered(again)[0].calls == [("bash", LS)]
+    nameless = [piece(0, LS + LS, id="a")]
+    assert gathered(nameless)[0].calls in ([("bash", LS)], []) and LS + LS not in gathered(nameless)[0].text
+    assert gathered([piece(0, LS, "bash", "a"), piece(0, LS, "bash", "b")])[0].calls == [("bash", LS)] * 2
+
+
+@pytest.mark.parametrize("more", ["{}", "{}{}", " {} "])
+def test_empty_arguments_again_are_still_none(more: str) -> None:
+    """F25, F27."""
+    assert gathered([piece(0, "{}", "bash", "a"), piece(0, more)])[0].calls == [("bash", "{}")]
+    assert gathered([piece(0, "{}", "bash", "a"), piece(0, more), piece(0, LS)])[0].calls == [("bash", LS)]
