@@ -188,16 +188,17 @@ class CallGatherer:
             events += self._open_whole(call)
         if live.excess:
             excess, live.excess = live.excess, ""
-            if hollow and call.gate is not None:
+            if hollow and call.gate is not None and not call.behind:
                 # The true arguments may come behind empty ones, of which no more than the brace has left (F25).
-                excess, call.odd = EMPTIES.sub("", excess, count=1).lstrip(), True
-                if excess.startswith("{"):
+                excess, call.odd = EMPTIES.sub("", excess, count=1), True
+                if excess.lstrip().startswith("{"):
                     begun, call.live = live.text.partition("{")[0], LiveArguments(call.gate)
-                    return [*events, *self._fragment(call, begun + excess, index, left=live.sent)]
+                    return [*events, *self._fragment(call, begun + excess.lstrip(), index, left=live.sent)]
             elif excess.lstrip().startswith("{") and not call.behind:
                 # Behind a whole object another one begins: servers that count all calls as the first (F41).
                 return [*events, *self._delta(Delta(index, None, "", excess.lstrip()))]
-            call.behind.append(excess)
+            if call.behind or excess.strip():
+                call.behind.append(excess)
         return events
 
     def _is_hollow(self, call: Pending) -> bool:
@@ -327,7 +328,7 @@ class CallGatherer:
         rest = self._rest(call, stopped)
         if rest is None:
             self.refused["half_call"] += 1
-            broken = "the model ended in the middle of a tool call, and its arguments cannot be completed"
+            broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
             return [Failed(UpstreamBroken(broken))]
         live = call.live
         assert live is not None

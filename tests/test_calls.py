@@ -336,3 +336,18 @@ def test_empty_arguments_again_are_still_none(more: str) -> None:
     """F25, F27."""
     assert gathered([piece(0, "{}", "bash", "a"), piece(0, more)])[0].calls == [("bash", "{}")]
     assert gathered([piece(0, "{}", "bash", "a"), piece(0, more), piece(0, LS)])[0].calls == [("bash", LS)]
+
+
+def test_an_object_in_the_prose_behind_empty_arguments_is_no_call_at_any_cut() -> None:
+    """C3: a phantom call is worse than a missed one."""
+    for cut in [["{}", " Note: ", LS], *all_cuts("{} Note: " + LS, 60)]:
+        seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])
+        assert (seen.calls, seen.text) == ([("bash", "{}")], " Note: " + LS)
+
+
+def test_one_nameless_text_of_the_same_object_twice_is_one_call() -> None:
+    """F27, F37."""
+    only = json.dumps({"content": "x", "path": "a"})
+    for cut in all_cuts(only + only, 30):
+        seen, _ = gathered([piece(0, part) for part in cut])
+        assert seen.calls == [("write_file", only)]

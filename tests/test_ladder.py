@@ -273,3 +273,11 @@ def test_no_text_takes_long(name: str) -> None:
     for found in climb(HOSTILE[name], lists=("a",)):
         assert isinstance(found.values, dict)
     assert time.process_time() - started < PATIENCE
+
+
+@pytest.mark.parametrize("unit", ['{\\"]`', '{0//"', '.."', '\\"x\\", ', "/*"])
+def test_a_hostile_text_of_64_000_characters_is_over_soon(unit: str) -> None:
+    """C7: `json-repair` alone needs minutes for some of them; it may look at each character only so often."""
+    began = time.process_time()
+    assert len(list(climb("{" + unit * (64_000 // len(unit)) + "}"))) <= 8
+    assert time.process_time() - began < 10
