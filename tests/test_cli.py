@@ -114,7 +114,7 @@ def serving(words: Sequence[str], cwd: Path, log: Path, **env: str) -> Iterator[
         yield process
     finally:
         process.send_signal(signal.SIGQUIT)
-        process.wait(20)
+        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
 
 
 @pytest.fixture(name="folder")
@@ -271,7 +271,7 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
             time.sleep(0.05)
     finally:
         process.send_signal(signal.SIGQUIT)
-        process.wait(20)
+        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
 
 
 def test_help_shows_each_option_with_its_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def serving(folder: Path, conf: Path, threads: int) -> Iterator[int]:
         yield int(found[1])
     finally:
         process.send_signal(signal.SIGQUIT)
-        process.wait(20)
+        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
         process.stderr.close()
 
 
