@@ -184,7 +184,7 @@ class CallGatherer:
         if new and not call.dropped and call.index >= 0:
             events.append(CallArguments(self._choice, call.index, new))
         hollow = live.closed and (bool(live.excess) or not was_closed) and self._is_hollow(call)
-        if live.closed and not was_closed and not hollow and self._may_leave(call):
+        if live.closed and not was_closed and not hollow and call.unresolved and not self._waits(call):
             events += self._open_whole(call)
         if live.excess:
             excess, live.excess = live.excess, ""
@@ -243,7 +243,7 @@ class CallGatherer:
         name = tool.name if tool else written
         rules = self._repairer.rules(name)
         repeated = any(name == known for known, _ in self._written)
-        shut = repeated or call.flushed or self._at_once or self._repairer.policy.whole or self._waits(call)
+        shut = repeated or self._at_once or self._repairer.policy.whole or self._waits(call)
         shut = shut or renames((*rules, *self._repairer.guarded(name)))
 
         def keeps(key: str, value: Json) -> bool:
@@ -254,13 +254,11 @@ class CallGatherer:
         call.live = LiveArguments(call.gate)
         return [] if shut else self._open(call, written, name)
 
-    def _may_leave(self, call: Pending) -> bool:
-        """True if a whole call can leave now: it may not be one sent again, which is told at the end (F27)."""
-        return call.unresolved and not call.flushed and not self._waits(call)
-
     def _waits(self, call: Pending) -> bool:
-        """True if an earlier call is not told yet: calls leave in the order in which the model made them."""
-        return any(earlier.unresolved for earlier in self._calls[: call.number])
+        """True if an earlier call is not told yet, for calls leave in the order in which the model made them; or if it
+        may be an earlier one, sent again, which only the end tells (F27).
+        """
+        return call.flushed or any(earlier.unresolved for earlier in self._calls[: call.number])
 
     def _is_right(self, name: str, text: str) -> bool:
         found = self._repairer.repair(name, text, stopped=True)

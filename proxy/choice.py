@@ -33,9 +33,9 @@ from .said import CUT, Said
 
 # What is dropped as no text, by the format that found it (F18).
 _DROPPED = {
-    "end_of_turn": ("end_of_turn", "", "", "the model's own end-of-turn token is no text"),
-    "leftover": ("leftover", "", "", "a closer or a token directly behind a call is no text"),
-    "start": ("leaked_token", "", "", "a token at the very beginning of a reply is no text"),
+    "end_of_turn": ("end_of_turn", "the model's own end-of-turn token is no text"),
+    "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
+    "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
 }
 
 
@@ -284,9 +284,9 @@ class Choice:
     def _found(self, found: Found, where: str = "as text") -> list[Event]:
         """Open, fill and close the calls that were found in the text."""
         events: list[Event] = []
-        dropped = _DROPPED.get(found.format)
-        if dropped and not found.calls:
-            self.audit.append(Repair(*dropped))
+        if found.format in _DROPPED and not found.calls:
+            fix, why = _DROPPED[found.format]
+            self.audit.append(Repair(fix, "", "", why))
         for raw in found.calls:
             events += self._written(raw, f"the model wrote the call {where} ({found.format})")
         return events

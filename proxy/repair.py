@@ -26,7 +26,6 @@ from .tools import Tool, Tools
 _MAX_COMPARED = 6
 _ALL_CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 _OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswith("missing"))
-_ALL = FIXES
 _USUAL = tuple(fix for fix in FIXES if not fix.optional)
 
 
@@ -101,7 +100,7 @@ class Repairer:
     def _mended(self, call: _Call) -> _Call:
         if call.tool is None:
             return call
-        values, steps = mend(call.values, call.tool.shape, _ALL if self.policy.typos else _USUAL)
+        values, steps = mend(call.values, call.tool.shape, FIXES if self.policy.typos else _USUAL)
         if not isinstance(values, dict) or not steps:
             return call
         return _Call(call.name, call.tool, values, (*call.fixes, *_told(steps, call.name)))

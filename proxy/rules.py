@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
@@ -30,11 +30,11 @@ Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
-_PARSES: tuple[Parse, ...] = ("auto", "server", "proxy")
-_TRANSPORTS: tuple[Transport, ...] = ("live", "whole")
-_HEARTBEATS: tuple[Heartbeat, ...] = ("comment", "chunk")
-_ID_STYLES: tuple[IdStyle, ...] = ("openai", "kimi", "mistral")
-_REASONING_FIELDS: tuple[ReasoningField, ...] = ("as_is", "reasoning", "reasoning_content", "both")
+_PARSES: tuple[Parse, ...] = get_args(Parse)
+_TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+_HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
+_ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
+_REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "clients")
 _MODEL_KEYS = ("match", "parse", "upstream", "server", "formats", "ids", "arguments", "reasoning")

@@ -100,17 +100,18 @@ def _is_path(path: str) -> bool:
     return words[0] == "" and len(words) > 1 and plain
 
 
-def _file(value: Setting) -> Setting:
-    # Relative to what? The workers run in another folder than the command.
-    if not isinstance(value, str) or (value and not os.path.isabs(value)):
-        raise ValueError("the absolute path of a file")
-    return value
+def _path_of(what: str) -> Check:
+    def check(value: Setting) -> Setting:
+        # Relative to what? The workers run in another folder than the command.
+        if not isinstance(value, str) or (value and not os.path.isabs(value)):
+            raise ValueError(f"the absolute path of {what}")
+        return value
+
+    return check
 
 
-def _folder(value: Setting) -> Setting:
-    if not isinstance(value, str) or (value and not os.path.isabs(value)):
-        raise ValueError("the absolute path of a folder")
-    return value
+_file = _path_of("a file")
+_folder = _path_of("a folder")
 
 
 def _setting(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import get_args
 
 from yaml.nodes import Node
 
@@ -16,14 +17,8 @@ MAX_RULES = 1000
 MAX_STEPS = 16
 MAX_DESCRIPTION = 1000
 
-CONDITIONS: tuple[Condition, ...] = (
-    "is_string", "missing", "missing_or_empty", "exists", "invalid_enum", "matches", "is_type",
-)
-ACTIONS: tuple[Action, ...] = (
-    "parse_json_array", "parse_json_object", "convert_string_to_boolean", "set_default", "remove_parameter",
-    "convert_tool_to_write", "rename_parameter", "rename_tool", "wrap_in_array", "to_string", "strip_markup",
-    "unescape_html",
-)
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+ACTIONS: tuple[Action, ...] = get_args(Action)
 TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 _FIELDS = ("name", "parameter", "condition", "action", "models", "description")
 # The other fields: which a condition or an action needs, and which it may have.

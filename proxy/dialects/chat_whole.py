@@ -115,11 +115,11 @@ def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject
         # Blanks around a call are no content.
         changed["content"] = text if text.strip() else None
     if now.calls != _known(message.get("tool_calls")):
-        changed["tool_calls"] = [*now.calls]
+        changed.pop("tool_calls", None)
+        if now.calls:
+            changed["tool_calls"] = [*now.calls]
         if isinstance(message.get("function_call"), dict):
             changed["function_call"] = None  # it is among the calls now
-        if not now.calls:
-            del changed["tool_calls"]
     return {**entry, "message": changed, "finish_reason": now.finish}
 
 

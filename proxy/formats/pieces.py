@@ -26,7 +26,6 @@ _REASONS = (
 OTHER = "broken"
 
 
-
 @dataclass(frozen=True, slots=True)
 class Prose:
     """The text between two byte offsets of the reply is no call."""
