@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 
 from .errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from .overflow import read_overflow
 from .rewrite import ChatRequest, Plan, proxy_parses
 
 # What a server says when it was started without a tool parser (vLLM), and when its own parser failed (llama-server).
@@ -24,16 +25,12 @@ _OPTIONAL = frozenset(
     (
         *("store", "metadata", "user", "service_tier", "stream_options", "parallel_tool_calls", "reasoning_effort"),
         *("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "include_reasoning"),
-        *("skip_special_tokens", "prediction", "modalities", "web_search_options"),
+        *("skip_special_tokens", "prediction", "modalities", "web_search_options", "chat_template_kwargs"),
     )
 )
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
-_CONTEXT = re.compile(r"maximum context length is (\d{1,9}) tokens")
-# vLLM's and OpenAI's words for the prompt's length, oldest last.
-_PROMPT = re.compile(
-    r"request has (\d{1,9}) input tokens|prompt contains at least (\d{1,9}) input tokens|\((\d{1,9}) in the messages"
-)
 _LONGEST = 4096
+_MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 
 
 def second_plan(request: ChatRequest, plan: Plan, error: UpstreamError, server: str) -> Plan | None:
@@ -54,9 +51,9 @@ def second_plan(request: ChatRequest, plan: Plan, error: UpstreamError, server: 
         return again if proxy_parses(request, again) and not proxy_parses(request, plan) else None
     if error.status != 400:
         return None
-    left = _tokens_left(request, message)
-    if left is not None:
-        return replace(again, max_tokens=left)
+    fitting = _fitting(request, again, error)
+    if fitting is not None:
+        return fitting
     field = _refused_field(request, message)
     return replace(again, without=(*plan.without, field)) if field else None
 
@@ -72,14 +69,17 @@ def _asks_for_proxy(status: int, message: str) -> bool:
     return status >= 500 and bool(_PARSER_FAILED.search(message))
 
 
-def _tokens_left(request: ChatRequest, message: str) -> int | None:
-    """What is left of the context for the answer, if the request asked for more than that (F85)."""
-    limit, prompt = _CONTEXT.search(message), _PROMPT.search(message)
-    if not limit or not prompt:
-        return None
-    left = int(limit.group(1)) - int(next(group for group in prompt.groups() if group))
+def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused) -> Plan | None:
+    """The plan that asks for what is left of the context, if the request asked for more than that (F85).
+
+    Where the server did not count the whole prompt, it is asked without a number: then it gives what is left.
+    """
+    found = read_overflow(error.message, error.body)
     asked = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
-    return left if isinstance(asked, int) and 0 < left < asked else None
+    left = found.limit - found.prompt if found else 0
+    if found is None or not isinstance(asked, int) or not 0 < left < asked:
+        return None
+    return replace(plan, without=(*plan.without, *_MAX_TOKENS)) if found.least else replace(plan, max_tokens=left)
 
 
 def _refused_field(request: ChatRequest, message: str) -> str | None:

@@ -244,13 +244,22 @@ OPENAI_CONTEXT = (
 )
 
 
-@pytest.mark.parametrize("message", [VLLM_CONTEXT, OLD_VLLM_CONTEXT, OPENAI_CONTEXT], ids=["vllm", "older", "openai"])
+@pytest.mark.parametrize("message", [OLD_VLLM_CONTEXT, OPENAI_CONTEXT], ids=["older", "openai"])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_max_tokens_over_the_context_become_what_is_left_of_it(inside: Inside, message: str, field: str) -> None:
     """F85."""
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
         assert server.seen[1].json == chat(**{field: 7192})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_where_the_prompt_was_not_counted_to_its_end_no_number_is_asked_for(inside: Inside, field: str) -> None:
+    """vLLM counts only until it is too long: "at least". Asked without a number it gives what is left (F85)."""
+    with Upstream([answer({"error": {"message": VLLM_CONTEXT, "code": 400}}, 400)], OK) as server:
+        response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
+        assert server.seen[1].json == chat()
     assert response.status_code == 200
 
 

@@ -1,0 +1,57 @@
+"""Requests over the context, in each server's own words (F85, F95)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.overflow import Overflow, read_overflow
+
+VLLM = (
+    "This model's maximum context length is 65536 tokens. However, you requested 32000 output tokens and your prompt "
+    "contains at least 33537 input tokens, for a total of at least 65537 tokens. Please reduce the length of the input "
+    "prompt or the number of requested output tokens."
+)
+
+WORDS = {
+    VLLM: Overflow(65536, 33537, 32000, least=True),
+    # The prompt alone is too long: vLLM counts until there.
+    VLLM.replace("32000 output", "0 output").replace("33537", "65537"): Overflow(65536, 65537, None, least=True),
+    "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens.": (
+        Overflow(8192, 9000, None)
+    ),
+    "You passed 9001 input tokens and requested 1000 output tokens. However, the model's context length is only 8192 "
+    "tokens, resulting in a maximum input length of 7192 tokens.": Overflow(8192, 9001, 1000),
+    "This model's maximum context length is 8192 tokens. However, you requested 9224 tokens (1224 in the messages, "
+    "8000 in the completion). Please reduce the length of the messages or completion.": Overflow(8192, 1224, 8000),
+    "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it": (
+        Overflow(4096, 9000, None)
+    ),
+    "The input (516368 tokens) is longer than the model's context length (262144 tokens).": (
+        Overflow(262144, 516368, None)
+    ),
+    "Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a total of 40000 "
+    "tokens: 8000 tokens from the input messages and 32000 tokens for the completion. Please reduce the number of "
+    "tokens in the input messages or the completion to fit within the limit.": Overflow(32768, 8000, 32000),
+}
+
+
+@pytest.mark.parametrize("message", WORDS)
+def test_each_servers_words_are_read(message: str) -> None:
+    assert read_overflow(message) == WORDS[message]
+
+
+def test_llama_cpp_says_the_numbers_beside_the_words() -> None:
+    error = {"code": 400, "message": "the request exceeds the available context size, try increasing it"}
+    body = json.dumps({"error": {**error, "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 4096}})
+    assert read_overflow(error["message"], body.encode()) == Overflow(4096, 9000, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["", "no such model", "maximum context length is 8192 tokens", "request has 12 input tokens", "x" * 9000],
+)
+def test_other_words_are_not_taken_for_it(message: str) -> None:
+    assert read_overflow(message) is None
+    assert read_overflow(message, b'{"error": {"message": "no"}}') is None
