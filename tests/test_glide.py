@@ -47,6 +47,29 @@ def test_an_event_of_another_shape_gives_none(other: Chunk) -> None:
     assert learnt().text(other.raw) is None
 
 
+def counted(text: str, tokens: int, **more: object) -> Chunk:
+    """An event of a server that counts on with each of them (`continuous_usage_stats`)."""
+    return chunk(text, usage={"prompt_tokens": 103, "total_tokens": 103 + tokens, "completion_tokens": tokens, **more})
+
+
+def test_the_numbers_of_a_usage_may_differ() -> None:
+    first = counted("one", 1)
+    template = learn(first, 0, "one", reasoning=False)
+    assert template is not None
+    assert template.text(counted("two", 12345).raw) == b"two"
+    for other in (
+        counted('"usage":{"prompt_tokens":1', 2),
+        counted("two", 2, more=1),
+        counted("two", -2),
+        chunk("two", usage={"prompt_tokens": 103}),
+        chunk("two"),
+        chunk("two", usage=None),
+        Chunk({}, first.raw.replace(b"}\n\n", b",1}\n\n")),
+        Chunk({}, b'data: {"usage":{"prompt_tokens":103,"total_tokens":104,"completion_tokens":1}}\n\n'),
+    ):
+        assert template.text(other.raw) is None
+
+
 def test_an_event_shorter_than_its_own_frame_gives_none() -> None:
     """Before and after may overlap in the bytes."""
     template = Template(b'data: {"a":"', b'"a":"', 0, False)
