@@ -1,4 +1,4 @@
-"""rules.yaml -> frozen rules: which model is parsed by whom, what each client needs, how a tool's calls are repaired.
+"""rules.yaml -> frozen rules: how each model is treated, what each client needs, how a tool's calls are repaired.
 
 Pure: bytes in, one frozen `Rules` out, or one `RulesError` whose line is `SOURCE:LINE: what is wrong; what to do`.
 """
@@ -26,6 +26,9 @@ Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
 Heartbeat = Literal["comment", "chunk"]
 ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
+Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
+ReasoningHistory = Literal["drop", "reasoning", "reasoning_content"]
+ServerTools = Literal["refuse", "drop"]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -35,9 +38,15 @@ _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 _HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
 _ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
 _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
+_THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
+_REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
+_SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
-_SECTIONS = ("settings", "tools", "models", "clients")
-_MODEL_KEYS = ("match", "parse", "upstream", "server", "formats", "ids", "arguments", "reasoning")
+_SECTIONS = ("settings", "tools", "models", "aliases", "clients")
+_MODEL_KEYS = (
+    *("match", "parse", "upstream", "server", "formats", "ids", "arguments", "reasoning"),
+    *("thinking", "reasoning_history", "server_tools"),
+)
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "key_sha256")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -73,7 +82,9 @@ class Profile:
     """How one request is treated.
 
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
-    model's reasoning.
+    model's reasoning. The last three are for Messages clients (F94): the switch by which their `thinking` reaches the
+    model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
+    Anthropic's servers have.
     """
 
     parse: Parse = "auto"
@@ -82,6 +93,9 @@ class Profile:
     heartbeat: Heartbeat = "comment"
     clean: Clean = field(default_factory=Clean)
     reasoning: ReasoningField = "as_is"
+    thinking: Thinking = "none"
+    reasoning_history: ReasoningHistory = "drop"
+    server_tools: ServerTools = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,9 @@ class Model:
     ids: IdStyle | None = None
     arguments: Transport | None = None
     reasoning: ReasoningField | None = None
+    thinking: Thinking | None = None
+    reasoning_history: ReasoningHistory | None = None
+    server_tools: ServerTools | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +132,8 @@ class Rules:
 
     `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
     `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `earlier`: the user's file says
-    nothing of models, as those of an earlier system. The last three are what the settings say that bears on the calls;
+    nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each with
+    the name that is asked for instead. The three behind `earlier` are what the settings say that bears on the calls;
     `config.py` fills them in.
     """
 
@@ -131,6 +149,7 @@ class Rules:
     case_sensitive_tools: bool = False
     infer_names: str = ""
     repair_typos: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -151,7 +170,21 @@ class Rules:
             heartbeat=own.heartbeat or "comment",
             clean=own.clean,
             reasoning=its.reasoning or "as_is",
+            thinking=its.thinking or "none",
+            reasoning_history=its.reasoning_history or "drop",
+            server_tools=its.server_tools or "refuse",
         )
+
+    def alias(self, name: str) -> str:
+        """The name that the model server is asked for instead of `name`: the first alias that matches, else the same.
+
+        One step: the new name is not looked up again.
+        """
+        return next((other for glob, other in self.aliases if fnmatchcase(name, glob)), name)
+
+    def has_alias(self, name: str) -> bool:
+        """True if the rules say what `name` stands for, be it itself."""
+        return any(fnmatchcase(name, glob) for glob, _ in self.aliases)
 
     def policy(self, model: str) -> Policy:
         """What the engine does with the calls of `model`: the rules for tools, the id style, the formats that are off.
@@ -212,6 +245,7 @@ def parse_rules(
         tools=tools,
         builtin_tools=base.builtin_tools if own else tools,
         earlier=own and "models" not in sections,
+        aliases=_section(sections, "aliases", _aliases, base.aliases),
     )
 
 
@@ -259,6 +293,9 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         ids=_option(keys, "ids", what, _ID_STYLES),
         arguments=_option(keys, "arguments", what, _TRANSPORTS),
         reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
+        thinking=_option(keys, "thinking", what, _THINKINGS),
+        reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
+        server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
     )
 
 
@@ -272,6 +309,11 @@ def _off(node: Node, what: str, formats: Collection[str] | None) -> frozenset[st
 
     keys = mapping(node, what, ("off",))
     return frozenset(sequence(keys["off"], f"off of {what}", name)) if "off" in keys else frozenset()
+
+
+def _aliases(node: Node) -> tuple[tuple[str, str], ...]:
+    pairs = mapping(node, "aliases")
+    return tuple((glob, text_of(name, f"alias {shown(glob)}")) for glob, name in pairs.items())
 
 
 def _clients(node: Node) -> Mapping[str, Client]:

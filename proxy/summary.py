@@ -34,6 +34,8 @@ def summary(rules: Rules) -> Iterator[str]:
         yield _TABLE
     for model in rules.models:
         yield f"models {_plain(model.match)}: {', '.join(_model(model)) or 'all by default'}"
+    for glob, other in rules.aliases:
+        yield f"aliases {_plain(glob)}: asked for as {_plain(other)}"
     for name, client in rules.clients.items():
         yield f"clients {name}: {', '.join(_client(client)) or 'as the model'}"
 
@@ -94,6 +96,9 @@ def _model(model: Model) -> Iterator[str]:
         "ids": model.ids,
         "arguments": model.arguments,
         "reasoning": model.reasoning,
+        "thinking": model.thinking,
+        "reasoning_history": model.reasoning_history,
+        "server_tools": model.server_tools,
     }
     yield from (f"{key} {word}" for key, word in said.items() if word)
     if model.off:

@@ -40,8 +40,8 @@ def test_the_built_in_file_names_the_known_clients_and_cleans_for_openclaw_alone
     assert built_in.client_names == agents
     assert [name for name in agents if built_in.profile("m", name).clean] == ["openclaw"]
     assert built_in.profile("m", "openclaw").clean.usage == ("prompt_tokens_details",)
-    assert built_in.profile("any/model", "") == Profile()
-    assert not built_in.settings
+    assert built_in.profile("any/model", "") == Profile(thinking="enable_thinking")
+    assert not built_in.settings and built_in.aliases == ()
 
 
 def test_an_empty_file_is_the_built_in_one() -> None:
@@ -125,7 +125,7 @@ def test_what_came_out_cannot_be_changed() -> None:
     ("text", "message"),
     [
         ("modles: []", "r.yaml:1: there is no 'modles' in the file; use models"),
-        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, clients"),
+        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, aliases, clients"),
         ("models:\n  - match: a\n    pasre: auto\n", "r.yaml:3: there is no 'pasre' in an item of models; use parse"),
         ("clients:\n  x: {serve: vllm}\n", "r.yaml:2: there is no 'serve' in client x; use "),
         ("models: []\n\nmodels: []\n", "r.yaml:3: 'models' is twice in the file (first in line 1); keep one"),
@@ -159,6 +159,18 @@ def test_what_came_out_cannot_be_changed() -> None:
         ("models: [{match: a, formats: [json]}]", "formats of an item of models must be a mapping"),
         ("models: [{match: a, formats: {on: [json]}}]", "there is no 'on' in formats of an item of models; use off"),
         ("models: [{match: a, formats: {off: json}}]", "off of formats of an item of models must be a list"),
+        ("models: [{match: a, thinking: yes}]", "'yes'; use none, enable_thinking, thinking, reasoning_effort"),
+        ("models: [{match: a, thinking: }]", "thinking of an item of models must be a text"),
+        ("models: [{match: a, reasoning_history: keep}]", "cannot be 'keep'; use drop, reasoning, reasoning_content"),
+        ("models:\n- match: a\n  server_tools: run\n", "r.yaml:3: server_tools of an item of models cannot be 'run'"),
+        ("aliases: [a]", "r.yaml:1: aliases must be a mapping; write lines of the form 'key: value'"),
+        ("aliases:\n  a: b\n  claude-*: [m]\n", "r.yaml:3: alias 'claude-*' must be a text of 1 to 200 characters"),
+        ("aliases:\n  claude-*:\n", "r.yaml:2: alias 'claude-*' must be a text"),
+        ("aliases: {a: ''}", "alias 'a' must be a text"),
+        (f"aliases: {{a: {'m' * 201}}}", "alias 'a' must be a text"),
+        (f"aliases: {{{'a' * 201}: m}}", "a key of aliases must be a text"),
+        ("aliases:\n  a: m\n  a: n\n", "r.yaml:3: 'a' is twice in aliases (first in line 2); keep one"),
+        ("aliases:\n  *mini: m\n", "r.yaml:2: aliases and anchors are not taken; write the value out"),
         ("tools: [a]", "tools must be a mapping"),
         ("? [a]\n: b", "a key of the file must be a text"),
         ("a: b: c", "r.yaml:1: mapping values are not allowed here; check indentation, colons and quotes"),
@@ -194,6 +206,74 @@ models:
     assert found.policy("x") == Policy(ids="mistral")
     assert found.profile("Kimi-K2", "").reasoning == "both"
     assert found.profile("x", "").reasoning == "as_is"
+
+
+def test_a_model_says_how_a_messages_clients_thinking_and_tools_reach_its_server() -> None:
+    """F94: nothing goes back or is dropped unless the entry says so."""
+    found = parsed(
+        """
+models:
+  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop}
+  - {match: "*"}
+clients: {x: {parse: proxy}}
+"""
+    )
+    said = Profile(thinking="thinking", reasoning_history="reasoning_content", server_tools="drop")
+    assert found.profile("a", "") == said
+    assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
+    silent = found.profile("b", "")
+    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "drop", "refuse")
+
+
+@pytest.mark.parametrize(
+    ("model", "switch"),
+    [
+        ("openai/gpt-oss-120b", "reasoning_effort"),
+        ("unsloth/gpt-oss-20b-GGUF", "reasoning_effort"),
+        ("deepseek-ai/DeepSeek-V3.1", "thinking"),
+        ("deepseek-v3.2-exp", "thinking"),
+        ("deepseek-ai/DeepSeek-R1", "enable_thinking"),
+        ("Qwen/Qwen3-235B-A22B", "enable_thinking"),
+        ("zai-org/GLM-4.6", "enable_thinking"),
+    ],
+)
+def test_the_built_in_file_knows_the_switch_of_each_family(model: str, switch: str) -> None:
+    built_in = parse_rules((REPO / "rules.yaml").read_bytes(), "built-in")
+    assert built_in.profile(model, "") == Profile(thinking=switch)  # type: ignore[arg-type]
+
+
+def test_the_first_alias_that_matches_wins_and_is_not_looked_up_again() -> None:
+    found = parsed(
+        """
+aliases:
+  claude-haiku-*: small
+  claude-*: claude-big
+  claude-b*: never
+  "*mini": Qwen/Qwen3-4B
+  gpt-?: 7
+  same: same
+"""
+    )
+    names = ("claude-haiku-4-5", "claude-opus-5", "claude-big", "o4-mini", "gpt-5", "same", "Claude-x", "x")
+    told = ["small", "claude-big", "claude-big", "Qwen/Qwen3-4B", "7", "same", "Claude-x", "x"]
+    assert [found.alias(name) for name in names] == told
+    assert [found.has_alias(name) for name in names] == [True] * 6 + [False] * 2
+
+
+@pytest.mark.parametrize("text", ["aliases:", "aliases: {}", "aliases: null"])
+def test_an_empty_section_of_aliases_is_none_and_a_missing_one_the_built_in(text: str) -> None:
+    base = parsed("aliases: {a: b}")
+    assert base.alias("a") == "b"
+    assert parsed(text, base).aliases == ()
+    assert parsed("models: []", base).aliases == (("a", "b"),)
+    assert parsed("clients: {}").aliases == ()
+
+
+def test_the_example_in_the_built_in_file_is_an_alias_once_its_mark_is_gone() -> None:
+    text = (REPO / "rules.yaml").read_text()
+    assert text.count("  # claude-*: ") == 1
+    found = parsed(text.replace("  # claude-*: ", "  claude-*: "))
+    assert found.aliases == (("claude-*", "Qwen/Qwen3-Coder"),)
 
 
 RULE = "fixes: [{parameter: p, condition: exists, action: remove_parameter}]"

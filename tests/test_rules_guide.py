@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from proxy.events import JsonObject
 from proxy.formats import format_names
 from proxy.policy import ToolRule
-from proxy.rules import Rules, parse_rules
+from proxy.rules import ReasoningHistory, Rules, ServerTools, Thinking, parse_rules
 from proxy.tool_rules import apply_rule, rules_for
 from proxy.tools import Tool, Tools
 from proxy.tools_section import ACTIONS, CONDITIONS
@@ -42,6 +43,11 @@ def test_each_file_of_the_guide_loads(text: str) -> None:
 def test_each_example_of_the_guide_is_so(text: str, name: str, before: str, new_name: str, after: str) -> None:
     told, values = called(loaded(text).tools, name, json.loads(before))
     assert (told, json.dumps(values)) == (new_name, json.dumps(json.loads(after)))
+
+
+def test_the_guide_names_every_word_that_a_model_can_say() -> None:
+    for key, words in (("thinking", Thinking), ("reasoning_history", ReasoningHistory), ("server_tools", ServerTools)):
+        assert f"| `{key}` | {', '.join(f'`{word}`' for word in get_args(words))} |" in GUIDE
 
 
 def called(rules: tuple[ToolRule, ...], name: str, values: JsonObject) -> tuple[str, JsonObject]:

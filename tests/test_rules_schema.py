@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from proxy.config import load
 from proxy.errors import RulesError
+from proxy.rules import ReasoningHistory, ServerTools, Thinking
 from proxy.rules_file import compose, value
 from proxy.settings import SPECS, Spec
 from proxy.tools_section import ACTIONS, CONDITIONS, TYPES
@@ -20,6 +21,7 @@ REPO = Path(__file__).parent.parent
 SCHEMA: dict[str, Any] = json.loads((REPO / "docs" / "rules.schema.json").read_text())
 SETTINGS: dict[str, Any] = SCHEMA["$defs"]["settings"]["properties"]
 FIX: dict[str, Any] = SCHEMA["$defs"]["fix"]["properties"]
+MODEL: dict[str, Any] = SCHEMA["$defs"]["model"]["properties"]
 
 
 def schema_takes(text: str) -> bool:
@@ -62,7 +64,7 @@ def of_each_word() -> list[str]:
 TAKEN = [
     "",
     "{}",
-    "settings:\ntools:\nmodels:\nclients:\n",
+    "settings:\ntools:\nmodels:\naliases:\nclients:\n",
     FILE,
     (REPO / "rules.yaml").read_text(),
     *of_each_word(),
@@ -75,6 +77,11 @@ TAKEN = [
     "settings: {upstream: 'http://gpu:8000/v1', pass_through: [/v1/rerank, /a.b/c-d]}",
     "models: [{match: a, parse: proxy, upstream: whole, server: vllm, ids: kimi, arguments: whole, reasoning: both}]",
     "models: [{match: a, formats: {off: [json, '<tool_call>']}}, {match: 7, formats: }]",
+    *(f"models: [{{match: a, thinking: {word}}}]" for word in get_args(Thinking)),
+    *(f"models: [{{match: a, reasoning_history: {word}}}]" for word in get_args(ReasoningHistory)),
+    *(f"models: [{{match: a, server_tools: {word}}}]" for word in get_args(ServerTools)),
+    "aliases:",
+    "aliases: {claude-*: Qwen/Qwen3-Coder, '*mini': 7, 8: true}",
     "clients: {a: , b-1: {parse: server, upstream: live, heartbeat: chunk, clean: {top: [a], usage: }}}",
     f"clients: {{a: {{key_sha256: [{'a' * 64}]}}}}",
 ]
@@ -138,6 +145,15 @@ REFUSED = [
     "models: [{match: a, formats: [json]}]",
     "models: [{match: a, formats: {on: [json]}}]",
     f"models: [{{match: {'a' * 201}}}]",
+    "models: [{match: a, thinking: true}]",
+    "models: [{match: a, thinking: }]",
+    "models: [{match: a, reasoning_history: both}]",
+    "models: [{match: a, server_tools: run}]",
+    "aliases: []",
+    "aliases: {a: }",
+    "aliases: {a: ''}",
+    "aliases: {a: [b]}",
+    f"aliases: {{a: {'m' * 201}}}",
     "clients: {A: {}}",
     "clients: {a: {heartbeat: none}}",
     "clients: {a: {clean: {choices: [a]}}}",
@@ -165,6 +181,9 @@ def test_it_knows_every_word_and_no_other() -> None:
     assert FIX["condition"]["enum"] == list(CONDITIONS)
     assert FIX["action"]["enum"] == list(ACTIONS)
     assert FIX["type"]["enum"] == list(TYPES)
+    assert MODEL["thinking"]["enum"] == list(get_args(Thinking))
+    assert MODEL["reasoning_history"]["enum"] == list(get_args(ReasoningHistory))
+    assert MODEL["server_tools"]["enum"] == list(get_args(ServerTools))
     assert list(SETTINGS) == [key for spec in SPECS for key in spec.keys]
 
 

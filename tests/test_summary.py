@@ -84,8 +84,12 @@ def test_the_built_in_file_is_told_and_its_rules_are_guarded() -> None:
     rules = [line for line in lines if line.startswith("tools ")]
     assert len(rules) == 9 and all(line.endswith(" (only where the schema finds the call invalid)") for line in rules)
     assert rules[1].startswith('tools bash: if description is missing, set it to "Execute the given shell command" (')
-    assert lines[9] == "models *: parse auto, upstream live"
-    assert lines[10].startswith("clients openclaw: without prompt_logprobs prompt_token_ids ")
+    assert lines[9:12] == [
+        "models *gpt-oss*: parse auto, upstream live, thinking reasoning_effort",
+        "models *[Dd]eep[Ss]eek-[Vv]3*: parse auto, upstream live, thinking thinking",
+        "models *: parse auto, upstream live, thinking enable_thinking",
+    ]
+    assert lines[12].startswith("clients openclaw: without prompt_logprobs prompt_token_ids ")
     assert lines[-1] == "clients codex: as the model"
 
 
@@ -95,8 +99,9 @@ def test_each_model_and_client_is_told() -> None:
         f"""
 models:
   - {{match: "Kimi*", parse: proxy, upstream: whole, server: vllm, ids: kimi, arguments: whole, reasoning: both,
-     formats: {{off: [list, json]}}}}
+     thinking: none, reasoning_history: reasoning, server_tools: drop, formats: {{off: [list, json]}}}}
   - match: "*"
+aliases: {{claude-*: Kimi-K2, "caf\\u00e9": "\\e[2J"}}
 clients:
   a: {{parse: server, upstream: live, heartbeat: chunk, clean: {{top: [x, y], usage: [z]}}, key_sha256: [{digest}]}}
   b: {{}}
@@ -104,8 +109,10 @@ clients:
     )
     assert lines == [
         "models Kimi*: parse proxy, upstream whole, server vllm, ids kimi, arguments whole, reasoning both, "
-        "no calls in json, list",
+        "thinking none, reasoning_history reasoning, server_tools drop, no calls in json, list",
         "models *: all by default",
+        "aliases claude-*: asked for as Kimi-K2",
+        r'aliases "caf\u00e9": asked for as "\u001b[2J"',
         "clients a: parse server, upstream live, heartbeat chunk, "
         "without x y in top, without z in usage, told by 1 key",
         "clients b: as the model",

@@ -1,0 +1,158 @@
+"""GET /v1/models in Anthropic's shape: pages, and one model. F95: Claude Code refuses a model that is not listed."""
+
+from __future__ import annotations
+
+import json
+import typing
+from datetime import UTC, datetime
+
+import anthropic
+import httpx2
+import pytest
+from anthropic.pagination import SyncPage
+from anthropic.types import ModelInfo
+from anthropic.types.beta import BetaModelInfo
+
+from proxy.dialects.messages_models import model_info, models_page
+from proxy.errors import BadRequest
+from proxy.events import JsonObject
+from proxy.models import Card
+
+CARDS = tuple(Card(f"m{number}") for number in range(5))
+
+
+def ids(page: JsonObject) -> list[str]:
+    data = page["data"]
+    assert isinstance(data, list)
+    return [str(each["id"]) for each in data if isinstance(each, dict)]
+
+
+def refused(**query: str | int) -> str:
+    with pytest.raises(BadRequest) as caught:
+        models_page(CARDS, **query)  # type: ignore[arg-type]
+    assert caught.value.status == 400
+    return caught.value.message
+
+
+def sdk(cards: tuple[Card, ...], asked: list[str]) -> anthropic.Anthropic:
+    """The official SDK, strict, in front of the two functions."""
+
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url.query, "ascii"))
+        last = request.url.path.rpartition("/")[2]
+        if last != "models":
+            found = next((card for card in cards if card.id == last), cards[0])
+            return httpx2.Response(200, json=model_info(found, last))
+        query = {name: request.url.params.get(name, "") for name in ("limit", "before_id", "after_id")}
+        return httpx2.Response(200, json=models_page(cards, **query))  # type: ignore[arg-type]
+
+    client = httpx2.Client(transport=httpx2.MockTransport(serve))
+    return anthropic.Anthropic(
+        base_url="http://127.0.0.1:1", api_key="k", http_client=client, _strict_response_validation=True, max_retries=0
+    )
+
+
+def test_the_official_sdk_walks_all_pages() -> None:
+    asked: list[str] = []
+    with sdk(CARDS, asked) as client:
+        assert [each.id for each in client.models.list(limit=2)] == ["m0", "m1", "m2", "m3", "m4"]
+        assert asked == ["limit=2", "limit=2&after_id=m1", "limit=2&after_id=m3"]
+        assert [each.id for each in client.models.list()] == ["m0", "m1", "m2", "m3", "m4"]
+        assert [each.id for each in client.beta.models.list(after_id="m2")] == ["m3", "m4"]
+
+
+def test_the_official_sdk_walks_backwards() -> None:
+    asked: list[str] = []
+    with sdk(CARDS, asked) as client:
+        pages = list(client.models.list(before_id="m4", limit=3).iter_pages())
+    assert [[each.id for each in page.data] for page in pages] == [["m1", "m2", "m3"], ["m0"]]
+
+
+def test_the_official_sdk_reads_one_model() -> None:
+    with sdk((Card("Qwen/Qwen3", created=1795223438, max_len=131072),), []) as client:
+        found = client.models.retrieve("claude-sonnet-4-5")
+    assert (found.id, found.display_name, found.type) == ("claude-sonnet-4-5", "Qwen/Qwen3", "model")
+    assert found.created_at == datetime.fromtimestamp(1795223438, UTC)
+    assert (found.max_input_tokens, found.lifecycle) == (131072, "active")
+
+
+def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_known() -> None:
+    info = model_info(Card("m"))
+    assert info.keys() == ModelInfo.model_fields.keys()
+    needed = [name for name, field in ModelInfo.model_fields.items() if field.is_required()]
+    needed += [name for name, field in BetaModelInfo.model_fields.items() if field.is_required()]
+    assert all(info[name] is not None for name in needed)
+    nullable = [name for name, said in info.items() if said is None]
+    assert all(type(None) in typing.get_args(ModelInfo.model_fields[name].annotation) for name in nullable)
+    assert ModelInfo.model_validate(info).id == BetaModelInfo.model_validate(info).id == "m"
+    assert (info["created_at"], info["max_input_tokens"]) == ("1970-01-01T00:00:00Z", None)
+
+
+@pytest.mark.parametrize(
+    ("created", "told"),
+    [(1795223438, "2026-11-21T01:10:38Z"), (0, "1970-01-01T00:00:00Z"), (253_402_300_799, "9999-12-31T23:59:59Z")],
+)
+def test_a_time_is_written_by_rfc_3339(created: int, told: str) -> None:
+    assert model_info(Card("m", created=created))["created_at"] == told
+
+
+def test_a_model_goes_by_the_name_by_which_it_was_asked_for() -> None:
+    card = Card("Qwen/Qwen3")
+    assert [model_info(card, "claude-x")[key] for key in ("id", "display_name")] == ["claude-x", "Qwen/Qwen3"]
+    assert model_info(card)["id"] == "Qwen/Qwen3"
+
+
+@pytest.mark.parametrize(
+    ("query", "found", "more"),
+    [
+        ({}, ["m0", "m1", "m2", "m3", "m4"], False),
+        ({"limit": ""}, ["m0", "m1", "m2", "m3", "m4"], False),
+        ({"limit": 5}, ["m0", "m1", "m2", "m3", "m4"], False),
+        ({"limit": 4}, ["m0", "m1", "m2", "m3"], True),
+        ({"limit": "1"}, ["m0"], True),
+        ({"limit": "1000"}, ["m0", "m1", "m2", "m3", "m4"], False),
+        ({"after_id": "m0", "limit": 2}, ["m1", "m2"], True),
+        ({"after_id": "m2", "limit": 2}, ["m3", "m4"], False),
+        ({"after_id": "m4"}, [], False),
+        ({"before_id": "m4", "limit": 2}, ["m2", "m3"], True),
+        ({"before_id": "m2", "limit": 2}, ["m0", "m1"], False),
+        ({"before_id": "m2"}, ["m0", "m1"], False),
+        ({"before_id": "m0"}, [], False),
+    ],
+)
+def test_a_page_is_cut_as_the_api_cuts_it(query: dict[str, str | int], found: list[str], more: bool) -> None:
+    page = models_page(CARDS, **query)  # type: ignore[arg-type]
+    assert (ids(page), page["has_more"]) == (found, more)
+    ends = [found[0], found[-1]] if found else [None, None]
+    assert [page["first_id"], page["last_id"]] == ends
+    assert page.keys() == SyncPage[ModelInfo].model_fields.keys()
+    assert json.loads(json.dumps(page)) == page
+
+
+def test_twenty_are_a_page_where_no_limit_is_given() -> None:
+    cards = tuple(Card(f"m{number}") for number in range(21))
+    page = models_page(cards)
+    assert (len(ids(page)), page["last_id"], page["has_more"]) == (20, "m19", True)
+
+
+def test_no_models_are_an_empty_page() -> None:
+    assert models_page(()) == {"data": [], "has_more": False, "first_id": None, "last_id": None}
+
+
+def test_a_name_that_stands_twice_is_listed_once_so_that_paging_ends() -> None:
+    twice = (Card("a", owner="one"), Card("b"), Card("a"), Card("c"))
+    assert ids(models_page(twice)) == ["a", "b", "c"]
+    with sdk(twice, []) as client:
+        assert [each.id for each in client.models.list(limit=1)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("limit", [0, 1001, -1, "0", "1001", "x", "2.5", "1e2", " 2", "²", "9" * 5000])
+def test_a_limit_that_is_none_is_refused(limit: str | int) -> None:
+    assert refused(limit=limit) == "limit: it must be a whole number from 1 to 1000"
+
+
+def test_ids_that_lead_nowhere_are_refused() -> None:
+    assert refused(after_id="x") == "after_id: there is no model 'x' in the list; begin again without it"
+    assert refused(before_id="\n" * 500).startswith(r"before_id: there is no model '\n\n")
+    assert len(refused(before_id="\n" * 500)) < 300
+    assert refused(before_id="m1", after_id="m2").startswith("before_id: it cannot stand beside after_id")

@@ -1,0 +1,160 @@
+"""The upstream's cards, and the name under which it is asked for a model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import requests
+
+from proxy.errors import NotFound
+from proxy.models import Card, read_cards, served_name
+from proxy.rules import Rules, parse_rules
+
+# vLLM 0.32 with two names of one model and a LoRA adapter.
+VLLM = {
+    "object": "list",
+    "data": [
+        {
+            **{"id": name, "object": "model", "created": 1795223438, "owned_by": "vllm", "root": root},
+            **{"parent": parent, "max_model_len": 131072, "permission": [{"id": "modelperm-1", "allow_view": True}]},
+        }
+        for name, root, parent in (
+            ("qwen", "/models/qwen", None),
+            ("qwen-again", "/models/qwen", None),
+            ("sql", "/adapters/sql", "qwen"),
+        )
+    ],
+}
+
+
+def cards(*names: str, **more: Any) -> tuple[Card, ...]:
+    return tuple(Card(name, **more) for name in names)
+
+
+def rules(text: str = "") -> Rules:
+    return parse_rules(text.encode(), "r.yaml")
+
+
+def read(body: object) -> tuple[Card, ...]:
+    return read_cards(json.dumps(body).encode())
+
+
+def test_vllms_cards_are_read() -> None:
+    assert read(VLLM) == (
+        Card("qwen", "vllm", "/models/qwen", "", 131072, 1795223438),
+        Card("qwen-again", "vllm", "/models/qwen", "", 131072, 1795223438),
+        Card("sql", "vllm", "/adapters/sql", "qwen", 131072, 1795223438),
+    )
+
+
+def test_a_real_llama_servers_card_is_read(llama: str) -> None:
+    """Its list of `models` beside `data` counts for nothing; its context stands in `meta`."""
+    answer = requests.get(f"{llama}/v1/models", timeout=10)
+    (card,) = read_cards(answer.content)
+    assert (card.id, card.owner, card.root, card.parent) == ("parrot", "llamacpp", "", "")
+    assert card.max_len == answer.json()["data"][0]["meta"]["n_ctx"] > 0
+    assert card.created > 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"no JSON", b"[" * 100_000, b"\xff", b"null", b"[]", b"5", b"{}", b'{"data":5}', b'{"data":{}}'),
+        *(b'{"data":[]}', b'{"data":[5, null, [], {}]}', b'{"data":[{"id":""}]}', b'{"data":[{"id":5}]}'),
+        *(b'{"data":[{"owned_by":"vllm"}]}', b'{"error":{"message":"Unauthorized"}}', b'{"data":[{"id":"cut off'),
+    ],
+)
+def test_what_is_no_list_of_models_has_no_cards(body: bytes) -> None:
+    assert read_cards(body) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "card"),
+    [
+        ({}, Card("m")),
+        ({"owned_by": 5, "root": None, "parent": ["x"], "max_model_len": "9", "created": "now"}, Card("m")),
+        ({"max_model_len": True, "created": False}, Card("m")),
+        ({"max_model_len": -1, "created": -1}, Card("m")),
+        ({"max_model_len": 0}, Card("m")),
+        ({"max_model_len": 4096.0, "created": 1.9e9}, Card("m", max_len=4096, created=1_900_000_000)),
+        ({"created": 253_402_300_800}, Card("m")),
+        ({"created": 253_402_300_799}, Card("m", created=253_402_300_799)),
+        ({"meta": 5}, Card("m")),
+        ({"meta": {"n_ctx": 8192}}, Card("m", max_len=8192)),
+        ({"max_model_len": 1024, "meta": {"n_ctx": 8192}}, Card("m", max_len=1024)),
+    ],
+)
+def test_an_odd_field_counts_as_missing(fields: dict[str, object], card: Card) -> None:
+    assert read({"data": [{"id": "m", **fields}]}) == (card,)
+
+
+def test_odd_cards_are_passed_over_and_the_others_keep_their_order() -> None:
+    assert [card.id for card in read({"data": [{"id": "b"}, 5, {"id": None}, {"id": "a"}]})] == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-", "claude-opus-5[1m]"])
+def test_a_claude_name_goes_to_the_only_model(name: str) -> None:
+    assert served_name(name, cards("Qwen/Qwen3-8B"), rules()) == "Qwen/Qwen3-8B"
+
+
+def test_names_of_one_root_are_one_model_and_an_adapter_is_none() -> None:
+    assert served_name("claude-x", read(VLLM), rules()) == "qwen"
+    assert served_name("claude-x", (Card("sql", root="/a", parent="q"), Card("q", root="/q")), rules()) == "q"
+    assert served_name("claude-x", cards("m", "m"), rules()) == "m"
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "Claude-x", "claude", "my-claude-x", "anthropic/claude-x", "", "sql"])
+def test_another_name_stays(name: str) -> None:
+    assert served_name(name, read(VLLM), rules()) == name
+    assert served_name(name, cards("a", "b"), rules()) == name
+
+
+def test_a_name_that_the_server_has_itself_stays() -> None:
+    assert served_name("claude-x", cards("a", "claude-x", "b"), rules()) == "claude-x"
+    assert served_name("claude-lora", (Card("q"), Card("r"), Card("claude-lora", parent="q")), rules()) == "claude-lora"
+
+
+@pytest.mark.parametrize("known", [(), cards("sql", parent="gone")])
+def test_without_a_model_to_name_the_name_stays(known: tuple[Card, ...]) -> None:
+    assert served_name("claude-x", known, rules()) == "claude-x"
+
+
+def test_an_alias_comes_before_all_else_and_is_one_step() -> None:
+    own = rules("aliases: {claude-haiku-*: small, claude-*: claude-big, gpt-5: a, b: a}")
+    for known in ((), cards("a"), cards("a", "b"), cards("claude-opus-5", "a", "b")):
+        names = ("claude-haiku-4-5", "claude-opus-5", "gpt-5", "b")
+        assert [served_name(name, known, own) for name in names] == ["small", "claude-big", "a", "a"]
+
+
+def test_an_alias_of_a_name_for_itself_keeps_it() -> None:
+    assert served_name("claude-x", cards("a", "b"), rules("aliases: {claude-x: claude-x}")) == "claude-x"
+
+
+def test_with_several_models_the_error_lists_them_and_the_rule_to_write() -> None:
+    with pytest.raises(NotFound) as caught:
+        served_name("claude-sonnet-4-5", cards("Qwen/Qwen3-8B", "GLM-4.6"), rules())
+    message = caught.value.message
+    assert (caught.value.status, caught.value.kind) == (404, "not_found_error")
+    assert message == (
+        "model: claude-sonnet-4-5 is not served, and the model server has several models: Qwen/Qwen3-8B, GLM-4.6; "
+        'write into rules.yaml which of them is meant: aliases: {"claude-*": NAME}'
+    )
+
+
+def test_the_rule_in_the_error_is_one_that_helps() -> None:
+    known = cards("Qwen/Qwen3-8B", "GLM-4.6")
+    with pytest.raises(NotFound) as caught:
+        served_name("claude-x", known, rules())
+    _, _, rule = caught.value.message.partition("is meant: ")
+    assert served_name("claude-x", known, rules(rule.replace("NAME", "GLM-4.6"))) == "GLM-4.6"
+
+
+def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
+    known = cards("x\ny\x1b[2J", "long" * 100, *(f"m{number}" for number in range(10)))
+    with pytest.raises(NotFound) as caught:
+        served_name("claude-\n" + "x" * 500, known, rules())
+    message = caught.value.message
+    assert message.isprintable() and len(message) < 600
+    assert "m7 and 2 more;" in message and "m8" not in message
