@@ -96,15 +96,17 @@ def _described(call: UpstreamCall, body: bytes) -> str:
     return f"the model server answered {phrase}: {text[:_MAX_QUOTED]}"
 
 
-def fetch(upstream: Upstream, path: str, headers: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
-    """GET something small: the status and at most 64 KiB of the body, within about so many seconds.
+def fetch(
+    upstream: Upstream, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
+) -> tuple[int, bytes]:
+    """GET something small: the status and at most `limit` bytes of the body, within about so many seconds.
 
     Raises an UpstreamError if there is no answer.
     """
     pump = Pump(None, Patience(header=seconds, idle=seconds))
     with upstream.open("GET", path, headers, within=seconds) as call:
         pump.alarm(time.monotonic() + seconds)
-        whole = gather(pump.receive(call), MAX_ERROR_BODY, strict=False)
+        whole = gather(pump.receive(call), limit, strict=False)
         try:
             next(whole)
         except StopIteration as done:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
@@ -11,20 +12,26 @@ from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
 from werkzeug.routing import RequestRedirect
 
-from . import views
-from .dialects.chat import error_body
+from . import messages_views, views
+from .asked import ask_chat, ask_messages
+from .dialects import chat, messages
 from .errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpstreamRefused
-from .intake import credential, parse_body, read_body, request_id
+from .intake import credential, read_body, request_id
 from .requestlog import log_visit, set_up_logging
-from .rewrite import read_chat
 from .service import Service, announce, start_service
-from .views import CHAT, PASSED, Visit, json_response, passed, paths, visit
+from .views import CHAT, COUNT_TOKENS, MESSAGES, MODELS, PASSED, passed, paths
+from .visit import Asked, Visit, json_response, visit
 
 log = logging.getLogger("proxy")
 
 # What a path that settings.pass_through lists takes.
 _LISTED = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _View = Callable[..., Response]
+# The dialects that are read before the view.
+_READ: Mapping[str, Callable[[Visit, Mapping[str, Any]], Asked]] = {CHAT: ask_chat, MESSAGES: ask_messages}
+# What is answered here, without the model server: also while all its threads are busy.
+_QUICK = frozenset(("/", "/for/<client>/", "/health", "/_health", "/_ready", "/_reload"))
+_OWN = frozenset((CHAT, MESSAGES, COUNT_TOKENS, *PASSED))
 
 
 def create_app() -> Flask:
@@ -45,10 +52,13 @@ def make_app(service: Service) -> Flask:
         _add(app, path, views.health, ("GET",))
     _add(app, "/_ready", views.ready, ("GET",))
     _add(app, "/_reload", views.reload, ("POST",))
-    _add_api(app, CHAT, views.chat_completions, ("POST",))
+    for path in _READ:
+        _add_api(app, path, views.reply, ("POST",))
+    _add_api(app, COUNT_TOKENS, messages_views.count_tokens, ("POST",))
     for path, methods in PASSED.items():
         _add_api(app, path, _passing(path), methods)
     _add_api(app, "/v1/models/<path:name>", _one_model, ("GET",))
+    _add(app, "/for/<client>/", lambda client: views.root(), ("GET",))
     app.before_request(lambda: _rewrite(service))
     app.after_request(_closing)
     app.register_error_handler(HTTPException, _http_error)
@@ -68,6 +78,8 @@ def _add_api(app: Flask, path: str, view: _View, methods: tuple[str, ...]) -> No
 
 
 def _passing(path: str) -> _View:
+    if path == MODELS:
+        return lambda: messages_views.models() if _asks_in_messages() else passed(path)
     return lambda: passed(path)
 
 
@@ -76,7 +88,7 @@ def _one_model(name: str) -> Response:
     words = name.split("/")
     if not all(word.strip(".") and set(word) <= _NAME for word in words):
         raise NotFound(f"{name!r} is no name of a model")
-    return passed(f"/v1/models/{name}")
+    return messages_views.model(name) if _asks_in_messages() else passed(f"{MODELS}/{name}")
 
 
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
@@ -95,13 +107,17 @@ def _rewrite(service: Service) -> Response | None:
         raise NotFound(f"there is nothing at {request.path!r}")
     if request.routing_exception is not None and request.method not in (_LISTED if listed else ()):
         return None  # Flask raises it next
+    if listed or request.endpoint not in _QUICK:
+        service.take_thread()
+        now.threaded = True
     now.client = _client(now, named)
     if request.method in ("POST", "PUT"):
         now.body = read_body(request.environ, now.snapshot.settings.max_body)
     if listed:
         return passed(listed)
-    if request.endpoint is not None and request.endpoint.endswith(CHAT):
-        now.chat = read_chat(now.body, parse_body(now.body))
+    read = _READ.get(_plain_path(request.endpoint or ""))
+    if read is not None:
+        now.asked = read(now, request.environ)
     return None
 
 
@@ -115,10 +131,23 @@ def _listed(now: Visit) -> tuple[str, str | None]:
     if request.routing_exception is None:
         return "", named
     if path.startswith("/for/"):
-        named, slash, rest = path.removeprefix("/for/").partition("/")
-        path = slash + rest
-    listed = path in now.snapshot.settings.pass_through and path not in PASSED and path != CHAT
+        named = path.removeprefix("/for/").partition("/")[0]
+    path = _plain_path(path)
+    listed = path in now.snapshot.settings.pass_through and path not in _OWN
     return (path, named) if listed else ("", None)
+
+
+def _plain_path(path: str) -> str:
+    """A path, or a rule of paths, without the client that it may name."""
+    return path[path.find("/", len("/for/")) :] if path.startswith("/for/") and path.count("/") > 2 else path
+
+
+def _asks_in_messages() -> bool:
+    """True if the answer, or the error, is to be in the Messages dialect: by the path, else by the client's header."""
+    path = _plain_path(request.path)
+    if path == MESSAGES or path.startswith(f"{MESSAGES}/"):
+        return True
+    return "HTTP_ANTHROPIC_VERSION" in request.environ and (path == MODELS or path not in _OWN)
 
 
 def _client(now: Visit, named: str | None) -> str:
@@ -153,19 +182,24 @@ def _closing(response: Response) -> Response:
             for step in now.outcome.later:
                 step()
         finally:
-            now.service.leave()
+            now.service.leave(threaded=now.threaded)
 
     response.call_on_close(ended)
     response.headers.setdefault("X-Request-Id", now.id)
+    if _asks_in_messages():
+        response.headers["Request-Id"] = response.headers["X-Request-Id"]  # where the SDKs look for it
     return response
 
 
 def _proxy_error(error: ProxyError) -> Response:
-    """An error of ours in the dialect of the path: the OpenAI shape."""
+    """An error of ours in the dialect of the path."""
     visit().error = visit().error or error.logged
     if isinstance(error, ClientGone):
         return Response(status=error.status)
-    response = json_response(error_body(error), error.status)
+    if _asks_in_messages():
+        response = json_response(messages.error_body(error), messages.error_status(error))
+    else:
+        response = json_response(chat.error_body(error), error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = error.retry_after
     for name, value in error.headers if isinstance(error, UpstreamRefused) else ():

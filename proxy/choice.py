@@ -43,7 +43,8 @@ _DROPPED = {
 class _Held:
     """A chunk in the queue: the place of its text in the choice's text, and how far that has left.
 
-    `whole` says that it may leave as it came; a `final` one, which says the finish, waits for the end.
+    `whole` says that it may leave as it came; a `final` one, which says the finish, waits for the end. `reasoning` is
+    what of it is still to be said.
     """
 
     chunk: Chunk
@@ -52,6 +53,7 @@ class _Held:
     start: int
     sent: int
     whole: bool
+    reasoning: str
 
     @property
     def end(self) -> int:
@@ -112,7 +114,7 @@ class Choice:
         came, said = said, self._without_echo(said)
         if alone and said is came and not (said.text or said.reasoning or said.finish):
             return (*before, *self._only_calls(chunk, said.deltas))
-        text = (*self._feed_text(chunk, said, False), *self.release(), *self._split())
+        text = (*self._feed_text(chunk, said, False), *self.release(), *self._split(), *self._thoughts_first())
         return (*before, *text, *self._gather(said.deltas))
 
     def feed_late(self, delta: Delta) -> tuple[Event, ...]:
@@ -164,7 +166,8 @@ class Choice:
                 return tuple(events)
         if stopped and self.thoughts is not None and not self.calls:
             for piece in self.thoughts.finish(stopped=True):
-                events += self._found(piece, "in its reasoning") if isinstance(piece, Found) else []
+                if isinstance(piece, Found):
+                    events += [*self._thoughts_first(), *self._found(piece, "in its reasoning")]
         return (*events, *self._finished())
 
     @property
@@ -211,7 +214,7 @@ class Choice:
         if said.reasoning and not said.text and whole and not said.finish:
             return (Passed(chunk.raw, (Reasoning(self.number, said.reasoning),)),)
         data = said.text.encode("utf-8", "surrogatepass")
-        held = _Held(chunk, said, data, self._text.received, self._text.received, whole)
+        held = _Held(chunk, said, data, self._text.received, self._text.received, whole, said.reasoning)
         self._text.received = held.end
         pieces = self.scanner.feed(said.text) if data else ()
         if not self._queue and not held.final and pieces == (Prose(held.start, held.end),):
@@ -257,8 +260,7 @@ class Choice:
 
     def _let_go(self, held: _Held, end: int) -> list[Event]:
         said: list[Text | Reasoning] = []
-        if held.said.reasoning and held.sent == held.start:
-            said.append(Reasoning(self.number, held.said.reasoning))
+        said += self._thought(held)
         text = held.data[held.sent - held.start : end - held.start]
         if text:
             said.append(Text(self.number, text.decode("utf-8", "surrogatepass")))
@@ -267,14 +269,27 @@ class Choice:
             return [Passed(held.chunk.raw, tuple(said))]
         return list(said)
 
+    def _thought(self, held: _Held) -> list[Reasoning]:
+        """The reasoning of a chunk, once: before its text, and before the calls to which it led."""
+        thought, held.reasoning = held.reasoning, ""
+        return [Reasoning(self.number, thought)] if thought else []
+
+    def _thoughts_first(self) -> list[Event]:
+        """The reasoning that waits with its chunk for the end."""
+        events: list[Event] = []
+        for held in self._queue:
+            if held.reasoning:
+                events += self._thought(held)
+                held.whole = False
+        return events
+
     def _discard(self, end: int) -> list[Event]:
         """Forget the text up to `end`: it became calls."""
         events: list[Event] = []
         for held in self._queue:
             if held.start >= end and held.data:
                 break
-            if held.said.reasoning and held.sent == held.start:
-                events.append(Reasoning(self.number, held.said.reasoning))
+            events += self._thought(held)
             held.whole = False
             held.sent = max(held.sent, min(end, held.end))
         while self._queue and not self._queue[0].final and self._queue[0].sent == self._queue[0].end:
@@ -354,7 +369,7 @@ class Choice:
         events: list[Event] = []
         final = next((held for held in reversed(self._queue) if held.final), None)
         # Nothing follows the finish: what came behind it goes before it, and then it is written anew.
-        last = [held for held in self._queue if held.data or held.said.reasoning or held is final][-1:] == [final]
+        last = [held for held in self._queue if held.data or held.reasoning or held is final][-1:] == [final]
         for held in self._queue:
             held.whole = last and held.whole and held is final and held.sent == held.start and reason == self.finish
             events += self._let_go(held, held.end)

@@ -6,10 +6,9 @@ comes in the client's own mode: as a stream if it asked for one.
 
 from __future__ import annotations
 
-from .dialects import Writer
-from .engine import Engine, Task
-from .events import JsonObject
-from .reply import rewrap
+from .dialects import Dialect
+from .events import JsonObject, dump_json
+from .reply import remake, rewrap, unrepaired
 from .rewrite import ChatRequest, count_tool_results
 
 
@@ -36,6 +35,8 @@ def guarded(request: ChatRequest, limit: int) -> JsonObject | None:
     }
 
 
-def as_stream(answer: JsonObject, writer: Writer) -> bytes:
-    """The guard's answer as the stream that the client asked for."""
-    return rewrap(answer, Engine(Task(tools=None, seed=b"")), writer)
+def ended(answer: JsonObject, dialect: Dialect, *, stream: bool) -> bytes:
+    """The guard's answer in the client's dialect, as the stream that it asked for, or whole."""
+    if stream:
+        return rewrap(answer, unrepaired(), dialect.writer(expand=True))
+    return remake(dump_json(answer), answer, unrepaired(), dialect)

@@ -19,7 +19,8 @@ _PROMPT = re.compile(
     r"|The input \((\d{1,9}) tokens\)|(\d{1,9}) tokens from the input messages"
 )
 _ASKED = re.compile(
-    r"requested (\d{1,9}) output tokens|(\d{1,9}) in the completion|(\d{1,9}) tokens for the completion"
+    r"requested (\d{1,9}) output tokens|is too large: (\d{1,9})|(\d{1,9}) in the completion"
+    r"|(\d{1,9}) tokens for the completion"
 )
 
 

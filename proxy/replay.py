@@ -16,7 +16,7 @@ from . import sse
 from .capture import Captured, read_capture
 from .config import load
 from .dialects.chat import DONE, ChatOptions, ChatWriter, entries, error_body
-from .dialects.chat_whole import read_whole, says_nothing
+from .dialects.chat_whole import ChatDialect, read_whole, says_nothing
 from .engine import Engine
 from .errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from .events import Json, JsonObject, Repair, dump_json, load_json
@@ -186,7 +186,7 @@ def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: li
         answer = read_whole(captured.body)
         if captured.wanted.stream:
             return rewrap(answer, engine, ChatWriter(options, expand=True))
-        return remake(captured.body, answer, engine, options)
+        return remake(captured.body, answer, engine, ChatDialect(options))
     except ProxyError as error:
         told = error
     except Exception as error:  # the outermost boundary of the engine

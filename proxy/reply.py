@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from . import sse
-from .dialects import Writer
-from .dialects.chat import DONE, ChatOptions
-from .dialects.chat_whole import as_chunk, rebuild
-from .engine import Engine
-from .errors import InternalError, LimitExceeded, ProxyError, UpstreamBroken
+from .dialects import Dialect, Writer
+from .dialects.chat import DONE
+from .dialects.chat_whole import as_chunk
+from .engine import Engine, Task
+from .errors import InternalError, ProxyError, UpstreamBroken
 from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Usage, load_chunk
 from .limits import MAX_EVENT
 
@@ -34,7 +34,10 @@ class StreamReply:
         self._decoder = sse.Decoder(max_event)
         self._done = False
         self._crashed = False
-        self._changed = False
+        # True once the engine has said its last.
+        self._ended = False
+        # True once the rest of the reply could not leave as the upstream's own bytes any more.
+        self._changed = not writer.verbatim
         # Events not yet sent as they came, by identity: what goes on if the engine fails (contract C6).
         self._unsent: dict[int, bytes] = {}
         self._kept = 0
@@ -75,10 +78,15 @@ class StreamReply:
         except ProxyError as error:
             self.failure = error
         if self.failure is None and not self._crashed:
+            self._ended = True
             given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
         # A reply that goes on as the upstream's own bytes ends as the upstream ended it.
-        ended = self.failure is None and (self._done or not self._crashed)
-        return given + self._writer.end() if ended else given
+        if self.failure is None and (self._done or not self._crashed):
+            try:
+                given += self._writer.end()
+            except ProxyError as error:
+                self.failure = error
+        return given
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
@@ -94,7 +102,7 @@ class StreamReply:
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished: what is held goes first, as text."""
-        held = b"" if self._crashed or self.failure is not None else self.release()
+        held = b"" if self._crashed or self._ended else self.release()
         return held + self._writer.error(error)
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
@@ -171,125 +179,36 @@ class StreamReply:
         out: list[bytes] = []
         for event in events:
             if isinstance(event, Failed):
-                self.failure = event.error
+                self.failure, self._ended = event.error, True
                 break
             if isinstance(event, Passed):
                 self._kept -= len(self._unsent.pop(id(event.raw), b""))
             else:
                 self._changed = True
                 self._unsent.clear()
+            given = self._writer.write(event)
             for said in event.events if isinstance(event, Passed) else (event,):
-                self.started = True
+                self.started = self.started or bool(given)
                 self._spoke = self._spoke or not isinstance(said, Usage | Finished)
-            out.append(self._writer.write(event))
+            out.append(given)
         return b"".join(out)
 
 
-class ObservedReply:
-    """A streamed reply that leaves as it came, event by event, comments included, while a `reader` reads along: what
-    that one gives, and how it fails, changes nothing.
-
-    An event is given when it is whole, so that a heartbeat of the `writer` never falls into one.
-    """
-
-    def __init__(
-        self, reader: StreamReply, writer: Writer, on_crash: Callable[[Exception], None], *, max_event: int = MAX_EVENT
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._on_crash = on_crash
-        self._decoder = sse.Decoder(max_event)
-        self._reads = True
-        # True once an event was too long: from there on no ends of events are looked for.
-        self._over = False
-        self._pending = bytearray()
-        self.done = False
-        self.started = False
-        self.failure: ProxyError | None = None
-
-    @property
-    def held(self) -> bool:
-        """True while text would wait that may become a call."""
-        return self._reads and self._reader.held
-
-    @property
-    def would_fail(self) -> ProxyError | None:
-        """How the reply would have ended, had it been repaired; None if well."""
-        return self._reader.failure
-
-    @property
-    def swallowed(self) -> bool:
-        """As `StreamReply` says it."""
-        return self._reader.swallowed
-
-    def receive(self, data: bytes) -> bytes:
-        """Bytes of the upstream's body to the same bytes, up to the end of an event."""
-        self._read(lambda: self._reader.receive(data))
-        self._pending += data
-        end = self._end(data)
-        given = bytes(self._pending[:end])
-        del self._pending[:end]
-        self.started = self.started or bool(given)
-        return given
-
-    def finish(self) -> bytes:
-        """The upstream's body ended properly: what is left of it, whatever it is."""
-        self._read(self._reader.finish)
-        given = bytes(self._pending)
-        self._pending.clear()
-        return given
-
-    def release(self) -> bytes:
-        """What the reader lets go was never held."""
-        self._read(self._reader.release)
-        return b""
-
-    def hurry(self) -> bytes:
-        """What the reader lets go was never held."""
-        self._read(self._reader.hurry)
-        return b""
-
-    def heartbeat(self) -> bytes:
-        """A sign of life; none where it could fall into an event."""
-        return b"" if self._over else self._writer.heartbeat()
-
-    def fail(self, error: ProxyError) -> bytes:
-        """The end of a stream that cannot be finished; half an event does not leave."""
-        return self._writer.error(error)
-
-    def _end(self, data: bytes) -> int:
-        """How much of what is pending are whole events."""
-        try:
-            events = () if self._over else self._decoder.feed(data)
-        except LimitExceeded:
-            self._over = True
-        if self._over:
-            return len(self._pending)
-        self.done = self.done or any((event.data or b"").strip() == DONE for event in events)
-        return sum(len(event.raw) for event in events)
-
-    def _read(self, step: Callable[[], bytes]) -> None:
-        if self._reads:
-            try:
-                step()
-            except Exception as error:  # the outermost boundary of the engine
-                self._on_crash(error)
-                self._reads = False
+def unrepaired() -> Engine:
+    """An engine that only says what the server says."""
+    return Engine(Task(tools=None, seed=b""))
 
 
-def remake(body: bytes, answer: JsonObject, engine: Engine, options: ChatOptions) -> bytes:
-    """A whole answer as the engine says it, the very bytes of `body` if that is the same; raises the error of a
-    `Failed`.
-    """
-    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
-    return rebuild(body, answer, events, options.clean, parsed=options.parsed, reasoning=options.reasoning)
+def remake(body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect) -> bytes:
+    """A whole answer as the engine says it, in the client's dialect; raises the error of a `Failed`."""
+    return dialect.whole(body, answer, (*engine.feed(as_chunk(answer)), *engine.finish(done=True)))
 
 
 def rewrap(answer: JsonObject, engine: Engine, writer: Writer) -> bytes:
     """A whole answer as the stream that the client asked for; raises the error of a `Failed`."""
     usage = answer.get("usage")
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
-    writer.see(chunk)
+    writer.see(Chunk(answer, b""))
     events = (*engine.feed(chunk), *engine.finish(done=True))
     for event in events:
         if isinstance(event, Failed):

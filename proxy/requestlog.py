@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from .audit import Audited, lines, total
 from .rewrite import ChatRequest
-from .views import Visit
+from .visit import Visit
 
 log = logging.getLogger("proxy")
 # Lines about the repairs of one reply; the request's own line counts them all.
@@ -38,14 +38,14 @@ def log_visit(now: Visit, status: int) -> None:
         facts["client"] = now.client
     if now.first_byte:
         facts["ttfb_ms"] = round((now.first_byte - now.began) * 1000, 1)
-    if now.chat is not None:
-        facts |= _chat_facts(now, now.chat)
+    if now.asked is not None:
+        facts |= _chat_facts(now, now.asked.chat)
     error = now.error or now.outcome.error
     if error:
         facts["error"] = error
     log.info("%s", _line(facts))
-    if now.chat is not None:
-        _audit(now, now.chat)
+    if now.asked is not None:
+        _audit(now, now.asked.chat)
 
 
 def _audit(now: Visit, wanted: ChatRequest) -> None:
@@ -53,13 +53,15 @@ def _audit(now: Visit, wanted: ChatRequest) -> None:
     outcome = now.outcome
     word = "would repair" if outcome.observe else "repair"
     now.service.counters.count(total(outcome.audit), outcome.refusals, outcome.empty_calls)
-    for repair in outcome.audit[:MAX_LINES]:
+    # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
+    told = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.asked) :]
+    for repair in told[:MAX_LINES]:
         about = {"id": now.id, "model": wanted.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
         log.info("%s %s", word, _line(about))
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s", word, _line({"id": now.id, "before": repair.before, "after": repair.after}))
-    if len(outcome.audit) > MAX_LINES:
-        log.info("%s %s", word, _line({"id": now.id, "more": len(outcome.audit) - MAX_LINES}))
+    if len(told) > MAX_LINES:
+        log.info("%s %s", word, _line({"id": now.id, "more": len(told) - MAX_LINES}))
     if outcome.audit and now.snapshot.audit is not None:
         audited = Audited(now.id, wanted.model, now.client, outcome.audit, observed=outcome.observe)
         now.snapshot.audit.write(lines(audited, time.time()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field
 from .answers import fetch
 from .audit import AuditFile
 from .errors import UpstreamError
-from .events import load_json
+from .limits import MAX_ANSWER
+from .models import Card, read_cards
 from .rules import Profile, Rules
 from .settings import Settings
 from .upstream import Target, Upstream
@@ -19,9 +21,10 @@ log = logging.getLogger("proxy")
 
 READY_SECONDS = 1.0
 READY_CACHED = 2.0
-_KIND_SECONDS = 2.0
-_KIND_CACHED = 300.0
-_KIND_FAILED = 10.0
+_CARDS_SECONDS = 2.0
+_CARDS_CACHED = 300.0
+_CARDS_FAILED = 10.0
+_NO_KEY = (401, 403)
 _MAX_REMEMBERED = 1024
 # What model servers call themselves in `owned_by` of /v1/models.
 _OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
@@ -29,10 +32,19 @@ _OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp
 
 @dataclass(slots=True)
 class _Known:
-    """Something asked of the upstream, and until when (`time.monotonic`) the answer holds."""
+    """Whether the upstream is ready, and until when (`time.monotonic`) the answer holds."""
 
-    value: str | bool = False
+    value: bool = False
     until: float = 0.0
+
+
+@dataclass(slots=True)
+class _Served:
+    """What the upstream serves, and until when (`time.monotonic`) that holds. One thread asks, the others wait."""
+
+    cards: tuple[Card, ...] = ()
+    until: float = 0.0
+    asking: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(slots=True)
@@ -44,7 +56,7 @@ class Snapshot:
     upstream: Upstream
     audit: AuditFile | None = None
     _ready: _Known = field(default_factory=_Known)
-    _kind: _Known = field(default_factory=_Known)
+    _served: _Served = field(default_factory=_Served)
     _proxied: set[str] = field(default_factory=set)
 
     def profile(self, model: str, client: str) -> Profile:
@@ -61,27 +73,30 @@ class Snapshot:
             self._proxied.add(model)
         log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
 
+    def cards(self, headers: Mapping[str, str]) -> tuple[Card, ...]:
+        """The models that the upstream serves; empty if it does not say. `headers` are those to ask with."""
+        served = self._served
+        with served.asking:
+            if time.monotonic() >= served.until:
+                status, cards = self._ask_cards(headers)
+                served.cards = cards or served.cards  # a server that is busy is still what it was
+                # A key that is refused says nothing of the server: the next client may ask at once.
+                if status not in _NO_KEY:
+                    served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
+            return served.cards
+
     def server_kind(self, headers: Mapping[str, str]) -> str:
         """What kind of server the upstream says it is (`owned_by` of its models), or an empty string."""
-        now = time.monotonic()
-        if now >= self._kind.until:
-            kind = self._ask_kind(headers)
-            kind = kind or str(self._kind.value or "")  # a server that is busy is still what it was
-            self._kind = _Known(kind, time.monotonic() + (_KIND_CACHED if kind else _KIND_FAILED))
-        return str(self._kind.value)
+        kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers))
+        return next(filter(None, kinds), "")
 
-    def _ask_kind(self, headers: Mapping[str, str]) -> str:
+    def _ask_cards(self, headers: Mapping[str, str]) -> tuple[int, tuple[Card, ...]]:
+        """Status and cards of the upstream's answer; 0 and none if there is no answer."""
         try:
-            _, body = fetch(self.upstream, "/v1/models", headers, _KIND_SECONDS)
-            answer = load_json(body)
-        except (UpstreamError, ValueError):
-            return ""
-        cards = answer.get("data") if isinstance(answer, dict) else None
-        for card in cards if isinstance(cards, list) else []:
-            owner = card.get("owned_by") if isinstance(card, dict) else None
-            if isinstance(owner, str) and owner.lower() in _OWNERS:
-                return _OWNERS[owner.lower()]
-        return ""
+            status, body = fetch(self.upstream, "/v1/models", headers, _CARDS_SECONDS, MAX_ANSWER)
+        except UpstreamError:
+            return 0, ()
+        return status, read_cards(body)
 
     def ready(self) -> bool:
         """True if the upstream answers its health check; asked at most every two seconds."""
@@ -89,7 +104,7 @@ class Snapshot:
         if now >= self._ready.until:
             answer = self._ask_ready()
             self._ready = _Known(answer, time.monotonic() + READY_CACHED)
-        return bool(self._ready.value)
+        return self._ready.value
 
     def _ask_ready(self) -> bool:
         try:
@@ -102,7 +117,9 @@ class Snapshot:
 
 def make_snapshot(settings: Settings, rules: Rules) -> Snapshot:
     """A new generation; nothing is asked of the upstream yet."""
-    target = Target(settings.upstream, settings.connect_timeout, settings.send_timeout, settings.upstream_ca)
+    target = Target(
+        settings.upstream, settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
+    )
     audit = AuditFile(settings.audit_file, settings.audit_size) if settings.audit_file else None
     return Snapshot(settings, rules, Upstream(target), audit)
 

@@ -16,15 +16,15 @@ from itertools import chain
 from .answers import gather, refused
 from .auto import asks_for_proxy, second_plan
 from .capture import Capture, Tape, is_stream
-from .dialects import Writer
-from .dialects.chat import ChatOptions
+from .dialects import Dialect
 from .dialects.chat_whole import read_whole, says_nothing
 from .engine import Engine
 from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from .events import JsonObject, Repair
 from .limits import MAX_ERROR_BODY
+from .observed import ObservedReply, observed
 from .pump import NEVER, Pump
-from .reply import ObservedReply, StreamReply, remake, rewrap
+from .reply import StreamReply, remake, rewrap, unrepaired
 from .rewrite import ChatRequest, Plan, proxy_parses, shape
 from .upstream import Upstream, UpstreamCall
 
@@ -38,13 +38,15 @@ HURRY = 0.05
 class Outcome:
     """What became of a request, for its log line and for the answer's headers.
 
-    `observe`: nothing was changed, `audit` and `calls` are what would have been; then `content_type` is the upstream's.
-    `later` is what is done once the client has its answer.
+    `asked` is what was changed in the request, `audit` all that was changed. `observe`: nothing was changed, `audit`
+    and `calls` are what would have been; then `content_type` is the upstream's. `later` is what is done once the client
+    has its answer.
     """
 
     tries: int = 0
     plan: Plan = field(default_factory=Plan)
     headers: tuple[tuple[str, str], ...] = ()
+    asked: tuple[Repair, ...] = ()
     audit: tuple[Repair, ...] = ()
     refusals: Mapping[str, int] = field(default_factory=dict)
     empty_calls: int = 0
@@ -73,8 +75,7 @@ class Exchange:
     auto: bool
     pump: Pump
     engine: Callable[[Plan], Engine]
-    writer: Callable[[bool], Writer]
-    options: ChatOptions
+    dialect: Dialect
     server: Callable[[], str]
     remember: Callable[[], None]
     crashed: Callable[[Exception], None]
@@ -138,18 +139,19 @@ class _Attempt:
         self._exchange = exchange
         self._plan = plan
         self._engine = exchange.engine(plan)
-        self._reply = self._new_reply(exchange.writer(False))
+        self._reply = self._new_reply()
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
         self.spoke = False
 
-    def _new_reply(self, writer: Writer) -> StreamReply | ObservedReply:
+    def _new_reply(self) -> StreamReply | ObservedReply:
         exchange = self._exchange
+        writer = exchange.dialect.writer(expand=False)
         reply = StreamReply(self._engine, writer, exchange.crashed, max_event=exchange.max_event)
         if not exchange.observe:
             return reply
-        return ObservedReply(reply, writer, exchange.crashed, max_event=exchange.max_event)
+        return observed(reply, exchange.dialect, exchange.crashed, max_event=exchange.max_event)
 
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
@@ -178,7 +180,7 @@ class _Attempt:
     def note(self) -> None:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
-        outcome.audit, outcome.calls = self._engine.audit, self._engine.calls
+        outcome.audit, outcome.calls = (*outcome.asked, *self._engine.audit), self._engine.calls
         outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
         outcome.swallowed = self._swallowed or self._reply.swallowed
         if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
@@ -197,7 +199,8 @@ class _Attempt:
             raise refused(call, body)
         passed = call.header("X-Request-Id")
         self._exchange.outcome.headers = (("X-Request-Id", passed),) if passed else ()
-        self._exchange.outcome.content_type = call.header("Content-Type") if self._exchange.observe else ""
+        as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
+        self._exchange.outcome.content_type = call.header("Content-Type") if as_it_came else ""
         return first
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
@@ -269,34 +272,37 @@ class _Attempt:
         answer = read_whole(body)
         self._swallowed = says_nothing(answer)
         try:
-            return self._made(body, answer)
+            return self._made(body, answer, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
             exchange.crashed(error)
-            if request.stream:
+            if request.stream or not exchange.dialect.verbatim:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
 
     def _observed(self, body: bytes) -> bytes:
         """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""
+        answer: JsonObject = {}
         try:
             answer = read_whole(body)
             self._swallowed = says_nothing(answer)
-            self._made(body, answer)
+            self._made(body, answer, self._engine)
         except ProxyError as error:
             self._would_fail(error)
         except Exception as error:  # the outermost boundary of the engine
             self._exchange.crashed(error)
-        return body
+        if self._exchange.dialect.verbatim:
+            return body
+        return self._made(body, answer or read_whole(body), unrepaired())
 
     def _would_fail(self, error: ProxyError) -> None:
         """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
         outcome = self._exchange.outcome
         outcome.error = outcome.error or f"would fail: {error.logged}"
 
-    def _made(self, body: bytes, answer: JsonObject) -> bytes:
-        exchange = self._exchange
-        if exchange.request.stream:
-            return rewrap(answer, self._engine, exchange.writer(True))
-        return remake(body, answer, self._engine, exchange.options)
+    def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
+        dialect = self._exchange.dialect
+        if self._exchange.request.stream:
+            return rewrap(answer, engine, dialect.writer(expand=True))
+        return remake(body, answer, engine, dialect)

@@ -9,42 +9,43 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 
-from flask import Response, g, request
+from flask import Response, request
 
 from . import __version__
 from .audit import as_header
 from .capture import Capture
-from .dialects.chat import ChatOptions, ChatWriter
 from .engine import Engine
 from .errors import BadRequest, ClientGone, ProxyError, RulesError
-from .events import JsonObject, dump_json
+from .events import dump_json
 from .intake import credential, upstream_headers
-from .loop_guard import as_stream, guarded
+from .loop_guard import ended, guarded
 from .pump import HasDescriptor, Patience, Pump
 from .relay import relay
 from .rewrite import ChatRequest, Plan, proxy_parses
 from .rules import Profile
-from .service import Service
 from .settings import Settings
 from .snapshot import Snapshot
-from .stream import Exchange, Outcome, chat
+from .stream import Exchange, chat
 from .tasks import make_task
+from .visit import JSON_TYPE, Asked, Visit, json_response, visit
 
 log = logging.getLogger("proxy")
 
 CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+COUNT_TOKENS = "/v1/messages/count_tokens"
+MODELS = "/v1/models"
 # What the upstream answers itself, and how it is asked.
 PASSED: Mapping[str, tuple[str, ...]] = {
-    "/v1/models": ("GET",),
+    MODELS: ("GET",),
     "/v1/completions": ("POST",),
     "/v1/embeddings": ("POST",),
     "/tokenize": ("POST",),
     "/detokenize": ("POST",),
 }
-_JSON = "application/json"
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
 _SSE_HEADERS = (
     ("Content-Type", "text/event-stream; charset=utf-8"),
@@ -53,55 +54,22 @@ _SSE_HEADERS = (
 )
 
 
-@dataclass(slots=True)
-class Visit:
-    """One request of a client: what was in force when it came, who sent it, and what its log line will say.
-
-    `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched.
-    """
-
-    id: str
-    service: Service
-    snapshot: Snapshot
-    socket: HasDescriptor | None = None
-    method: str = ""
-    path: str = ""
-    client: str = ""
-    body: bytes = b""
-    chat: ChatRequest | None = None
-    began: float = field(default_factory=time.monotonic)
-    first_byte: float = 0.0
-    sent: int = 0
-    error: str = ""
-    outcome: Outcome = field(default_factory=Outcome)
-
-
-def visit() -> Visit:
-    """The visit of the request that this thread works on."""
-    current: Visit = g.visit
-    return current
-
-
-def json_response(data: bytes, status: int = 200) -> Response:
-    """A JSON answer of these very bytes."""
-    return Response(data, status, content_type=_JSON)
-
-
-def chat_completions() -> Response:
-    """`POST /v1/chat/completions`: repaired, streamed or whole."""
+def reply() -> Response:
+    """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
     now = visit()
-    wanted = now.chat
-    assert wanted is not None  # the rewriter reads it before every request of this path
-    profile = now.snapshot.profile(wanted.model, now.client)
-    options = _options(wanted, profile)
-    now.outcome.observe = now.snapshot.settings.observe
-    if now.outcome.observe:
-        profile = replace(profile, parse="server", upstream="live")  # it goes up as it came, and once
-    ending = None if now.outcome.observe else guarded(wanted, now.snapshot.settings.max_tool_calls)
+    asked = now.asked
+    assert asked is not None  # the rewriter reads it before every request of these paths
+    wanted, settings = asked.chat, now.snapshot.settings
+    now.outcome.observe = settings.observe
+    if settings.observe:
+        # It goes up as it came, and once.
+        asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
+    ending = None if settings.observe else guarded(wanted, settings.max_tool_calls)
     if ending is not None:
         now.error = "loop guard"
-        return _ended(ending, wanted, options)
-    parts = chat(_exchange(now, wanted, profile, options))
+        data = ended(ending, asked.dialect, stream=wanted.stream)
+        return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
+    parts = chat(_exchange(now, asked))
     if not wanted.stream:
         return _whole(now, parts)
     first = next(parts, b"")
@@ -118,7 +86,7 @@ def _whole(now: Visit, parts: Iterator[bytes]) -> Response:
     """An answer that was waited for: what was repaired in it is known before its headers go."""
     body = b"".join(parts)
     now.first_byte, now.sent = time.monotonic(), len(body)
-    response = Response(body, 200, [("Content-Type", now.outcome.content_type or _JSON), *now.outcome.headers])
+    response = Response(body, 200, [("Content-Type", now.outcome.content_type or JSON_TYPE), *now.outcome.headers])
     if now.outcome.audit and not now.outcome.observe:
         response.headers["X-Tool-Proxy-Fixes"] = as_header(now.outcome.audit)
     return response
@@ -128,7 +96,8 @@ def passed(path: str) -> Response:
     """A path that the upstream answers itself: request and answer go through untouched."""
     now = visit()
     settings = now.snapshot.settings
-    pump = Pump(now.socket, Patience(settings.header_timeout, settings.idle_timeout))
+    patience = Patience(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
+    pump = Pump(now.socket, patience, now.service.drain)
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), now.id)
     body = now.body if now.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
@@ -187,12 +156,12 @@ def ready() -> Response:
 def paths(snapshot: Snapshot) -> list[str]:
     """All paths that are answered."""
     own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/_reload", "/"]
-    return [CHAT, *PASSED, "/v1/models/{id}", *snapshot.settings.pass_through, *own]
+    return [CHAT, MESSAGES, COUNT_TOKENS, *PASSED, f"{MODELS}/{{id}}", *snapshot.settings.pass_through, *own]
 
 
-def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOptions) -> Exchange:
-    snapshot, settings = now.snapshot, now.snapshot.settings
-    headers = upstream_headers(request.environ, _JSON, now.id)
+def _exchange(now: Visit, asked: Asked) -> Exchange:
+    snapshot, settings, wanted, profile = now.snapshot, now.snapshot.settings, asked.chat, asked.profile
+    headers = upstream_headers(request.environ, JSON_TYPE, now.id)
     seed = secrets.token_bytes(16)
     policy = snapshot.rules.policy(wanted.model)
 
@@ -208,10 +177,9 @@ def _exchange(now: Visit, wanted: ChatRequest, profile: Profile, options: ChatOp
         request=wanted,
         plan=_plan(snapshot, wanted, profile, headers),
         auto=profile.parse == "auto",
-        pump=Pump(now.socket, _patience(settings, wanted, profile)),
+        pump=Pump(now.socket, _patience(settings, wanted, profile), now.service.drain),
         engine=engine,
-        writer=lambda expand: ChatWriter(options, expand=expand),
-        options=options,
+        dialect=asked.dialect,
         server=lambda: profile.server or snapshot.server_kind(headers),
         remember=lambda: snapshot.remember(wanted.model),
         crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
@@ -237,29 +205,13 @@ def _plan(snapshot: Snapshot, wanted: ChatRequest, profile: Profile, headers: di
     return Plan(parse="proxy" if proxied else "server", transport=profile.upstream, server=server)
 
 
-def _options(wanted: ChatRequest, profile: Profile) -> ChatOptions:
-    return ChatOptions(
-        model=wanted.model,
-        usage=wanted.usage,
-        clean=profile.clean,
-        heartbeat_chunk=profile.heartbeat == "chunk",
-        parsed=wanted.tools is not None,
-        reasoning=profile.reasoning,
-    )
-
-
-def _ended(answer: JsonObject, wanted: ChatRequest, options: ChatOptions) -> Response:
-    if not wanted.stream:
-        return json_response(dump_json(answer))
-    return Response(as_stream(answer, ChatWriter(options, expand=True)), 200, list(_SSE_HEADERS))
-
-
 def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Patience:
     return Patience(
         header=settings.header_timeout,
         idle=settings.idle_timeout,
         heartbeat=settings.heartbeat if wanted.stream else 0.0,
         whole=not wanted.stream or profile.upstream == "whole",
+        total=settings.total_timeout,
     )
 
 

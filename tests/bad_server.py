@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from proxy.dialects.chat import ChatOptions, ChatWriter
-from proxy.dialects.chat_whole import read_whole
+from proxy.dialects.chat_whole import ChatDialect, read_whole
 from proxy.engine import Engine
 from proxy.errors import ProxyError
 from proxy.events import Chunk
@@ -118,7 +118,7 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
     read = read_whole(body)
     engine, again = _engine(**task), _engine(**task)
     try:
-        said = json.loads(remake(body, read, engine, _options()))["choices"][0]
+        said = json.loads(remake(body, read, engine, ChatDialect(_options())))["choices"][0]
     except ProxyError as error:
         return Got("", "", (), (), (), None, type(error).__name__, _fixes(engine), engine.empty_calls)
     found = said["message"].get("tool_calls") or []
@@ -142,7 +142,7 @@ def whole_is_untouched(message: dict[str, Any], finish: str = "tool_calls", **ta
     """True if a whole answer leaves as the very bytes that came, and no repair is noted."""
     body = json.dumps(_answer(message, finish)).encode()
     engine = _engine(**task)
-    return remake(body, read_whole(body), engine, _options()) == body and engine.audit == ()
+    return remake(body, read_whole(body), engine, ChatDialect(_options())) == body and engine.audit == ()
 
 
 def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:

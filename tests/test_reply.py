@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat import ChatOptions, ChatWriter
-from proxy.dialects.chat_whole import read_whole
+from proxy.dialects.chat_whole import ChatDialect, read_whole
 from proxy.engine import Engine, Task
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken, UpstreamRefused
 from proxy.events import Chunk
-from proxy.reply import ObservedReply, StreamReply, remake, rewrap
+from proxy.observed import ObservedReply
+from proxy.observed import observed as only_observed
+from proxy.reply import StreamReply, remake, rewrap
 from proxy.rules import Clean
 
 from .helpers import (
@@ -434,7 +436,7 @@ def test_a_whole_answer_whose_call_cannot_be_finished_is_text() -> None:
 def observed(engine: Engine | None = None, crashes: Crashes | None = None, **limits: int) -> ObservedReply:
     told = Crashes() if crashes is None else crashes
     reader = reply(engine, told, **limits)
-    return ObservedReply(reader, ChatWriter(options()), told.append, **limits)
+    return only_observed(reader, ChatDialect(options()), told.append, **limits)
 
 
 OBSERVED: dict[str, bytes] = {
@@ -521,7 +523,7 @@ def test_an_observed_reply_that_breaks_off_ends_in_the_error_and_nothing_twice()
 def test_a_whole_answer_is_made_anew_only_if_it_must_be() -> None:
     """C1."""
     same = whole(message(content="Just text."))
-    assert remake(same, read_whole(same), new_engine(), options(parsed=True)) == same
+    assert remake(same, read_whole(same), new_engine(), ChatDialect(options(parsed=True))) == same
     found = whole(message(content=STRONG))
-    made = json.loads(remake(found, read_whole(found), new_engine(), options(parsed=True)))
+    made = json.loads(remake(found, read_whole(found), new_engine(), ChatDialect(options(parsed=True))))
     assert made["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "bash", "arguments": LS}

@@ -1,18 +1,23 @@
 """The dialects that clients speak. Each turns its request into the internal one, and internal events into its wire.
 
-`Writer` is the seam: the reply (`reply.py`) knows nothing of a dialect but this.
+`Dialect` is the seam: the reply (`reply.py`) knows nothing of a dialect but this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from ..errors import ProxyError
-from ..events import Chunk, Event
+from ..events import Chunk, Event, JsonObject
 
 
 class Writer(Protocol):
     """Internal events to the bytes of one dialect's stream."""
+
+    @property
+    def verbatim(self) -> bool:
+        """True if what the upstream wrote can leave as it came."""
 
     def see(self, chunk: Chunk) -> None:
         """An upstream chunk came; what is written next carries its id, model and time."""
@@ -27,10 +32,24 @@ class Writer(Protocol):
         """An upstream event without data (a comment), as it leaves."""
 
     def end(self) -> bytes:
-        """What comes after the last event of a reply that was finished."""
+        """What comes after the last event of a reply that was finished. Raises a ProxyError if it is no success."""
 
     def error(self, error: ProxyError) -> bytes:
         """What ends a stream that cannot be finished; nothing follows it."""
 
     def heartbeat(self) -> bytes:
         """A sign of life that changes nothing for the client."""
+
+
+class Dialect(Protocol):
+    """How one request's reply leaves."""
+
+    @property
+    def verbatim(self) -> bool:
+        """True if what the upstream wrote can leave as it came."""
+
+    def writer(self, *, expand: bool) -> Writer:
+        """A writer for one stream. `expand`: what passes is no chunk of a stream, so it is said anew."""
+
+    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """A whole answer (its bytes, and parsed) as the engine's events say it; raises the error of a `Failed`."""

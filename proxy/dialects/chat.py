@@ -61,6 +61,8 @@ class ChatWriter:
     `expand`: what passes is no chunk of a stream, so it is said anew.
     """
 
+    verbatim = True
+
     def __init__(self, options: ChatOptions, *, expand: bool = False) -> None:
         self._options = options
         self._expand = expand

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ..errors import UpstreamBroken, refusal
 from ..events import (
@@ -25,7 +26,24 @@ from ..events import (
     load_json,
 )
 from ..rules import Clean, ReasoningField
-from .chat import clean_body, entries
+from .chat import ChatOptions, ChatWriter, clean_body, entries
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDialect:
+    """Chat Completions for one request."""
+
+    options: ChatOptions
+    verbatim: ClassVar[bool] = True
+
+    def writer(self, *, expand: bool) -> ChatWriter:
+        """A writer for one stream; `expand`: what passes is no chunk of a stream, so it is said anew."""
+        return ChatWriter(self.options, expand=expand)
+
+    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """A whole answer as the events say it, the very bytes of `body` if that is the same."""
+        options = self.options
+        return rebuild(body, answer, events, options.clean, parsed=options.parsed, reasoning=options.reasoning)
 
 
 @dataclass(slots=True)
@@ -76,8 +94,8 @@ def as_chunk(answer: JsonObject) -> Chunk:
             delta["tool_calls"] = [
                 {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
             ]
-        reason = entry.get("finish_reason")
-        said.append({"index": number, "delta": delta, "finish_reason": reason})
+        around = {name: value for name, value in entry.items() if name not in ("message", "logprobs")}
+        said.append({"finish_reason": None, **around, "index": number, "delta": delta})
     return Chunk({**answer, "choices": said}, b"")
 
 

@@ -1,0 +1,86 @@
+"""What a client asks of a model, read from its dialect: the one internal request, the profile, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from .dialects.chat import ChatOptions
+from .dialects.chat_whole import ChatDialect
+from .dialects.messages import MessagesDialect
+from .dialects.messages_blocks import MessagesAsked
+from .dialects.messages_request import MessagesOptions, Translation, translate
+from .errors import BadRequest
+from .events import JsonObject
+from .intake import parse_body, upstream_headers
+from .models import served_name
+from .rewrite import ChatRequest, dump_request, read_chat
+from .rules import Profile
+from .visit import JSON_TYPE, Asked, Visit
+
+
+def ask_chat(now: Visit, environ: Mapping[str, Any]) -> Asked:
+    """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
+    body, raw = parse_body(now.body, now.snapshot.settings.max_depth), now.body
+    model = body.get("model")
+    other = now.snapshot.rules.alias(model) if isinstance(model, str) else model
+    if other != model and not now.snapshot.settings.observe:
+        body["model"] = other
+        raw = dump_request(body)
+    wanted = read_chat(raw, body)
+    profile = now.snapshot.profile(wanted.model, now.client)
+    return Asked(wanted, profile, ChatDialect(_chat_options(wanted, profile)))
+
+
+def ask_messages(now: Visit, environ: Mapping[str, Any]) -> Asked:
+    """A Messages request, translated; what of it could not be carried is noted in the visit's outcome."""
+    body = parse_body(now.body, now.snapshot.settings.max_depth)
+    translation, profile, server = translated(now, environ, body, translate)
+    now.outcome.asked = translation.dropped
+    wanted = read_chat(dump_request(translation.body), translation.body)
+    stops = body.get("stop_sequences")
+    named = frozenset(stop for stop in stops if isinstance(stop, str)) if isinstance(stops, list) else frozenset()
+    # llama.cpp repeats what the client began the answer with, but not in streams.
+    prefill = translation.prefill if server == "llamacpp" and not wanted.stream else ""
+    dialect = MessagesDialect(MessagesAsked(str(body["model"]), named, now.id, prefill))
+    return Asked(replace(wanted, results=translation.results), profile, dialect)
+
+
+def translated(
+    now: Visit,
+    environ: Mapping[str, Any],
+    body: JsonObject,
+    how: Callable[[JsonObject, MessagesOptions], Translation],
+) -> tuple[Translation, Profile, str]:
+    """A Messages body in chat completions, for the model that the upstream knows; that model's profile, and the kind of
+    server.
+
+    Raises BadRequest, and NotFound where it is not said which model is meant.
+    """
+    snapshot, model = now.snapshot, body.get("model")
+    if not isinstance(model, str) or not model:
+        raise BadRequest("model: the name of a model is required, as a string")
+    headers = upstream_headers(environ, JSON_TYPE, now.id)
+    served = served_name(model, snapshot.cards(headers), snapshot.rules)
+    profile = snapshot.profile(served, now.client)
+    server = profile.server or snapshot.server_kind(headers)
+    options = MessagesOptions(
+        model=served,
+        server=server,
+        thinking=profile.thinking,
+        reasoning_history=profile.reasoning_history,
+        server_tools=profile.server_tools,
+    )
+    return how(body, options), profile, server
+
+
+def _chat_options(wanted: ChatRequest, profile: Profile) -> ChatOptions:
+    return ChatOptions(
+        model=wanted.model,
+        usage=wanted.usage,
+        clean=profile.clean,
+        heartbeat_chunk=profile.heartbeat == "chunk",
+        parsed=wanted.tools is not None,
+        reasoning=profile.reasoning,
+    )

@@ -1,0 +1,496 @@
+"""A strict reader of what a Messages server sends: raw event streams, whole answers, errors.
+
+Each rule that is broken is an AssertionError that names the place. The rules are those of the Anthropic API reference
+("Create a Message", "Streaming Messages", "Errors"), of the pinned SDK's own types, and what clients were seen to
+crash on (F93): they are read here from the bytes alone, with nothing of the proxy's own code.
+
+With `reference=True` the points in which the recorded servers differ from the API are let pass, and those only: each
+is a `Deviation`, and a reading of a recording tells which of them it met.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any, NoReturn, get_args
+
+import anthropic.types as api
+from anthropic.types.shared import ErrorResponse
+from jiter import from_json
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+# Status and `error.type`, as the API pairs them; the last four are the statuses of proxies and of overload.
+ERROR_TYPES: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    502: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+STOP_REASONS = frozenset(get_args(api.StopReason))
+MESSAGE_ID = re.compile(r"msg_[A-Za-z0-9_-]+")
+TOOL_ID = re.compile(r"toolu_[A-Za-z0-9_-]+")
+# With these a call may be there although the reason does not name it, and may be cut.
+CUT_CALLS = ("max_tokens", "refusal")
+
+
+class Deviation(Enum):
+    """A point in which a recorded server differs from the API."""
+
+    MESSAGE_ID = "the id of the message does not begin with `msg_`"
+    TOOL_ID = "the id of a call does not begin with `toolu_`"
+    NO_INPUT = "a tool_use block starts without its `input`"
+    OPEN_TOGETHER = "a block starts while another one is open"
+    EMPTY_TEXT = "a text block without text"
+    NO_STOP_SEQUENCE = "a whole answer without `stop_sequence`"
+    BARE_ERROR = "an error event that is the error itself, without the object around it"
+    UNTYPED_ERROR = "an error body without its own `type`"
+    ERROR_TYPE = "an error of a type that the API does not have"
+
+
+# Which server does what; a test sees to it that each of them really occurs, and nothing else.
+DEVIATIONS: Mapping[str, frozenset[Deviation]] = {
+    "llama-server": frozenset(
+        (
+            *(Deviation.MESSAGE_ID, Deviation.TOOL_ID, Deviation.NO_INPUT, Deviation.OPEN_TOGETHER),
+            *(Deviation.BARE_ERROR, Deviation.UNTYPED_ERROR, Deviation.ERROR_TYPE),
+        )
+    ),
+    "vllm": frozenset(
+        (
+            *(Deviation.MESSAGE_ID, Deviation.TOOL_ID, Deviation.EMPTY_TEXT),
+            *(Deviation.NO_STOP_SEQUENCE, Deviation.ERROR_TYPE),
+        )
+    ),
+}
+
+_EVENTS: Mapping[str, type[BaseModel]] = {
+    "message_start": api.RawMessageStartEvent,
+    "content_block_start": api.RawContentBlockStartEvent,
+    "content_block_delta": api.RawContentBlockDeltaEvent,
+    "content_block_stop": api.RawContentBlockStopEvent,
+    "message_delta": api.RawMessageDeltaEvent,
+    "message_stop": api.RawMessageStopEvent,
+}
+# Kind of block -> what its start is beside `type`, `id` and `name`.
+_STARTS: Mapping[str, Mapping[str, Any]] = {
+    "text": {"text": ""},
+    "thinking": {"thinking": "", "signature": ""},
+    "tool_use": {"input": {}},
+}
+# Kind of delta -> the kind of block that it belongs to, and the key of what it says.
+_DELTAS: Mapping[str, tuple[str, str]] = {
+    "text_delta": ("text", "text"),
+    "input_json_delta": ("tool_use", "partial_json"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("thinking", "signature"),
+}
+
+
+def check_stream(data: bytes, *, reference: bool = False) -> dict[str, Any]:
+    """The message that a stream's events make, or its error body; AssertionError names the rule that is broken."""
+    return StreamReading(reference=reference).read(data)
+
+
+def check_message(body: bytes | Mapping[str, Any], *, reference: bool = False) -> dict[str, Any]:
+    """A whole answer, parsed; AssertionError names the rule that is broken."""
+    return Reading(reference=reference).read_message(body)
+
+
+def check_error(body: bytes | Mapping[str, Any], status: int, *, reference: bool = False) -> dict[str, Any]:
+    """An error body, parsed; AssertionError names the rule that is broken."""
+    return Reading(reference=reference).read_error(body, status)
+
+
+def need(holds: object, what: str) -> None:
+    """Raise AssertionError unless it holds, also where Python runs without its asserts."""
+    if not holds:
+        raise AssertionError(what)
+
+
+def is_count(value: object) -> bool:
+    """True for a number of tokens: an int that is no bool, and not below zero."""
+    return type(value) is int and value >= 0
+
+
+@dataclass
+class Block:
+    """A block of a stream, as far as it came; `said` is the text, the thinking or the JSON of the input."""
+
+    start: dict[str, Any]
+    said: str = ""
+    signature: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Its type."""
+        return str(self.start["type"])
+
+    def content(self) -> dict[str, Any]:
+        """The block as it would stand in a whole answer; an input that was cut as far as it can be read."""
+        if self.kind == "tool_use":
+            given = from_json(self.said.encode(), partial_mode=True) if self.said else {}
+            return {**self.start, "input": given}
+        signature = {"signature": self.signature} if self.kind == "thinking" else {}
+        return {**self.start, self.kind: self.said, **signature}
+
+
+@dataclass
+class Reading:
+    """The rules that streams and whole answers share; `met` are the deviations that were let pass."""
+
+    reference: bool = False
+    met: set[Deviation] = field(default_factory=set)
+    ids: list[str] = field(default_factory=list)
+
+    def deviates(self, deviation: Deviation) -> None:
+        """One of the listed differences: refused, but in a reference."""
+        need(self.reference, deviation.value)
+        self.met.add(deviation)
+
+    def read_message(self, body: bytes | Mapping[str, Any]) -> dict[str, Any]:
+        """A whole answer."""
+        message = _load(body) if isinstance(body, bytes) else dict(body)
+        if "stop_sequence" not in message:
+            self.deviates(Deviation.NO_STOP_SEQUENCE)
+        self.envelope(message)
+        for block in message["content"]:
+            self.block(block)
+        self.reason(
+            message.get("stop_reason"), message.get("stop_sequence"), [block["type"] for block in message["content"]]
+        )
+        _validate(api.Message, message)
+        return message
+
+    def read_error(self, body: bytes | Mapping[str, Any], status: int | None) -> dict[str, Any]:
+        """An error body; without a status, that of an event."""
+        error = _load(body) if isinstance(body, bytes) else dict(body)
+        if status is None and "error" not in error:
+            self.deviates(Deviation.BARE_ERROR)
+            error = {"type": "error", "error": error}
+        if "type" not in error:
+            self.deviates(Deviation.UNTYPED_ERROR)
+            error = {"type": "error", **error}
+        need(error["type"] == "error", f"the type of an error body is {error['type']!r}")
+        inner = _object(error.get("error"), "error")
+        self._error_type(inner, status)
+        need(isinstance(inner["message"], str) and inner["message"], "an error without a message")
+        _validate_error(error, lenient=Deviation.ERROR_TYPE in self.met)
+        return error
+
+    def _error_type(self, inner: dict[str, Any], status: int | None) -> None:
+        need({"type", "message"} <= inner.keys(), "an error needs `type` and `message`")
+        need(status is None or status in ERROR_TYPES, f"the API has no status {status}")
+        kind = inner["type"]
+        need(isinstance(kind, str), f"the type of an error is {kind!r}")
+        if kind not in ERROR_TYPES.values() and kind not in _error_types():
+            self.deviates(Deviation.ERROR_TYPE)
+        elif status is not None:
+            need(kind == ERROR_TYPES[status], f"status {status} goes with {ERROR_TYPES[status]}, not with {kind}")
+
+    def envelope(self, message: dict[str, Any]) -> None:
+        """What the start of a stream and a whole answer have in common."""
+        for name, value in (("type", "message"), ("role", "assistant")):
+            need(message.get(name) == value, f"`{name}` of the message is {message.get(name)!r}")
+        need(isinstance(message.get("id"), str) and message["id"], "a message without an id")
+        if not MESSAGE_ID.fullmatch(message["id"]):
+            self.deviates(Deviation.MESSAGE_ID)
+        need(isinstance(message.get("model"), str) and message["model"].strip(), "a message without a model")
+        need(isinstance(message.get("content"), list), "the content is no list")
+        self.usage(message.get("usage"), ("input_tokens", "output_tokens"))
+
+    def usage(self, usage: object, needed: tuple[str, ...]) -> None:
+        """The counts are whole numbers; those that are needed are there."""
+        usage = _object(usage, "usage")
+        for name in needed:
+            need(is_count(usage.get(name)), f"usage.{name} is {usage.get(name)!r}")
+        for name, value in usage.items():
+            need(not name.endswith("_tokens") or value is None or is_count(value), f"usage.{name} is {value!r}")
+
+    def block(self, block: object) -> None:
+        """A whole block: of a kind that the proxy may send, and with something in it."""
+        block = _of_kind(block, _STARTS, "block")
+        if block["type"] == "tool_use":
+            self.call(block)
+            need(isinstance(block.get("input"), dict), f"the input of a call is {block.get('input')!r}")
+            return
+        said = block.get(block["type"])
+        need(isinstance(said, str), f"`{block['type']}` is {said!r}")
+        if block["type"] == "thinking":
+            need(said, "a thinking block without thinking")
+            need(isinstance(block.get("signature"), str) and block["signature"], "a thinking block without a signature")
+        elif not str(said).strip():
+            self.deviates(Deviation.EMPTY_TEXT)
+
+    def call(self, block: dict[str, Any]) -> None:
+        """The id and the name of a call."""
+        name, id_ = block.get("name"), block.get("id")
+        need(isinstance(name, str) and name.strip(), f"the name of a call is {name!r}")
+        need(isinstance(id_, str) and id_, f"the id of a call is {id_!r}")
+        if not TOOL_ID.fullmatch(str(id_)):
+            self.deviates(Deviation.TOOL_ID)
+        need(id_ not in self.ids, f"the id {id_} is there twice")
+        self.ids.append(str(id_))
+
+    def reason(self, reason: object, sequence: object, kinds: list[str]) -> None:
+        """Why the model stopped is true of the blocks."""
+        need(isinstance(reason, str) and reason in STOP_REASONS, f"the stop reason is {reason!r}")
+        called = "tool_use" in kinds
+        need(called or reason != "tool_use", "the stop reason is tool_use, and there is no call")
+        need(not called or reason in ("tool_use", *CUT_CALLS), f"the stop reason is {reason}, and there are calls")
+        if reason == "stop_sequence":
+            need(isinstance(sequence, str) and sequence, "the stop reason is stop_sequence, and it is not said which")
+        else:
+            need(sequence is None, f"the stop sequence is {sequence!r}, and the stop reason {reason}")
+
+
+@dataclass
+class StreamReading(Reading):
+    """The state of a stream. `open` are the blocks that are not stopped; but for a reference, one at the most."""
+
+    message: dict[str, Any] | None = None
+    blocks: list[Block] = field(default_factory=list)
+    open: list[int] = field(default_factory=list)
+    closing: dict[str, Any] | None = None
+    stopped: bool = False
+    error: dict[str, Any] | None = None
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """All events; the message that they make, or the error."""
+        for number, (name, text) in enumerate(_events(data)):
+            try:
+                self._event(name, text)
+            except AssertionError as wrong:
+                raise AssertionError(f"event {number} ({name}): {wrong}") from None
+        if self.error is not None:
+            return self.error
+        need(self.stopped, "the stream ends without message_stop and without an error")
+        assert self.message is not None and self.closing is not None
+        usage = {**self.message["usage"], **self.closing["usage"]}
+        content = [block.content() for block in self.blocks]
+        return {**self.message, "content": content, **self.closing["delta"], "usage": usage}
+
+    def _event(self, name: str, text: str) -> None:
+        need(not self.stopped, "it follows message_stop")
+        need(self.error is None, "it follows an error")
+        event = _load(text)
+        if name == "error":
+            self._error(event)
+            return
+        need(event.get("type") == name, f"the event's name is {name}, its type {event.get('type')!r}")
+        if name == "ping":
+            need(event == {"type": "ping"}, f"a ping with more than its type: {event}")
+            return
+        need(name in _EVENTS, "the API has no such event")
+        need((name == "message_start") == (self.message is None), "message_start comes first, and once")
+        need(self.closing is None or name == "message_stop", "it follows message_delta")
+        getattr(self, f"_{name}")(event)
+        _validate(_EVENTS[name], event)
+
+    def _message_start(self, event: dict[str, Any]) -> None:
+        message = _object(event.get("message"), "message")
+        self.envelope(message)
+        need(message["content"] == [], "the message does not begin empty")
+        for name in ("stop_reason", "stop_sequence"):
+            need(name in message and message[name] is None, f"{name} is not null at the start")
+        self.message = message
+
+    def _content_block_start(self, event: dict[str, Any]) -> None:
+        need(_is_index(event.get("index"), len(self.blocks)), f"index {event.get('index')!r}, not {len(self.blocks)}")
+        if self.open:
+            self.deviates(Deviation.OPEN_TOGETHER)
+        start = _of_kind(event.get("content_block"), _STARTS, "block")
+        if start["type"] == "tool_use":
+            self.call(start)
+            if "input" not in start:
+                self.deviates(Deviation.NO_INPUT)
+                start["input"] = {}
+        for name, value in _STARTS[start["type"]].items():
+            need(start.get(name) == value, f"a {start['type']} block starts with {name} {start.get(name)!r}")
+        self.open.append(len(self.blocks))
+        self.blocks.append(Block(start))
+
+    def _open_block(self, event: dict[str, Any]) -> Block:
+        index = event.get("index")
+        need(any(_is_index(index, number) for number in self.open), f"block {index!r} is not open")
+        assert isinstance(index, int)
+        return self.blocks[index]
+
+    def _content_block_delta(self, event: dict[str, Any]) -> None:
+        block, delta = self._open_block(event), _of_kind(event.get("delta"), _DELTAS, "delta")
+        kind, key = _DELTAS[delta["type"]]
+        need(kind == block.kind, f"a {delta['type']} into a {block.kind} block")
+        need(isinstance(delta.get(key), str) and delta[key], f"an empty delta: {delta}")
+        need(not block.signature, "a delta behind the signature")
+        if key == "signature":
+            block.signature = delta[key]
+        else:
+            block.said += delta[key]
+
+    def _content_block_stop(self, event: dict[str, Any]) -> None:
+        block = self._open_block(event)
+        if block.kind == "text" and not block.said.strip():
+            self.deviates(Deviation.EMPTY_TEXT)
+        if block.kind == "thinking":
+            need(block.said, "a thinking block without thinking")
+            need(block.signature, "a thinking block without its signature")
+        self.open.remove(event["index"])
+
+    def _message_delta(self, event: dict[str, Any]) -> None:
+        need(not self.open, f"blocks {self.open} are still open")
+        delta = _object(event.get("delta"), "delta")
+        need({"stop_reason", "stop_sequence"} <= delta.keys(), f"the delta is {delta!r}")
+        assert self.message is not None
+        self.usage(event.get("usage"), ("output_tokens",))
+        for name, counted in _counts(event["usage"], self.message["usage"]).items():
+            need(counted >= _counts(self.message["usage"], {})[name], f"usage: {name} is less than at the start")
+        self.reason(delta["stop_reason"], delta["stop_sequence"], [block.kind for block in self.blocks])
+        self._inputs(cut=delta["stop_reason"] in CUT_CALLS)
+        self.closing = event
+
+    def _inputs(self, *, cut: bool) -> None:
+        """Every call's JSON is an object, or if the reply was `cut` the beginning of one: also before the last block,
+        where a server says more while a call is open.
+        """
+        for block in self.blocks:
+            if block.kind == "tool_use":
+                _check_input(block.said, cut=cut)
+
+    def _message_stop(self, event: dict[str, Any]) -> None:
+        need(self.closing is not None, "message_stop without message_delta")
+        self.stopped = True
+
+    def _error(self, event: dict[str, Any]) -> None:
+        need(not self.open, f"blocks {self.open} are still open")
+        need(self.closing is None, "an error behind message_delta")
+        self._inputs(cut=True)
+        self.error = self.read_error(event, None)
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    """The value, which must be an object."""
+    if not isinstance(value, dict):
+        raise AssertionError(f"{what}: {value!r} is no object")
+    return value
+
+
+def _of_kind(value: object, kinds: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The value, an object whose `type` is one of these."""
+    given = _object(value, what)
+    kind = given.get("type")
+    need(isinstance(kind, str) and kind in kinds, f"a {what} of an unknown kind: {value!r}")
+    return given
+
+
+def _is_index(value: object, number: int) -> bool:
+    return type(value) is int and value == number
+
+
+def _counts(usage: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
+    """What went in, cached or not, and what came out; what is not said is as it was before."""
+    cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
+    said = {name: usage.get(name) if usage.get(name) is not None else before.get(name) for name in _NAMES}
+    return {
+        "the input": sum(said[name] or 0 for name in ("input_tokens", *cached)),
+        "the output": said["output_tokens"] or 0,
+    }
+
+
+_NAMES = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def _check_input(said: str, *, cut: bool) -> None:
+    """The JSON of a call: an object, or if it was cut what the SDK's own reader takes for the beginning of one."""
+    try:
+        if cut:
+            given = from_json(said.encode(), partial_mode=True, allow_inf_nan=False) if said else {}
+        else:
+            given = json.loads(said, parse_constant=_no_number)
+    except ValueError as wrong:
+        raise AssertionError(f"the input of a call is no JSON ({wrong}): {said!r}") from None
+    need(isinstance(given, dict), f"the input of a call is no object: {said!r}")
+
+
+def _events(data: bytes) -> Iterator[tuple[str, str]]:
+    """Name and data of each event: two lines and a blank one, and nothing else."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        raise AssertionError(f"it is no UTF-8: {wrong}") from None
+    need("\r" not in text, "a carriage return in the stream")
+    need(text.endswith("\n\n"), "the last event is not complete")
+    for number, block in enumerate(text[:-2].split("\n\n")):
+        lines = block.split("\n")
+        need(not block.startswith(":"), f"block {number} is a comment: {block!r}")
+        shape = len(lines) == 2 and lines[0].startswith("event: ") and lines[1].startswith("data: ")
+        need(shape, f"block {number} is not one `event:` and one `data:` line: {block!r}")
+        yield lines[0].removeprefix("event: "), lines[1].removeprefix("data: ")
+
+
+def _load(text: str | bytes) -> dict[str, Any]:
+    """A JSON object without keys that are there twice, and without what only Python takes for a number."""
+    try:
+        parsed = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except ValueError as wrong:
+        raise AssertionError(f"it is no JSON ({wrong}): {text!r}") from None
+    return _object(parsed, "the JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    need(len({key for key, _ in pairs}) == len(pairs), f"a key is there twice: {[key for key, _ in pairs]}")
+    return dict(pairs)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise AssertionError(f"{name} is no JSON")
+
+
+@cache
+def _adapter(model: type[BaseModel]) -> TypeAdapter[BaseModel]:
+    return TypeAdapter(model)
+
+
+def _validate(model: type[BaseModel], body: Mapping[str, Any]) -> None:
+    """The SDK's own type takes it, strictly, and knows every field of it."""
+    try:
+        _known(_adapter(model).validate_json(json.dumps(body), strict=True), model.__name__)
+    except ValidationError as wrong:
+        raise AssertionError(f"the SDK's {model.__name__} does not take it: {wrong}") from None
+
+
+def _known(value: object, place: str) -> None:
+    if isinstance(value, BaseModel):
+        need(not value.model_extra, f"{place} has no field {[*(value.model_extra or ())]}")
+        for name in type(value).model_fields:
+            _known(getattr(value, name), f"{place}.{name}")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            _known(item, f"{place}.{number}")
+
+
+@cache
+def _error_types() -> frozenset[str]:
+    """The types of errors that the SDK has a model for."""
+    union = get_args(ErrorResponse.model_fields["error"].annotation) or ()
+    return frozenset(get_args(each.model_fields["type"].annotation)[0] for each in union)
+
+
+def _validate_error(error: dict[str, Any], *, lenient: bool) -> None:
+    """The SDK's own type. It lacks the API's request_too_large, and reads `details` apart from it."""
+    inner = {key: value for key, value in error["error"].items() if key != "details"}
+    details = error["error"].get("details", {"error_code": ""})
+    coded = isinstance(details, dict) and isinstance(details.get("error_code"), str)
+    need(coded, f"details without an error_code: {details!r}")
+    if not lenient:
+        known = "invalid_request_error" if inner["type"] == "request_too_large" else inner["type"]
+        _validate(ErrorResponse, {**error, "error": {**inner, "type": known}})
