@@ -31,6 +31,8 @@ COMMANDS = ("serve", "check", "parse", "replay")
 CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file")
+# What gunicorn is told once, when it starts.
+_GUNICORNS = ("host", "port", "workers", "threads", "client_timeout", "graceful_timeout")
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
 
@@ -180,6 +182,7 @@ def _gunicorn(settings: Settings, folder: str) -> list[str]:
         *("--workers", str(settings.workers)),
         *("--threads", str(settings.threads)),
         *("--worker-connections", str(settings.threads + SPARE_CONNECTIONS)),
+        *("--graceful-timeout", str(settings.graceful_timeout)),
         "proxy.app:create_app()",
     ]
 
@@ -190,7 +193,7 @@ def _handed_on(settings: Settings, rules: Rules, flags: Mapping[str, str], env: 
     What gunicorn itself was told stays as it is until a restart, whatever the rules file says then.
     """
     handed = {name: value for name, value in env.items() if name != "GUNICORN_CMD_ARGS"}
-    given = {**flags, **{name: str(getattr(settings, name)) for name in ("host", "port", "workers", "threads")}}
+    given = {**flags, **{name: str(getattr(settings, name)) for name in _GUNICORNS}}
     handed.update({spec.variables[0]: given[spec.name] for spec in SPECS if spec.name in given})
     if os.path.isabs(rules.source):
         handed[RULES_VARIABLE] = rules.source

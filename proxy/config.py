@@ -22,6 +22,8 @@ from .settings import PREFIX, SPECS, Settings, Spec
 RULES_VARIABLE = f"{PREFIX}RULES"
 # Set by `serve` for its workers, which run in another folder: where ./rules.yaml is looked for.
 FOLDER_VARIABLE = f"{PREFIX}FOLDER"
+# Set by each of gunicorn's workers: how it tells its streams to end.
+DRAIN_VARIABLE = f"{PREFIX}DRAIN"
 # Set by gunicorn's master for its workers: the memory that they share.
 MEMORY_VARIABLE = f"{PREFIX}MEMORY"
 SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
@@ -192,7 +194,7 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, _TESTS_VARIABLE}
+    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, _TESTS_VARIABLE}
     known = {RULES_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:

@@ -15,6 +15,7 @@ exceptions to one of these, once.
     |   |-- UpstreamBroken         502  it answered, and not by the protocol, or broke off
     |   |   `-- LimitExceeded      502  it sent more than a named limit allows
     |   `-- UpstreamRefused        its own status: it answered with an error
+    |-- Unavailable                503  the proxy has no room, or is about to end; asking again helps
     |-- ClientGone                 499  nobody is left to tell
     |-- RulesError                 the rules file or a setting is not usable
     `-- InternalError              500  a defect of the proxy
@@ -141,6 +142,14 @@ class UpstreamRefused(UpstreamError):
     def logged(self) -> str:
         """Its kind only: what an upstream says of a request may hold the request."""
         return f"upstream: {self.kind}"
+
+
+class Unavailable(ProxyError):
+    """The proxy itself cannot take the request, or go on with it, now."""
+
+    status = 503
+    kind = "overloaded_error"
+    retry_after = "2"
 
 
 class ClientGone(ProxyError):

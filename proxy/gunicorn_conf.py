@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import importlib
 import os
+import selectors
+import signal
 import socket
 import struct
+import time
+from functools import partial
 from typing import Any
 
-# A thread per request: a stream holds its thread for minutes, and threads that wait cost next to nothing.
-worker_class = "gthread"
+from gunicorn import util
+from gunicorn.http.parser import RequestParser
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+_TCP = (socket.AF_INET, socket.AF_INET6)
 
 # For how long a worker's main loop may not beat; never a limit on a request.
 timeout = 60
 
-# What streams get to end after SIGTERM or a reload; then the worker is killed.
+# What streams get to end after SIGTERM or a reload, in seconds; then the worker is killed. Another number comes on the
+# command line.
 graceful_timeout = 60
 
 # Agents pool connections for up to 90 s: the side that closes first makes the other's next POST fail.
@@ -63,10 +71,28 @@ errorlog = "-"
 
 # A client that sends or takes nothing for so long has lost its thread; gunicorn itself has no such limit. A stream with
 # longer gaps is not touched: while it waits, the application neither sends nor receives.
-STALL_SECONDS = 30
+STALL_SECONDS = float(os.environ.get("TOOL_PROXY_CLIENT_TIMEOUT") or 30)
 
 # A connection is handed over when its first byte is there, so that silent ones cost no thread.
 DEFER_SECONDS = 5
+
+# A client that keeps its end open after its answer is waited for so long, while it may still send, so that the end of
+# the answer is not lost; so many at the same time.
+LINGER_SECONDS = 2.0
+MAX_LINGERING = 1000
+
+# A thread is given to a request whose head is there, or so much of it; what takes longer from its first byte is closed.
+HEAD_SECONDS = 10.0
+HEAD_BYTES = 16 * 1024
+
+# What was not read of a request that is refused may take so long to come; then the connection is closed.
+UNREAD_SECONDS = 0.05
+
+# Before the graceful timeout the streams that are left are told to end; the worker looks once a second.
+DRAIN_SECONDS = 3.0
+
+# The descriptor by which they are told (pump.py polls it): the worker's process id and the number of an eventfd.
+DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 
 # The memory that the workers share, and how they are told of it: made here, before the first fork (shared_memory.py,
 # which cannot be imported, says what is in it).
@@ -103,14 +129,157 @@ def _memory() -> int:
 
 def when_ready(server: Any) -> None:
     """Set the limits on the listening TCP sockets; on Linux each accepted connection inherits them."""
-    limit = struct.pack("ll", STALL_SECONDS, 0)
+    limit = struct.pack("ll", int(STALL_SECONDS), int(STALL_SECONDS % 1 * 1e6))
     for listener in server.LISTENERS:
-        if listener.sock.family in (socket.AF_INET, socket.AF_INET6):
+        if listener.sock.family in _TCP:
             listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
             listener.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_SECONDS)
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Forget the folders' contents that the master has seen: the release may have been switched since."""
+    """Forget the folders' contents that the master has seen: the release may have been switched since.
+
+    And the master's way with signals: a worker that is told to end while it begins would only note it, and be killed
+    when the graceful timeout is over.
+    """
     importlib.invalidate_caches()
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Worker(ThreadWorker):
+    """A thread per request: a stream holds its thread for minutes, and threads that wait cost next to nothing.
+
+    Four things are done in another way than gunicorn's. A connection that is silent, or stops in the middle of a
+    request's head, waits in the poll and holds no thread. A client that keeps its end open after its answer is watched
+    by the same poll: gunicorn waits for each of them, one after the other, on the thread that accepts. A connection on
+    which nothing ever came does not hold up a worker that stops. And what still streams shortly before the graceful
+    timeout is told, so that it can end in its client's own words.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Until when they may take, oldest first: connections with half a head, and answered ones.
+        self._heads: dict[TConn, float] = {}
+        self._lingering: dict[socket.socket, float] = {}
+        self._drain = -1
+        self._drain_at = float("inf")
+
+    def init_process(self) -> None:
+        """Make the descriptor by which the streams are told to end, before the application is loaded."""
+        self._drain = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
+        super().init_process()
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        """SIGQUIT: nothing is waited for, but streams end in order; their threads would hold up the end.
+
+        gunicorn's own handler takes a lock of the pool's that the interrupted thread may hold.
+        """
+        os.eventfd_write(self._drain, 1)
+        super(ThreadWorker, self).handle_quit(sig, frame)
+
+    def enqueue_req(self, conn: TConn) -> None:
+        """A connection that may have something to read gets a thread when a request's head is there."""
+        conn.close = partial(self._close, conn)  # type: ignore[method-assign]
+        came = self._came(conn)
+        if came < 0:
+            self._heads.pop(conn, None)
+            super().enqueue_req(conn)
+        elif came:
+            # The poll wakes when there is more than that.
+            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, came + 1)
+            self._heads.setdefault(conn, time.monotonic() + HEAD_SECONDS)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
+        else:
+            conn.set_timeout()
+            self.pending_conns.append(conn)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+
+    def _came(self, conn: TConn) -> int:
+        """How many bytes of a head have come; -1 if it is whole, or a thread must see what is the matter."""
+        sock, parser = conn.sock, conn.parser
+        # On other sockets the poll takes no number of bytes; and a thread that read ahead has the beginning already.
+        if sock.family not in _TCP or (isinstance(parser, RequestParser) and parser.unreader.buf.getvalue()):
+            return -1
+        try:
+            sock.setblocking(False)
+            data = sock.recv(HEAD_BYTES, socket.MSG_PEEK)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return -1
+        whole = not data or len(data) == HEAD_BYTES or b"\n\r\n" in data or b"\n\n" in data
+        if whole and conn in self._heads:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        return -1 if whole else len(data)
+
+    def _on_more(self, conn: TConn, sock: socket.socket) -> None:
+        self.poller.unregister(sock)
+        self.enqueue_req(conn)
+
+    def _keepalive_after(self, conn: TConn, keepalive: bool) -> bool:
+        """Keep a connection whose body was left unread only if what is left is there: gunicorn's way is to wait 5 s."""
+        parser: Any = conn.parser
+        return keepalive and bool(parser.finish_body(deadline=time.monotonic() + UNREAD_SECONDS))
+
+    def murder_pending(self) -> None:
+        """What the worker does at least once a second: end what has waited for long enough."""
+        now = time.monotonic()
+        while self._lingering and next(iter(self._lingering.values())) <= now:
+            self._let_go(next(iter(self._lingering)))
+        while self._heads and next(iter(self._heads.values())) <= now:
+            self._give_up(next(iter(self._heads)))
+        if not self.alive:
+            self._stop(now)
+        super().murder_pending()
+
+    def _give_up(self, conn: TConn) -> None:
+        """Close a connection whose request's head never came whole."""
+        del self._heads[conn]
+        self.poller.unregister(conn.sock)
+        self.nr_conns -= 1
+        util.close(conn.sock)
+
+    def _stop(self, now: float) -> None:
+        """The worker is stopping."""
+        self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout or now, now + LINGER_SECONDS)
+        if now >= self._drain_at:
+            os.eventfd_write(self._drain, 1)
+
+    def _close(self, conn: TConn, graceful: bool = False) -> None:
+        """Close a connection; `graceful`: our end first, then, when the client has closed its own or takes too long."""
+        sock = conn.sock
+        if not graceful or len(self._lingering) >= MAX_LINGERING:
+            util.close(sock)
+            return
+        try:
+            sock.setblocking(False)
+            sock.shutdown(socket.SHUT_WR)
+            self.poller.register(sock, selectors.EVENT_READ, self._read_away)
+        except (OSError, ValueError, KeyError):  # it is closed already, or broken
+            util.close(sock)
+            return
+        self._lingering[sock] = time.monotonic() + LINGER_SECONDS
+
+    def _read_away(self, sock: socket.socket) -> None:
+        """Take what a client still sends after its answer: unread, it would have the answer's end thrown away."""
+        try:
+            ended = not sock.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            ended = True
+        if ended:
+            self._let_go(sock)
+
+    def _let_go(self, sock: socket.socket) -> None:
+        del self._lingering[sock]
+        self.poller.unregister(sock)
+        util.close(sock)
+
+
+worker_class = Worker

@@ -11,8 +11,8 @@ import io
 from collections.abc import Callable
 
 from .errors import UpstreamBroken
+from .limits import MAX_HEAD
 
-MAX_HEAD = 64 * 1024
 _MAX_CHUNK_LINE = 1024
 _MAX_INTERIM = 16
 _HEX = frozenset(b"0123456789abcdefABCDEF")
@@ -24,7 +24,8 @@ class ResponseDecoder:
     What is no HTTP, or breaks off, raises UpstreamBroken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_head: int = MAX_HEAD) -> None:
+        self._max_head = max_head
         self._buffer = bytearray()
         self._body: list[bytes] = []
         # The state is the method that reads what comes next; it returns False when it needs more bytes.
@@ -78,8 +79,8 @@ class ResponseDecoder:
         end = self._buffer.find(b"\r\n\r\n", max(0, self._searched - 3))
         self._searched = len(self._buffer)
         if end < 0:
-            if len(self._buffer) > MAX_HEAD:
-                raise UpstreamBroken(f"the model server sent more than {MAX_HEAD} bytes of headers")
+            if len(self._buffer) > self._max_head:
+                raise UpstreamBroken(f"the model server sent more than {self._max_head} bytes of headers (max_header)")
             return False
         head = bytes(self._buffer[: end + 4])
         del self._buffer[: end + 4]
@@ -172,8 +173,8 @@ class ResponseDecoder:
             return False
         del self._buffer[: end + 2]
         self._extra += end
-        if self._extra > MAX_HEAD:
-            raise UpstreamBroken(f"the model server sent more than {MAX_HEAD} bytes of trailers")
+        if self._extra > self._max_head:
+            raise UpstreamBroken(f"the model server sent more than {self._max_head} bytes of trailers (max_header)")
         if end == 0:
             self._read = ResponseDecoder._nothing
         return True

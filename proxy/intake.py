@@ -57,8 +57,8 @@ def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"the body is larger than {limit} bytes (max_body)")
 
 
-def parse_body(raw: bytes) -> JsonObject:
-    """The JSON object that the body is. Raises BadRequest that says where it is none, or nested over 200 deep."""
+def parse_body(raw: bytes, max_depth: int = MAX_DEPTH) -> JsonObject:
+    """The JSON object that the body is. Raises BadRequest that says where it is none, or nested over `max_depth`."""
     try:
         body: Json = json.loads(raw, parse_constant=_refuse, parse_float=finite)
     except json.JSONDecodeError as error:
@@ -67,12 +67,12 @@ def parse_body(raw: bytes) -> JsonObject:
     except UnicodeDecodeError as error:
         raise BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read") from None
     except RecursionError:
-        raise _too_deep(raw) from None
+        raise _too_deep(raw, max_depth) from None
     except ValueError as error:
         raise BadRequest(f"the body is no JSON: {error}{_place_of_constant(raw)}") from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object, at character 0")
-    _check_depth(body, raw)
+    _check_depth(body, raw, max_depth)
     return body
 
 
@@ -87,18 +87,18 @@ def _place_of_constant(raw: bytes) -> str:
     return ""
 
 
-def _too_deep(raw: bytes) -> BadRequest:
+def _too_deep(raw: bytes, limit: int) -> BadRequest:
     depth = 0
     for found in _TOKEN.finditer(raw):
         depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(found.group(), 0)
-        if depth > MAX_DEPTH:
-            return BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep, at byte {found.start()}")
-    return BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep")
+        if depth > limit:
+            return BadRequest(f"the body is nested more than {limit} levels deep (max_depth), at byte {found.start()}")
+    return BadRequest(f"the body is nested more than {limit} levels deep (max_depth)")
 
 
-def _check_depth(body: JsonObject, raw: bytes) -> None:
+def _check_depth(body: JsonObject, raw: bytes, limit: int) -> None:
     level: list[Json] = [body]
-    for _ in range(MAX_DEPTH):
+    for _ in range(limit):
         level = [
             child
             for parent in level
@@ -107,7 +107,7 @@ def _check_depth(body: JsonObject, raw: bytes) -> None:
         ]
         if not level:
             return
-    raise _too_deep(raw)
+    raise _too_deep(raw, limit)
 
 
 def credential(environ: Mapping[str, Any]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # Bytes of a request's body.
 MAX_BODY = 32 * 1024 * 1024
+# Bytes of the head of an upstream's answer, and of its trailers.
+MAX_HEAD = 64 * 1024
 # Bytes of one event of an upstream's stream.
 MAX_EVENT = 16 * 1024 * 1024
 # Bytes of text that wait for one call.

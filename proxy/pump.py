@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from .errors import ClientGone, UpstreamTimeout
+from .errors import ClientGone, Unavailable, UpstreamTimeout
 from .upstream import UpstreamCall
 
 
@@ -28,7 +28,7 @@ NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds: until the head of the answer, between two bytes of it, and between two writes to the client.
+    """Seconds: until the head of the answer, between two bytes of it, between two writes to the client, and in all.
 
     `heartbeat` 0 means that the client gets none; `whole` that the whole answer is due as its head is.
     """
@@ -37,15 +37,18 @@ class Patience:
     idle: float
     heartbeat: float = 0.0
     whole: bool = False
+    total: float = NEVER
 
 
 class Pump:
-    """Waits for one client."""
+    """Waits for one client. `drain` is the descriptor that can be read once the worker is about to end."""
 
-    def __init__(self, client: HasDescriptor | None, patience: Patience) -> None:
+    def __init__(self, client: HasDescriptor | None, patience: Patience, drain: int | None = None) -> None:
         self._client = client
         self._patience = patience
+        self._drain = drain
         self._written = time.monotonic()
+        self._last = self._written + patience.total
         self._alarm = NEVER
         self._end = NEVER
 
@@ -71,12 +74,15 @@ class Pump:
         """The parts of the answer's body as they arrive, the first as soon as the head is whole; None when a heartbeat
         is due or the alarm rings, also while parts keep coming.
 
-        Raises ClientGone, UpstreamTimeout, or UpstreamBroken; ends when the body has properly ended.
+        Raises ClientGone, UpstreamTimeout, UpstreamBroken, or Unavailable (the worker is about to end); ends when the
+        body has properly ended.
         """
         poll = select.poll()
         poll.register(call.fileno(), select.POLLIN)
         if self._client is not None:
             poll.register(self._client.fileno(), select.POLLRDHUP)
+        if self._drain is not None:
+            poll.register(self._drain, select.POLLIN)
         heard = time.monotonic()
         headless = True
         while not call.complete:
@@ -88,6 +94,8 @@ class Pump:
                 return
             if now >= heard + limit and (whole or not ready):
                 raise UpstreamTimeout(_silence(whole, limit))
+            if now >= self._last:
+                raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")
             if now >= self._alarm or self.heartbeat_due:
                 yield None
             if not ready:
@@ -101,12 +109,14 @@ class Pump:
 
     def _wait(self, poll: select.poll, call: UpstreamCall, until: float) -> bool:
         """True if the upstream can be read, False if `until` or the next heartbeat has come."""
-        until = min(until, self._alarm, self._end, self._written + (self._patience.heartbeat or NEVER))
+        until = min(until, self._alarm, self._end, self._last, self._written + (self._patience.heartbeat or NEVER))
         left = 0.0 if call.more else max(0.0, until - time.monotonic())
         # Rounded up: a poll that returns a little early would spin.
-        ready = poll.poll(int(left * 1000) + 1 if left else 0)
-        if len(ready) > 1 or (ready and ready[0][0] != call.fileno()):
+        ready = {descriptor for descriptor, _ in poll.poll(int(left * 1000) + 1 if left else 0)}
+        if self._client is not None and self._client.fileno() in ready:
             raise ClientGone("the client closed the connection")
+        if self._drain in ready:
+            raise Unavailable("the proxy is about to end, for a restart or a new release; send the request again")
         return bool(ready) or call.more
 
 

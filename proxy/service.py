@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass, field
 
 from . import __version__
-from .config import MEMORY_VARIABLE, RulesText, check_files, environment, load, rules_text
+from .config import DRAIN_VARIABLE, MEMORY_VARIABLE, RulesText, check_files, environment, load, rules_text
 from .counters import Counters
-from .errors import RulesError
+from .errors import RulesError, Unavailable
 from .events import JsonObject
 from .rules import Rules
 from .settings import Settings
@@ -26,7 +26,8 @@ class Service:
     """The state of a worker. All of it can be lost at any time: every request stands alone.
 
     A request takes `current()` once and works on that to its end. `generation` is the one of `memory` that the
-    worker has seen; it may have been of no use to it.
+    worker has seen; it may have been of no use to it. `drain` is the descriptor by which the worker says that it is
+    about to end, None without gunicorn.
     """
 
     snapshot: Snapshot
@@ -34,7 +35,9 @@ class Service:
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     started: float = field(default_factory=time.monotonic)
+    drain: int | None = None
     _active: int = 0
+    _threads: int = 0
     _streams: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _changing: threading.Lock = field(default_factory=threading.Lock)
@@ -44,10 +47,20 @@ class Service:
         with self._lock:
             self._active += 1
 
-    def leave(self) -> None:
-        """A request has ended."""
+    def leave(self, *, threaded: bool = False) -> None:
+        """A request has ended, and with it, if it was `threaded`, one that may take a thread for long."""
         with self._lock:
             self._active -= 1
+            self._threads -= threaded
+
+    def take_thread(self) -> None:
+        """A request begins that may take its thread for long. Raises Unavailable if only those in reserve are left."""
+        settings = self.snapshot.settings
+        limit = settings.threads - min(settings.reserved_threads, settings.threads // 4)
+        with self._lock:
+            if self._threads >= limit:
+                raise Unavailable(f"this proxy serves {limit} requests already (threads); try again in a moment")
+            self._threads += 1
 
     def streams(self, more: int) -> None:
         """So many streams more are under way."""
@@ -133,7 +146,13 @@ def start_service() -> Service:
     # The text before what is made of it: what is published meanwhile is taken at the first request.
     generation, data, source = memory.rules()
     settings, rules = load(text=RulesText(data, source))
-    return Service(make_snapshot(settings, rules), memory, generation)
+    return Service(make_snapshot(settings, rules), memory, generation, drain=_drain())
+
+
+def _drain() -> int | None:
+    """The descriptor that this process' gunicorn worker has made (gunicorn_conf.py)."""
+    pid, _, descriptor = environment().get(DRAIN_VARIABLE, "").partition(":")
+    return int(descriptor) if pid == str(os.getpid()) and descriptor.isdigit() else None
 
 
 def publish(memory: Memory) -> None:

@@ -23,6 +23,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from .errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from .http1 import ResponseDecoder
+from .limits import MAX_HEAD
 
 # What is asked of the socket at once: Python allocates all of it each time.
 _RECEIVE = 16 * 1024
@@ -93,7 +94,7 @@ class UpstreamCall:
     closes the connection, by which the model server learns that nobody waits any more.
     """
 
-    def __init__(self, connection: HTTPConnection) -> None:
+    def __init__(self, connection: HTTPConnection, max_header: int = MAX_HEAD) -> None:
         sock = connection.sock
         if sock is None:
             raise UpstreamBroken("the model server closed the connection before it answered")
@@ -101,7 +102,7 @@ class UpstreamCall:
         self._socket: socket.socket = sock
         self._socket.setblocking(False)
         self._tls = isinstance(sock, ssl.SSLSocket)
-        self._decoder = ResponseDecoder()
+        self._decoder = ResponseDecoder(max_header)
         self._failure: UpstreamBroken | None = None
         self.more = False
 
@@ -185,12 +186,15 @@ class UpstreamCall:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string."""
+    """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string, and how
+    many bytes the head of an answer may have.
+    """
 
     url: str
     connect_timeout: float = 2.0
     send_timeout: float = 60.0
     ca_file: str = ""
+    max_header: int = MAX_HEAD
 
 
 class Upstream:
@@ -227,7 +231,7 @@ class Upstream:
         pending = response.raw
         assert isinstance(pending, _Pending)
         try:
-            return UpstreamCall(pending.connection)
+            return UpstreamCall(pending.connection, target.max_header)
         except BaseException:
             pending.close()
             raise

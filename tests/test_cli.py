@@ -328,7 +328,7 @@ def test_gunicorn_gets_address_workers_threads_and_room_for_idle_connections(tmp
     assert argv[:4] == [sys.executable, "-P", "-m", "gunicorn"]
     assert argv[4:8] == ["-c", f"{folder}/proxy/gunicorn_conf.py", "--chdir", folder]
     assert argv[8] == "--bind" and argv[9].startswith("[::1]:")
-    assert argv[10:] == ["--workers", "2", "--threads", "8", "--worker-connections", "1008", "proxy.app:create_app()"]
+    assert argv[10:] == ["--workers", "2", "--threads", "8", "--worker-connections", "1008", *("--graceful-timeout", "60"), "proxy.app:create_app()"]
     assert os.getcwd() == folder
 
 

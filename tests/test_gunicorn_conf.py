@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +26,8 @@ from proxy.config import MEMORY_VARIABLE
 from proxy.shared_memory import SIZE, Memory
 
 CONF = Path(gunicorn_conf.__file__)
+# What the master has loaded anyway.
+GUNICORNS = ("gunicorn", "gunicorn.http.parser", "gunicorn.workers.gthread")
 APP = """
 import socket, struct
 def app(environ, start_response):
@@ -35,9 +39,24 @@ def app(environ, start_response):
 """
 
 
+@dataclass(frozen=True)
+class Running:
+    """A gunicorn that listens."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+
 @contextmanager
 def serving(folder: Path, conf: Path, threads: int) -> Iterator[int]:
     """gunicorn with so many threads and the application above; yields its port."""
+    with started(folder, conf, threads) as running:
+        yield running.port
+
+
+@contextmanager
+def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
+    """The same; yields its process too."""
     (folder / "tiny.py").write_text(APP)
     command = [sys.executable, "-P", "-m", "gunicorn", "-c", str(conf), "--chdir", str(folder)]
     command += ["--bind", "127.0.0.1:0", "--threads", str(threads), "--worker-connections", "100", "tiny:app"]
@@ -52,7 +71,7 @@ def serving(folder: Path, conf: Path, threads: int) -> Iterator[int]:
             told += line
         found = re.search(r"http://127\.0\.0\.1:(\d+)", told)
         assert found
-        yield int(found[1])
+        yield Running(process, int(found[1]))
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
@@ -72,11 +91,11 @@ def asked(port: int) -> bytes:
 def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
     config = Config()
     names = {name for name, value in vars(gunicorn_conf).items() if name.islower() and not name.startswith("_")}
-    names -= {"annotations", "importlib", "os", "socket", "struct"}
+    names -= {"annotations", "importlib", "os", "partial", "selectors", "signal", "socket", "struct", "time", "util"}
     assert names <= set(config.settings), names - set(config.settings)
     for name in names:
         config.set(name, getattr(gunicorn_conf, name))
-    assert config.settings["worker_class"].get() == "gthread"
+    assert config.worker_class is gunicorn_conf.Worker
     assert (config.max_requests, config.preload_app, config.control_socket_disable) == (0, False, True)
     assert (config.forwarded_allow_ips, config.header_map) == (["127.0.0.1"], "drop")
     assert (config.timeout, config.graceful_timeout, config.keepalive) == (60, 60, 120)
@@ -85,7 +104,7 @@ def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
 def test_it_imports_nothing_of_the_package() -> None:
     for node in ast.walk(ast.parse(CONF.read_text())):
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module in ("__future__", "typing")
+            assert node.level == 0 and node.module in ("__future__", "functools", "typing", *GUNICORNS)
         if isinstance(node, ast.Import):
             assert all(name.name in sys.stdlib_module_names for name in node.names)
 
@@ -112,21 +131,99 @@ def test_connections_inherit_the_limits_and_silent_ones_hold_up_nobody(tmp_path:
         assert time.monotonic() - start < 2.5  # without the deferred accept: 5 s, until the threads give up
 
 
-def test_half_open_requests_lose_their_threads_when_the_limit_is_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n"])
+def test_half_a_head_holds_no_thread(tmp_path: Path, sent: bytes) -> None:
+    with serving(tmp_path, CONF, threads=2) as port, ExitStack() as stack:
+        clients = [stack.enter_context(closing(told(port, sent))) for _ in range(20)]
+        start = time.monotonic()
+        assert asked(port) == b"[30, 30]"
+        assert time.monotonic() - start < 2.5
+        rest = b"ET / HTTP/1.0\r\n\r\n" if sent == b"G" else b"\r\n" if sent else b"GET / HTTP/1.0\r\n\r\n"
+        for byte in rest:
+            clients[0].sendall(bytes((byte,)))
+        assert b" 200 OK" in clients[0].recv(65536)
+
+
+def test_half_a_head_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:
+    conf = tmp_path / "conf.py"
+    conf.write_text(f"exec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\nHEAD_SECONDS = 0.5\n")
+    with serving(tmp_path, conf, threads=1) as port, closing(told(port, b"GET / HTTP/1.1\r\n")) as half:
+        with contextlib.suppress(ConnectionResetError):  # it is closed with something unread
+            assert half.recv(1) == b""  # else the client's own time-out, 10 s, is an error
+        assert asked(port) == b"[30, 30]"
+
+
+def test_a_body_that_does_not_come_loses_its_thread_when_the_limit_is_over(tmp_path: Path) -> None:
     conf = tmp_path / "conf.py"
     conf.write_text(f"exec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\nSTALL_SECONDS = 1\n")
-    with serving(tmp_path, conf, threads=1) as port, socket.create_connection(("127.0.0.1", port)) as half:
-        half.sendall(b"G")
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+    with serving(tmp_path, conf, threads=1) as port, closing(told(port, head)):
         start = time.monotonic()
         assert asked(port) == b"[1, 1]"
-        assert 0.5 < time.monotonic() - start < 9  # without the limit: never
+        assert time.monotonic() - start < 9  # without the limit: never
 
 
 def test_a_forked_worker_forgets_what_the_master_saw_in_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
     monkeypatch.setattr("importlib.invalidate_caches", lambda: seen.append(True))
+    signals: dict[int, object] = {}
+    monkeypatch.setattr("signal.signal", signals.__setitem__)
     gunicorn_conf.post_fork(None, None)
     assert seen == [True]
+    # One that is told to end before it has begun ends.
+    assert signals == dict.fromkeys((signal.SIGTERM, signal.SIGQUIT, signal.SIGINT), signal.SIG_DFL)
+
+
+def told(port: int, request: bytes) -> socket.socket:
+    """A connection that has sent something, and whose end stays open."""
+    client = socket.create_connection(("127.0.0.1", port), 10)
+    client.sendall(request)
+    return client
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"GET / HTTP/1.0\r\n\r\n", b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"],
+)
+def test_clients_that_keep_their_end_open_hold_up_nobody(tmp_path: Path, request_: bytes) -> None:
+    """gunicorn's own way: 2 s for each of them on the thread that accepts."""
+    with serving(tmp_path, CONF, threads=4) as port, ExitStack() as stack:
+        clients = [stack.enter_context(closing(told(port, request_))) for _ in range(100)]
+        for client in clients:
+            answer = b""
+            while data := client.recv(65536):
+                answer += data
+            assert answer.startswith(b"HTTP/1.")  # its end came, while ours is open
+        start = time.monotonic()
+        for _ in range(20):
+            assert asked(port) == b"[30, 30]"
+        assert time.monotonic() - start < 1.0
+
+
+def test_a_client_that_still_sends_gets_its_answer_to_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path, CONF, threads=2) as port:
+        client = told(port, b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\nConnection: close\r\n\r\n")
+        with closing(client):
+            for _ in range(20):
+                client.sendall(b"x" * 65536)
+            answer = b""
+            while data := client.recv(65536):
+                answer += data
+        assert answer.endswith(b"[30, 30]\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_silent_and_kept_connections_do_not_hold_up_the_end(tmp_path: Path, number: signal.Signals) -> None:
+    with ExitStack() as stack:
+        running = stack.enter_context(started(tmp_path, CONF, threads=2))
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port)))
+        kept = stack.enter_context(closing(told(running.port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")))
+        assert kept.recv(65536)
+        start = time.monotonic()
+        running.process.send_signal(number)
+        running.process.wait(30)
+        assert time.monotonic() - start < 20
 
 
 def test_what_the_master_asks_for_is_done_once_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,28 +18,28 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("events",),
     (
         *("literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file", "tools_section", "rules"),
-        *("sse", "redact", "glide"),
+        *("models", "sse", "redact", "glide"),
     ),
     ("window", "reader"),
     ("ladder", "inference", "fixes", "repair"),
     ("arguments", "formats", "deltas", "pending", "calls", "said", "echo"),
     ("choice", "engine"),
-    ("http1", "upstream", "pump", "dialects", "rewrite", "auto", "tasks"),
-    ("answers", "reply", "capture"),
+    ("http1", "upstream", "pump", "overflow", "dialects", "rewrite", "auto", "tasks", "token_count"),
+    ("answers", "reply", "observed", "capture"),
     ("stream", "relay", "loop_guard"),
-    ("intake", "settings", "config", "shared_memory", "counters", "audit", "snapshot", "service"),
-    ("views", "requestlog", "app"),
+    ("intake", "setting_checks", "settings", "config", "shared_memory", "counters", "audit", "snapshot", "service"),
+    ("visit", "asked", "views", "messages_views", "requestlog", "app"),
     ("explain", "replay", "summary", "cli", "__main__"),
 )
 # The engine and what is below it.
 SANS_IO = (
     *("errors", "limits", "events", "literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file"),
-    *("tools_section", "rules", "sse", "glide", "window", "reader", "ladder", "inference", "fixes", "repair"),
+    *("tools_section", "rules", "models", "sse", "glide", "window", "reader", "ladder", "inference", "fixes", "repair"),
     *("arguments", "deltas", "pending", "calls", "said", "echo"),
 )
 SANS_IO_ROOMS = (
-    *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "redact"),
-    "loop_guard",
+    *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "observed"),
+    *("redact", "loop_guard", "token_count", "overflow"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 MAX_MODULE = 400
