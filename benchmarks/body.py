@@ -117,9 +117,23 @@ def request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
     return body
 
 
-def encoded(bench: dict[str, Any], stream: bool = True) -> bytes:
-    """Return the same request as UTF-8 JSON."""
-    return json.dumps(request(bench, stream), separators=(",", ":")).encode()
+def messages_request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
+    """Return the same request in the Messages API, where what the upstream is told travels as the user's id."""
+    offered = [tool["function"] for tool in tools()]
+    return {
+        "model": MODEL,
+        "max_tokens": 32_000,
+        "system": SYSTEM,
+        "messages": [{"role": "user", "content": USER}],
+        "tools": [
+            {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+            for tool in offered
+        ],
+        "tool_choice": {"type": "auto"},
+        "temperature": 0.2,
+        "stream": stream,
+        "metadata": {"user_id": json.dumps(bench)},
+    }
 
 
 def _tool(name: str, about: str, parameters: dict[str, tuple[str, str]], required: tuple[str, ...]) -> dict[str, Any]:

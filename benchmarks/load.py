@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import random
-import re
 import select
 import socket
 import sys
@@ -24,20 +23,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks import body as bodies
+from benchmarks import fronts
 from benchmarks.reply import Events, Reply
 
-# A proxy may write JSON with blanks and keys in another order than the upstream; the two fields are searched apart.
-STAMP = re.compile(rb'"id":\s*"chatcmpl-(\d{20})"')
-_NUMBER = re.compile(rb'"content":\s*"[^"]* (\d+)"')
 _RECEIVE = 1 << 18
 
 
 @dataclass(slots=True)
 class Tally:
-    """What all streams together saw; times in seconds."""
+    """What all streams together saw; times in seconds. `content`: the events that carry text."""
 
     events: int = 0
+    content: int = 0
     first: array[float] = field(default_factory=lambda: array("d"))
     gaps: array[float] = field(default_factory=lambda: array("d"))
     lateness: array[float] = field(default_factory=lambda: array("d"))
@@ -46,13 +43,18 @@ class Tally:
 
 @dataclass(slots=True)
 class Job:
-    """What to send and what to expect: events and their rate per stream (rate 0: no schedule)."""
+    """What to send to which front and what to expect: events and their rate per stream (rate 0: no schedule).
+
+    `counts`: the server says the token counts in every chunk.
+    """
 
     address: tuple[str, int]
     request: bytes
+    front: str
     stream: bool
     events: int
     rate: float
+    counts: bool
 
 
 class Stream:
@@ -65,12 +67,16 @@ class Stream:
         self.sock.setblocking(False)
         self.sock.connect_ex(job.address)
         self.unsent = job.request
-        self.content = 0
         self._job, self._tally = job, tally
         self._reply, self._events = Reply(), Events()
+        self._reading = fronts.reading(job.front, job.events, job.counts)
+        self._answer = b""
         self._last = 0.0
-        self._finished = self._done = False
-        self._ordered = True
+
+    @property
+    def content(self) -> int:
+        """Return the number of content events that came so far."""
+        return self._reading.content
 
     def send(self) -> bool:
         """Write the request; return whether all of it has gone."""
@@ -94,9 +100,11 @@ class Stream:
         if self._job.stream:
             for event in self._events.feed(text):
                 self._count(event, now)
-        elif text and not self._last:
-            self._last = now
-            self._tally.first.append(now - self.opened)
+        elif text:
+            self._answer += text
+            if not self._last:
+                self._last = now
+                self._tally.first.append(now - self.opened)
         return self._reply.done
 
     def error(self) -> str | None:
@@ -105,15 +113,9 @@ class Stream:
             return f"status {self._reply.status}"
         if not self._reply.done:
             return "broke off"
-        if not self._job.stream:
-            return None
-        if self.content != self._job.events:
-            return f"{self.content} events instead of {self._job.events}"
-        if not self._ordered:
-            return "an event twice or out of order"
-        if not self._finished:
-            return "no finish reason"
-        return None if self._done else "no [DONE]"
+        if self._job.stream:
+            return self._reading.error()
+        return fronts.whole_error(self._job.front, self._answer)
 
     def _count(self, event: bytes, now: float) -> None:
         """Count one event and hold it against the event before and against the schedule."""
@@ -124,18 +126,12 @@ class Stream:
         else:
             tally.first.append(now - self.opened)
         self._last = now
-        found = _NUMBER.search(event)
-        number = int(found[1]) if found else -1
-        if number == self.content + 1 <= self._job.events:
-            self.content = number
-            if self._job.rate and (start := STAMP.search(event)):
-                tally.lateness.append(now - int(start[1]) / 1e9 - number / self._job.rate)
-        elif 1 <= number <= self._job.events:
-            self._ordered = False
-        elif b'"finish_reason":"stop"' in event.replace(b" ", b""):
-            self._finished = True
-        elif event[5:].strip() == b"[DONE]":
-            self._done = True
+        if not self._reading.take(event):
+            return
+        tally.content += 1
+        began, rate = self._reading.began, self._job.rate
+        if rate and began is not None:
+            tally.lateness.append(now - began - self._reading.content / rate)
 
 
 class Load:
@@ -199,7 +195,15 @@ class Load:
             return
         self._waiting -= stream.content > 0 and before == 0
         if over:
-            self._end(stream, stream.error())
+            self._over(stream)
+
+    def _over(self, stream: Stream) -> None:
+        """Judge a stream whose answer is over; what is no answer of the front at all is as wrong as any other."""
+        try:
+            error = stream.error()
+        except (ValueError, KeyError, IndexError, TypeError) as broken:
+            error = f"an answer that cannot be read: {type(broken).__name__}: {broken}"
+        self._end(stream, error)
 
     def _end(self, stream: Stream, error: str | None) -> None:
         """Close a stream that is over and note its error."""
@@ -213,6 +217,7 @@ def results(tally: Tally, elapsed: float, busy: float) -> dict[str, Any]:
     """Return the figures: milliseconds, events/s, and `generator`, the share of one core that this process took."""
     return {
         "events": tally.events,
+        "content": tally.content,
         "seconds": round(elapsed, 3),
         "events_per_s": round(tally.events / elapsed, 1),
         "answers": len(tally.first),
@@ -240,18 +245,19 @@ def job(options: argparse.Namespace) -> Job:
     """Return what to send, from the command line."""
     target = urlsplit(options.url)
     bench = json.loads(options.bench)
+    path, text = fronts.request(options.front, bench, stream=not options.whole, counts=options.counts)
     if options.body:
         text = Path(options.body).read_bytes()
         bench = json.loads(text).get("bench", {})
-    else:
-        text = bodies.encoded(bench, not options.whole)
+    # Messages clients say which version of the API they mean.
+    version = "Anthropic-Version: 2023-06-01\r\n" if options.front == "messages" else ""
     host, port = target.hostname or "127.0.0.1", target.port or 80
     head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
-        f"Accept: application/json, text/event-stream\r\nContent-Length: {len(text)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json, text/event-stream\r\n{version}Content-Length: {len(text)}\r\n\r\n"
     )
     events, rate = int(bench.get("events", 50)), float(bench.get("rate", 50.0))
-    return Job((host, port), head.encode() + text, not options.whole, events, rate)
+    return Job((host, port), head.encode() + text, options.front, not options.whole, events, rate, options.counts)
 
 
 def main() -> None:
@@ -263,6 +269,8 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=0.0, help="seconds over which the streams are opened")
     parser.add_argument("--bench", default="{}", help="what the upstream shall answer, as JSON")
     parser.add_argument("--body", help="a file with the request to send instead of the built-in one")
+    parser.add_argument("--front", choices=("chat", "messages"), default="chat", help="which API is asked")
+    parser.add_argument("--counts", action="store_true", help="token counts in every chunk are asked for, or expected")
     parser.add_argument("--whole", action="store_true", help="ask without streaming")
     parser.add_argument("--idle", action="store_true", help="hold the streams open until standard input closes")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds until it ends by itself")

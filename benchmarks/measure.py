@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -42,14 +42,32 @@ class Sizes:
     idle: int = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Which front is asked, `chat` or `messages`; `counts`: the server gives the token counts in every chunk.
+
+    A chat client asks for that; for a Messages client the proxy asks if the server is vLLM.
+    """
+
+    front: str = "chat"
+    counts: bool = False
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return the load generator's options for it."""
+        return ("--front", self.front, *(("--counts",) if self.counts else ()))
+
+
+CHAT = Asking()
+MESSAGES = Asking("messages", counts=True)
 FULL = Sizes()
 QUICK = Sizes(first=40, paced_seconds=2.5, flat_events=600, over_seconds=1.5, whole=150)
 
 
-def warm(target: Target) -> None:
+def warm(target: Target, asking: Asking = CHAT) -> None:
     """Let a target load and open what it does on its first requests."""
-    _load(target, 20, {"events": 20, "rate": 0}, parallel=4)
-    _load(target, 10, {}, "--whole", parallel=1)
+    _load(target, 20, {"events": 20, "rate": 0}, *asking.options, parallel=4)
+    _load(target, 10, {}, "--whole", *asking.options, parallel=1)
 
 
 def first_event(target: Target, sizes: Sizes) -> Figures:
@@ -58,13 +76,14 @@ def first_event(target: Target, sizes: Sizes) -> Figures:
     return {"first.ms": seen["first_ms"], "first.p99_ms": seen["first_p99_ms"]}
 
 
-def paced(target: Target, sizes: Sizes) -> Figures:
+def paced(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
     """Return CPU per event, gaps and lateness of streams at an ordinary pace."""
     events = int(sizes.paced_seconds * sizes.rate)
     bench = {"events": events, "rate": sizes.rate}
-    seen, cpu = _load_and_cpu(target, sizes.paced_streams, bench, "--spread", str(SPREAD))
+    seen, cpu = _load_and_cpu(target, sizes.paced_streams, bench, "--spread", str(SPREAD), *asking.options)
     return {
         "paced.cpu_us": _per(cpu, seen["events"], 1e6),
+        "paced.content_us": _per(cpu, seen["content"], 1e6),
         "paced.first_p99_ms": seen["first_p99_ms"],
         "paced.gap_p99_ms": seen["gap_p99_ms"],
         "paced.late_ms": seen["late_ms"],
@@ -73,10 +92,10 @@ def paced(target: Target, sizes: Sizes) -> Figures:
     }
 
 
-def flat(target: Target, sizes: Sizes) -> Figures:
+def flat(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
     """Return what comes through when the upstream writes as fast as the sockets take it."""
     bench = {"events": sizes.flat_events, "rate": 0}
-    seen, cpu = _load_and_cpu(target, sizes.flat_streams, bench)
+    seen, cpu = _load_and_cpu(target, sizes.flat_streams, bench, *asking.options)
     return _saturated("flat", seen, cpu)
 
 
@@ -87,10 +106,20 @@ def over(target: Target, sizes: Sizes) -> Figures:
     return {**_saturated("over", seen, cpu), "over.late_p99_ms": seen["late_p99_ms"]}
 
 
-def whole(target: Target, sizes: Sizes) -> Figures:
+def whole(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
     """Return CPU and time of answers that are not streamed, one at a time."""
-    seen, cpu = _load_and_cpu(target, sizes.whole, {}, "--whole", parallel=1)
+    seen, cpu = _load_and_cpu(target, sizes.whole, {}, "--whole", *asking.options, parallel=1)
     return {"whole.cpu_ms": _per(cpu, seen["answers"], 1e3), "whole.ms": seen["first_ms"]}
+
+
+def messages_paced(target: Target, sizes: Sizes) -> Figures:
+    """Return what `paced` is for Messages clients; nothing of a target that has no such front."""
+    return _messages(paced, target, sizes, ("paced.content_us", "paced.gap_p99_ms", "paced.late_ms"))
+
+
+def messages_whole(target: Target, sizes: Sizes) -> Figures:
+    """Return what `whole` is for Messages clients; nothing of a target that has no such front."""
+    return _messages(whole, target, sizes, ("whole.cpu_ms", "whole.ms"))
 
 
 def memory(target: Target, sizes: Sizes) -> Figures:
@@ -109,12 +138,24 @@ def memory(target: Target, sizes: Sizes) -> Figures:
     }
 
 
+def _messages(
+    how: Callable[[Target, Sizes, Asking], Figures], target: Target, sizes: Sizes, names: Sequence[str]
+) -> Figures:
+    """Return some figures of a measurement made through the Messages front."""
+    if target.name != "proxy":
+        return {}
+    warm(target, MESSAGES)
+    found = how(target, sizes, MESSAGES)
+    return {f"messages.{name}": found[name] for name in names}
+
+
 def _saturated(name: str, seen: dict[str, Any], cpu: float | None) -> Figures:
     """Return the figures of a run at full load, their names beginning with `name`."""
     return {
         f"{name}.first_p99_ms": seen["first_p99_ms"],
         f"{name}.events_per_s": seen["events_per_s"],
         f"{name}.cpu_us": _per(cpu, seen["events"], 1e6),
+        f"{name}.content_us": _per(cpu, seen["content"], 1e6),
         f"{name}.gap_p99_ms": seen["gap_p99_ms"],
         f"{name}.gap_max_ms": seen["gap_max_ms"],
         f"{name}.busy": _per(cpu, seen["seconds"], 100.0),

@@ -75,6 +75,9 @@ class Events:
         self._text = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes of the body; return the `data:` events completed by them, without comments (heartbeats)."""
+        """Take bytes of the body; return the events completed by them, each from its `data:` on, without comments
+        (heartbeats); an `event:` line before that only says again what the data says.
+        """
         *blocks, self._text = (self._text + data).split(b"\n\n")
-        return [block for block in blocks if block.startswith(b"data:")]
+        named = (block.partition(b"\n")[2] if block.startswith(b"event:") else block for block in blocks)
+        return [block for block in named if block.startswith(b"data:")]

@@ -45,6 +45,13 @@ _ROWS: tuple[Row, ...] = (
     ("idle.during_mb", "(e) worker's RSS during, MB", 1),
     ("idle.kib_per_stream", "(e) KiB per idle stream", 1),
     ("idle.next_ms", "(e) time to first byte of one more, ms", 1),
+    ("messages.paced.content_us", "(f) Messages, paced: CPU us per event", 1),
+    ("messages.paced.ratio", "(f) Messages, paced: CPU, times (b)", 2),
+    ("messages.paced.gap_p99_ms", "(f) Messages, paced: gap p99 ms", 1),
+    ("messages.paced.late_ms", "(f) Messages, paced: lateness median ms", 2),
+    ("messages.whole.cpu_ms", "(f) Messages, whole: CPU ms per request", 2),
+    ("messages.whole.ratio", "(f) Messages, whole: CPU, times (d)", 2),
+    ("messages.whole.ms", "(f) Messages, whole: time to answer, median ms", 2),
 )
 
 
@@ -87,6 +94,10 @@ def compare(results: Results) -> None:
         cpu, least = figures.get("paced.cpu_us"), results.get("nginx", {}).get("paced.cpu_us")
         if cpu is not None and least:
             figures["paced.ratio"] = cpu / least
+        for name, figure in (("paced", "paced.content_us"), ("whole", "whole.cpu_ms")):
+            cpu, chat = figures.get(f"messages.{figure}"), figures.get(figure)
+            if cpu is not None and chat:
+                figures[f"messages.{name}.ratio"] = cpu / chat
 
 
 def table(results: Results, rows: Sequence[Row] = _ROWS) -> Iterator[str]:

@@ -22,9 +22,12 @@ Measurement = Callable[[Target, Sizes], Figures]
 _ON_ONE: tuple[Measurement, ...] = (
     measure.first_event,
     measure.paced,
+    # Next to what they are held against: what a worker did before changes what it costs.
+    measure.messages_paced,
     measure.flat,
     measure.over,
     measure.whole,
+    measure.messages_whole,
 )
 
 

@@ -30,7 +30,10 @@ STREAM_HEADERS = (
     b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
 )
-_PROMPT_TOKENS = 900
+PROMPT_TOKENS = 900
+# Words and tokens of an answer that is not streamed.
+_WHOLE_WORDS = 55
+WHOLE_TOKENS = 110
 
 # What a call writes: much that must be escaped in JSON, and much that could be taken for a call or for its end.
 _WRITTEN = """import json
@@ -58,16 +61,20 @@ _WRONG_CLOSING = ('",', ' "', "over", "write", '": "', "true", '"}')
 class Script:
     """The chunks of every stream of text; one object serves all of them."""
 
-    def __init__(self, prepared: int = 2_000) -> None:
-        """Make the content chunks 1 to `prepared`; later ones are made when first asked for."""
-        self._last = _tail({"content": ""}, "stop")
+    def __init__(self, prepared: int = 2_000, counts: bool = False) -> None:
+        """Make the content chunks 1 to `prepared`; later ones are made when first asked for.
+
+        `counts`: every chunk says how many tokens there were so far, as vLLM does for `continuous_usage_stats`.
+        """
+        self._counts = counts
+        self._end: tuple[dict[str, Any], str] = {"content": ""}, "stop"
         self._sizes: list[bytes] = []
         self._tails: list[bytes] = []
         self._grow(prepared)
 
     def role(self, ident: bytes) -> bytes:
         """Return the first chunk, which carries the role and no text."""
-        return _chunk(ident, _tail({"role": "assistant", "content": ""}))
+        return _chunk(ident, self._tail({"role": "assistant", "content": ""}, 0))
 
     def content(self, ident: bytes, number: int) -> bytes:
         """Return content chunk `number`, counted from 1."""
@@ -77,7 +84,8 @@ class Script:
 
     def end(self, ident: bytes, events: int, usage: bool) -> bytes:
         """Return what follows the last of `events` content chunks: finish, usage if asked for, [DONE], end of body."""
-        last = _chunk(ident, self._last)
+        delta, finish = self._end
+        last = _chunk(ident, self._tail(delta, events, finish))
         if usage:
             last += _chunk(ident, _usage_tail(events))
         return last + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
@@ -85,7 +93,7 @@ class Script:
     def _grow(self, count: int) -> None:
         """Make the content chunks up to number `count`."""
         for number in range(len(self._tails) + 1, count + 1):
-            tail = _tail(self._delta(number))
+            tail = self._tail(self._delta(number), number)
             self._sizes.append(_size(tail))
             self._tails.append(tail)
 
@@ -93,15 +101,21 @@ class Script:
         """Return what content chunk `number` says."""
         return {"content": words(number)}
 
+    def _tail(self, delta: dict[str, Any], tokens: int, finish: str | None = None) -> bytes:
+        """Return what follows the id in a chunk; `created` is one for all of a reply, as vLLM has it."""
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": None}
+        counts = {"usage": _usage(tokens)} if self._counts else {}
+        return _after_id({"created": CREATED, "model": MODEL, "choices": [choice], **counts})
+
 
 class CallScript(Script):
     """The chunks of a stream that is one structured call."""
 
-    def __init__(self, fragments: tuple[str, ...]) -> None:
+    def __init__(self, fragments: tuple[str, ...], counts: bool = False) -> None:
         """Make all chunks: the name first, then each of the fragments of the arguments."""
         self._fragments = fragments
-        super().__init__(1 + len(fragments))
-        self._last = _tail({}, "tool_calls")
+        super().__init__(1 + len(fragments), counts)
+        self._end = {}, "tool_calls"
 
     def _delta(self, number: int) -> dict[str, Any]:
         """Return what chunk `number` says of the call."""
@@ -122,9 +136,9 @@ def words(number: int) -> str:
 
 
 @lru_cache
-def call(events: int, wrong: bool) -> CallScript:
+def call(events: int, wrong: bool, counts: bool = False) -> CallScript:
     """Return the script of a call of `events` chunks, as `call_fragments` has it."""
-    return CallScript(call_fragments(events, wrong))
+    return CallScript(call_fragments(events, wrong), counts)
 
 
 def call_fragments(events: int, wrong: bool) -> tuple[str, ...]:
@@ -139,17 +153,21 @@ def call_fragments(events: int, wrong: bool) -> tuple[str, ...]:
     return (*CALL_OPENING, *content, *closing)
 
 
+def whole_text() -> str:
+    """Return the text of a whole completion."""
+    return "".join(words(number) for number in range(1, _WHOLE_WORDS + 1)).strip()
+
+
 def whole(start: float) -> bytes:
     """Return a whole completion of about 1 KB, with its headers."""
-    text = "".join(words(number) for number in range(1, 56)).strip()
-    message = {"role": "assistant", "content": text, "refusal": None, "reasoning_content": None}
+    message = {"role": "assistant", "content": whole_text(), "refusal": None, "reasoning_content": None}
     answer = {
         "id": "chatcmpl-" + ident(start).decode(),
         "object": "chat.completion",
         "created": CREATED,
         "model": MODEL,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop", "stop_reason": None}],
-        "usage": _usage(110),
+        "usage": _usage(WHOLE_TOKENS),
     }
     return reply(answer)
 
@@ -164,12 +182,6 @@ def reply(answer: dict[str, Any], status: str = "200 OK") -> bytes:
     )
 
 
-def _tail(delta: dict[str, Any], finish: str | None = None) -> bytes:
-    """Return what follows the id in a chunk; `created` is one for all of a reply, as vLLM has it."""
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": None}
-    return _after_id({"created": CREATED, "model": MODEL, "choices": [choice]})
-
-
 def _usage_tail(events: int) -> bytes:
     """Return what follows the id in the chunk of the usage."""
     return _after_id({"created": CREATED, "model": MODEL, "choices": [], "usage": _usage(events)})
@@ -177,8 +189,8 @@ def _usage_tail(events: int) -> bytes:
 
 def _usage(completion: int) -> dict[str, int]:
     """Return the usage of an answer of `completion` tokens."""
-    total = _PROMPT_TOKENS + completion
-    return {"prompt_tokens": _PROMPT_TOKENS, "total_tokens": total, "completion_tokens": completion}
+    total = PROMPT_TOKENS + completion
+    return {"prompt_tokens": PROMPT_TOKENS, "total_tokens": total, "completion_tokens": completion}
 
 
 def _after_id(fields: dict[str, Any]) -> bytes:

@@ -85,9 +85,9 @@ Starter = Callable[[int], AbstractContextManager[Target]]
 
 
 @contextmanager
-def upstream(lifetime: float) -> Iterator[int]:
-    """Run the paced upstream, for `lifetime` seconds at most; give its port."""
-    command = [sys.executable, "-m", "benchmarks.upstream", "--lifetime", str(lifetime)]
+def upstream(lifetime: float, owner: str = "vllm") -> Iterator[int]:
+    """Run the paced upstream, for `lifetime` seconds at most, as a server of `owner`'s; give its port."""
+    command = [sys.executable, "-m", "benchmarks.upstream", "--lifetime", str(lifetime), "--owner", owner]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -31,23 +31,28 @@ _READ = select.EPOLLIN | select.EPOLLRDHUP
 class Plan:
     """What one stream shall hold: events, events per second (0: no pacing), seconds of silence before the end.
 
-    `call`: a structured call instead of text, `right`, or `wrong` if its arguments need a repair.
+    `usage`: the token counts at the end; `counts`: in every chunk as well. `call`: a structured call instead of text,
+    `right`, or `wrong` if its arguments need a repair.
     """
 
     events: int = 50
     rate: float = 50.0
     hold: float = 0.0
     usage: bool = False
+    counts: bool = False
     call: str = ""
 
     def with_body(self, body: dict[str, Any]) -> Plan:
         """Return the plan that a request asks for, within bounds; what it does not name stays."""
-        bench = body.get("bench") or {}
+        # A Messages client says it as the user's id, which the proxy translates to `user`.
+        bench = body.get("bench") or json.loads(body.get("user") or "{}")
+        counted = body.get("stream_options") or {}
         return Plan(
             events=max(0, min(int(bench.get("events", self.events)), script.MAX_EVENTS)),
             rate=max(0.0, float(bench.get("rate", self.rate))),
             hold=max(0.0, min(float(bench.get("hold", self.hold)), MAX_HOLD)),
-            usage=bool((body.get("stream_options") or {}).get("include_usage")),
+            usage=bool(counted.get("include_usage")),
+            counts=bool(counted.get("continuous_usage_stats")),
             call=str(bench.get("call", self.call)),
         )
 
@@ -79,10 +84,10 @@ class Connection:
 class Upstream:
     """The server: accepts, reads requests, and writes each stream's events when they are due."""
 
-    def __init__(self, port: int, default: Plan) -> None:
-        """Listen on 127.0.0.1:`port` (0: a free one)."""
-        self._default = default
-        self._script = script.Script()
+    def __init__(self, port: int, default: Plan, owner: str = "vllm") -> None:
+        """Listen on 127.0.0.1:`port` (0: a free one); `owner` is whose the models are said to be."""
+        self._default, self._owner = default, owner
+        self._scripts = {counts: script.Script(counts=counts) for counts in (False, True)}
         self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
         self._listener.setblocking(False)
         self._epoll = select.epoll()
@@ -159,7 +164,7 @@ class Upstream:
         elif line.startswith(b"GET /health "):
             self._send(connection, script.reply({"status": "ok"}))
         elif line.startswith(b"GET /v1/models "):
-            model = {"id": MODEL, "object": "model", "created": 1, "owned_by": "vllm", "max_model_len": 131072}
+            model = {"id": MODEL, "object": "model", "created": 1, "owned_by": self._owner, "max_model_len": 131072}
             self._send(connection, script.reply({"object": "list", "data": [model]}))
         else:
             self._send(connection, script.reply({"detail": "Not Found"}, "404 Not Found"))
@@ -167,7 +172,8 @@ class Upstream:
     def _begin(self, connection: Connection, plan: Plan, now: float) -> None:
         """Send headers and role chunk, which are event 0, and put the stream on the clock."""
         connection.plan, connection.start, connection.ident = plan, now, script.ident(now)
-        connection.says = script.call(plan.events, plan.call == "wrong") if plan.call else self._script
+        text = self._scripts[plan.counts]
+        connection.says = script.call(plan.events, plan.call == "wrong", plan.counts) if plan.call else text
         connection.number = 1
         self._send(connection, script.STREAM_HEADERS + connection.says.role(connection.ident))
         self._schedule(connection)
@@ -250,9 +256,10 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=50, help="content events per stream")
     parser.add_argument("--rate", type=float, default=50.0, help="events per second and stream; 0: no pacing")
     parser.add_argument("--hold", type=float, default=0.0, help="seconds of silence before the finish")
+    parser.add_argument("--owner", default="vllm", help="whose the models are, as GET /v1/models says")
     parser.add_argument("--lifetime", type=float, default=300.0, help="seconds until it ends by itself")
     options = parser.parse_args()
-    upstream = Upstream(options.port, Plan(options.events, options.rate, options.hold))
+    upstream = Upstream(options.port, Plan(options.events, options.rate, options.hold), options.owner)
     print(json.dumps({"port": upstream.port}), flush=True)
     upstream.serve(time.monotonic() + options.lifetime)
 

@@ -24,7 +24,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks import body, report, run, script, targets
-from benchmarks.load import STAMP, quantile
+from benchmarks.fronts import STAMP
+from benchmarks.load import quantile
 from benchmarks.measure import Failed, Figures
 from benchmarks.reply import Events, Reply
 from benchmarks.report import Bound

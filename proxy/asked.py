@@ -19,6 +19,9 @@ from .rewrite import ChatRequest, dump_request, read_chat
 from .rules import Profile
 from .visit import JSON_TYPE, Asked, Visit
 
+# How Claude Code calls itself.
+_CLAUDE_CODE = "claude-cli/"
+
 
 def ask_chat(now: Visit, environ: Mapping[str, Any]) -> Asked:
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
@@ -43,7 +46,8 @@ def ask_messages(now: Visit, environ: Mapping[str, Any]) -> Asked:
     named = frozenset(stop for stop in stops if isinstance(stop, str)) if isinstance(stops, list) else frozenset()
     # llama.cpp repeats what the client began the answer with, but not in streams.
     prefill = translation.prefill if server == "llamacpp" and not wanted.stream else ""
-    dialect = MessagesDialect(MessagesAsked(str(body["model"]), named, now.id, prefill))
+    its_way = str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE)
+    dialect = MessagesDialect(MessagesAsked(str(body["model"]), named, now.id, prefill, leave_open=its_way))
     return Asked(replace(wanted, results=translation.results), profile, dialect)
 
 

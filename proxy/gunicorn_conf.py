@@ -53,6 +53,9 @@ forwarded_allow_ips = "127.0.0.1"
 # A header with an underscore could pass for another one.
 header_map = "drop"
 
+# Nor may a program on this machine set the path by one.
+forwarder_headers = ""
+
 # Agents send short lines and few headers; what is over these is answered 414 and 431 before the application runs.
 limit_request_line = 4094
 limit_request_fields = 64
@@ -97,7 +100,7 @@ DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 # The memory that the workers share, and how they are told of it: made here, before the first fork (shared_memory.py,
 # which cannot be imported, says what is in it).
 MEMORY_VARIABLE = "TOOL_PROXY_MEMORY"
-MEMORY_BYTES = 640 * 1024
+MEMORY_BYTES = 13 * 1024 * 1024
 
 
 def on_starting(server: Any) -> None:
@@ -151,10 +154,10 @@ def post_fork(server: Any, worker: Any) -> None:
 class Worker(ThreadWorker):
     """A thread per request: a stream holds its thread for minutes, and threads that wait cost next to nothing.
 
-    Four things are done in another way than gunicorn's. A connection that is silent, or stops in the middle of a
+    Five things are done in another way than gunicorn's. A connection that is silent, or stops in the middle of a
     request's head, waits in the poll and holds no thread. A client that keeps its end open after its answer is watched
     by the same poll: gunicorn waits for each of them, one after the other, on the thread that accepts. A connection on
-    which nothing ever came does not hold up a worker that stops. And what still streams shortly before the graceful
+    which nothing ever came does not hold up a worker that stops. That worker refuses new ones. And what still streams shortly before the graceful
     timeout is told, so that it can end in its client's own words.
     """
 
@@ -179,6 +182,20 @@ class Worker(ThreadWorker):
         """
         os.eventfd_write(self._drain, 1)
         super(ThreadWorker, self).handle_quit(sig, frame)
+
+    def set_accept_enabled(self, enabled: bool | None) -> None:
+        """At a stop what the kernel has accepted is served, then the worker's listener closes: gunicorn keeps it open to
+        the end, and new connections hang in it. After a reload the master and the new workers have it still.
+        """
+        super().set_accept_enabled(enabled)
+        if enabled or self.alive:
+            return
+        for listener in self.sockets:
+            before = -1
+            while self.nr_conns != before:
+                before = self.nr_conns
+                self.accept(listener)
+            listener.close()
 
     def enqueue_req(self, conn: TConn) -> None:
         """A connection that may have something to read gets a thread when a request's head is there."""

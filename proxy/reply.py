@@ -68,7 +68,13 @@ class StreamReply:
         except ProxyError as error:
             self.failure = error
             return b""
-        return b"".join(self._event(event) for event in events)
+        given: list[bytes] = []
+        try:
+            given += map(self._event, events)
+        except Exception as error:  # a defect of the writer; what was written before it is not lost
+            self._on_crash(error)
+            self.failure = InternalError("the proxy failed while it wrote the reply; its log says why")
+        return b"".join(given)
 
     def finish(self) -> bytes:
         """The upstream's body ended properly."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 
+from benchmarks import body, fronts, script
+from benchmarks.messages import COLUMNS
+from benchmarks.messages import ROWS as MESSAGES_ROWS
 from benchmarks.scanner import BOUNDS, CASES
 from benchmarks.targets import nginx_program
 from benchmarks.write_call import BOUNDS as WRITE_CALL_BOUNDS
@@ -25,7 +29,8 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
     assert rows[0][1:] == targets
     figures = {row[0]: row[-1] for row in rows[2:]}
-    for name in ("time to first event, median", "CPU us per event", "events/s", "gap p99", "KiB per idle stream"):
+    names = ("time to first event, median", "CPU us per event", "events/s", "gap p99", "KiB per idle stream")
+    for name in (*names, "Messages, paced: CPU, times (b)", "Messages, whole: CPU, times (d)"):
         found = [value for label, value in figures.items() if name in label]
         assert found and all(float(value) >= 0 for value in found)
 
@@ -59,3 +64,82 @@ def test_the_scanner_is_measured_with_every_text() -> None:
     assert [row[0] for row in rows[2:]] == [case.name for case in CASES]
     assert all(float(value) > 0 for row in rows[2:] for value in row[1:])
     assert all(bound.what in done.stdout for bound in BOUNDS)
+
+
+@pytest.mark.benchmarks
+def test_the_messages_front_is_measured_beside_the_chat_front() -> None:
+    """Every answer was right, with counts and without, and what a column costs beside `chat` is told."""
+    command = [sys.executable, "-m", "benchmarks.messages", "--quick"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    assert rows[0][1:] == [column.name for column in COLUMNS]
+    assert [row[0] for row in rows[2:]] == [what for _, what, _ in MESSAGES_ROWS]
+    figures = {row[0]: row[1:] for row in rows[2:]}
+    for what in ("paced", "flat out", "whole"):
+        ratios = figures[f"{what}: CPU, times chat"]
+        assert ratios[0] == "1.00"
+        assert all(float(ratio) > 0 for ratio in ratios)
+
+
+def message(texts: list[str], *, prompt: int = 0) -> list[dict[str, object]]:
+    """The events of a streamed message that says these texts; the counts at its start are those of the prompt."""
+    usage = {"input_tokens": script.PROMPT_TOKENS, "output_tokens": len(texts)}
+    deltas = [{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": t}} for t in texts]
+    return [
+        {"type": "message_start", "message": {"id": f"msg_{7:020d}", "usage": {"input_tokens": prompt}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *deltas,
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+
+def read(events: list[dict[str, object]], *, counts: bool = False) -> str | None:
+    """What the client of the benchmarks says of an answer that should hold three content events."""
+    reading = fronts.MessagesReading(3, counts)
+    for event in events:
+        reading.take(b"data: " + json.dumps(event).encode())
+    return reading.error()
+
+
+def test_a_message_that_is_right_is_measured() -> None:
+    """Pings count for nothing; with counts the prompt's tokens stand at the start."""
+    said = [script.words(number) for number in (1, 2, 3)]
+    assert read(message(said)) is None
+    assert read([{"type": "ping"}, *message(said)]) is None
+    assert read(message(said, prompt=script.PROMPT_TOKENS), counts=True) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "prompt", "wrong"),
+    [
+        ((1, 2), 0, "characters"),
+        ((1, 3, 2), 0, "characters"),
+        ((1, 2, 2, 3), 0, "characters"),
+        ((1, 2, 3), 900, "counts at the start"),
+    ],
+)
+def test_a_message_that_is_wrong_voids_the_measurement(numbers: tuple[int, ...], prompt: int, wrong: str) -> None:
+    """A text that lacks a piece, has one twice or in another order, or counts that nobody gave."""
+    assert wrong in (read(message([script.words(number) for number in numbers], prompt=prompt)) or "")
+
+
+@pytest.mark.parametrize("missing", [0, 1, 5, 6, 7])
+def test_a_message_without_one_of_its_events_voids_the_measurement(missing: int) -> None:
+    """The start, the block's start and end, the stop reason and the end must all be there."""
+    events = message([script.words(number) for number in (1, 2, 3)])
+    del events[missing]
+    assert "events" in (read(events) or "")
+
+
+def test_the_two_fronts_are_asked_for_the_same() -> None:
+    """The same prompt, tools and bench; what the upstream is told travels as the user's id."""
+    bench = {"events": 3, "rate": 0}
+    chat, asked = body.request(bench), body.messages_request(bench)
+    assert asked["system"] == chat["messages"][0]["content"]
+    assert asked["messages"] == chat["messages"][1:]
+    offered = [tool["function"] for tool in chat["tools"]]
+    assert [tool["input_schema"] for tool in asked["tools"]] == [tool["parameters"] for tool in offered]
+    assert json.loads(asked["metadata"]["user_id"]) == chat["bench"]

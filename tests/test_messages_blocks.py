@@ -276,6 +276,15 @@ def test_an_error_ends_the_open_block_first() -> None:
         assert b"content_block_stop" in data
 
 
+def test_claude_code_keeps_its_block_open() -> None:
+    """It takes a block that ended for good, whatever follows, and asks again by itself while none has."""
+    for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
+        writer = MessagesWriter(Blocks(MessagesAsked("claude-x", leave_open=True)))
+        data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
+        assert check_stream(data, left_open=True)["error"]["message"] == "it broke off"
+        assert b"content_block_stop" not in data
+
+
 def test_an_error_before_anything_is_all_there_is() -> None:
     data = MessagesWriter(Blocks(ASKED)).error(UpstreamBroken("no"))
     assert data == b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"no"}}\n\n'

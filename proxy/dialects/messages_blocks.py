@@ -43,13 +43,14 @@ _MATCHED = ("stop_reason", "matched_stop")
 class MessagesAsked:
     """What a reply says of its request: the name of the model that the client asked for, the stop sequences, an id for
     a message to which the server gives none, and the beginning that the client gave to the answer, if the server
-    repeats that.
+    repeats that. `leave_open`: an error is not to end the open block (`Blocks.fail`).
     """
 
     model: str
     stops: frozenset[str] = frozenset()
     id: str = "0"
     prefill: str = ""
+    leave_open: bool = False
 
 
 @dataclass(slots=True)
@@ -139,8 +140,13 @@ class Blocks:
         return [*events, last, {"type": "message_stop"}]
 
     def fail(self) -> list[JsonObject]:
-        """What must be said before the error that ends the stream: the text that waited, and the end of the block."""
-        return [*(self._flushed() if self._call is None else ()), *self._stopped()]
+        """What must be said before the error that ends the stream: the text that waited, and the end of the block.
+
+        Claude Code takes each block that ends for good, whatever follows: half a call goes into its history, and after
+        half a text it gives up. While the block is open it throws the message away, and asks again by itself.
+        """
+        said = self._flushed() if self._call is None else []
+        return said if self._asked.leave_open else [*said, *self._stopped()]
 
     def _said(self, event: Text | Reasoning | CallOpened | CallArguments | CallClosed) -> list[JsonObject]:
         """What the model said, in the order of the blocks: behind a call that is not whole, other things wait."""

@@ -1,0 +1,126 @@
+"""The Messages front beside the chat front: `python -m benchmarks.messages [--quick]`.
+
+The CPU of an event and of a whole request through `POST /v1/messages` and through `POST /v1/chat/completions`: the same
+proxy, the same upstream script, the same load, in turn, several rounds in one run. With and without token counts in
+every chunk, which the proxy asks of vLLM for a Messages client. Every answer is checked (`fronts.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks import measure, report, run, targets
+from benchmarks.measure import Asking, Figures, Sizes
+from benchmarks.report import Row
+from benchmarks.targets import Target
+
+LIMIT_SECONDS = 150
+FULL = Sizes(paced_streams=100, paced_seconds=2.0, flat_streams=20, flat_events=1_000, whole=200)
+QUICK = Sizes(paced_streams=40, paced_seconds=1.0, flat_streams=10, flat_events=500, whole=60)
+# What medians are taken of.
+ROUNDS = 3
+# Whose models the two upstreams say they have: of a server of unknown kind no counts are asked.
+UNKNOWN = "somebody"
+
+ROWS: tuple[Row, ...] = (
+    ("paced.content_us", "paced: CPU us per event", 1),
+    ("paced.ratio", "paced: CPU, times chat", 2),
+    ("paced.first_p99_ms", "paced: time to first event, p99 ms", 1),
+    ("paced.gap_p99_ms", "paced: gap p99 ms", 1),
+    ("paced.late_ms", "paced: lateness median ms", 2),
+    ("flat.content_us", "flat out: CPU us per event", 1),
+    ("flat.ratio", "flat out: CPU, times chat", 2),
+    ("flat.events_per_s", "flat out: events/s", 0),
+    ("whole.cpu_ms", "whole: CPU ms per request", 2),
+    ("whole.ratio", "whole: CPU, times chat", 2),
+    ("whole.ms", "whole: time to answer, median ms", 2),
+)
+_RATIOS = (("paced.ratio", "paced.content_us"), ("flat.ratio", "flat.content_us"), ("whole.ratio", "whole.cpu_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What is measured: whose the upstream's models are, and what the client asks."""
+
+    name: str
+    owner: str
+    asking: Asking
+
+
+COLUMNS = (
+    Column("chat", UNKNOWN, Asking("chat")),
+    Column("messages", UNKNOWN, Asking("messages")),
+    Column("chat, counts", "vllm", Asking("chat", counts=True)),
+    Column("messages, counts", "vllm", Asking("messages", counts=True)),
+)
+
+
+def main() -> int:
+    """Measure every column in each round, print the medians; return 1 if an answer was wrong."""
+    parser = argparse.ArgumentParser(description="the Messages front beside the chat front")
+    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    options = parser.parse_args()
+    run.bounded()
+    sizes, rounds = (QUICK, 1) if options.quick else (FULL, ROUNDS)
+    began = time.monotonic()
+    seen: list[report.Results] = []
+    with ExitStack() as stack:
+        try:
+            running = {owner: _started(stack, owner) for owner in (UNKNOWN, "vllm")}
+            for _ in range(rounds):
+                seen.append({column.name: _figures(running[column.owner], column, sizes) for column in COLUMNS})
+                compare(seen[-1])
+        except (targets.Unavailable, measure.Failed) as error:
+            print(f"not measured: {error}", file=sys.stderr)
+            return 1
+    results = {column.name: _medians([figures[column.name] for figures in seen]) for column in COLUMNS}
+    print("\n".join(report.table(results, ROWS)))
+    print(f"\n{rounds} x, {time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
+    return 0
+
+
+def compare(results: report.Results) -> None:
+    """Add to each column of a round how many times the CPU of `chat` it needs: the two ran shortly after each other."""
+    chat = results["chat"]
+    for figures in results.values():
+        for ratio, figure in _RATIOS:
+            cpu, least = figures.get(figure), chat.get(figure)
+            figures[ratio] = cpu / least if cpu is not None and least else None
+
+
+def _started(stack: ExitStack, owner: str) -> Target:
+    """Start an upstream of this owner and a proxy in front of it, both until the stack ends; both fronts are warm."""
+    port = stack.enter_context(targets.upstream(LIMIT_SECONDS, owner))
+    target = stack.enter_context(targets.proxy()(port))
+    for column in COLUMNS:
+        if column.owner == owner:
+            measure.warm(target, column.asking)
+    return target
+
+
+def _figures(target: Target, column: Column, sizes: Sizes) -> Figures:
+    """Return what is measured of a column in one round."""
+    try:
+        return {
+            **measure.paced(target, sizes, column.asking),
+            **measure.flat(target, sizes, column.asking),
+            **measure.whole(target, sizes, column.asking),
+        }
+    except measure.Failed as error:
+        raise measure.Failed(f"{column.name}: {error}") from error
+
+
+def _medians(rounds: Sequence[Figures]) -> Figures:
+    """Return the median of each figure."""
+    told = {name: [value for figures in rounds if (value := figures[name]) is not None] for name in rounds[0]}
+    return {name: median(values) if values else None for name, values in told.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

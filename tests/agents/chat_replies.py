@@ -1,0 +1,190 @@
+"""What bad chat servers send when the model means one call: each function gives the bytes of a stream's body.
+
+The names are those of the rows in `rows`. The call's arguments come in three pieces unless the fault is that they
+come whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tests.agents import texts
+from tests.agents.agent import FINAL, MODEL, Agent, Call
+from tests.agents.texts import LEAD, in_pieces
+from tests.bad_server import ROLE, entry, wire
+from tests.helpers import calls, chunk, delta, ends, piece, says
+
+USAGE = chunk(usage={"prompt_tokens": 21, "completion_tokens": 12, "total_tokens": 33})
+Delta = dict[str, Any]
+
+
+def text(said: str, finish: str | None = "stop") -> bytes:
+    """A reply of text alone."""
+    return wire([ROLE, *map(says, in_pieces(said)), ends(finish), USAGE])
+
+
+def final(agent: Agent) -> bytes:
+    """The last turn: the model says that it is done."""
+    return text(FINAL)
+
+
+def whole(said: str, call: Call | None) -> bytes:
+    """An answer that is not streamed, of text or of a call."""
+    message: Delta = {"role": "assistant", "content": None if call else said}
+    if call:
+        message["tool_calls"] = [entry(call.name, call.arguments, "call_a")]
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if call else "stop"}
+    answer = {"id": "c1", "object": "chat.completion", "created": 7, "model": MODEL, "choices": [choice]}
+    return json.dumps({**answer, "usage": USAGE.body["usage"]}).encode()
+
+
+def structured(deltas: Iterable[Delta], **said: Any) -> bytes:
+    """A reply of a sentence and call deltas, one to a chunk; `said` is in every such chunk too."""
+    return _stream(deltas, [ends("tool_calls"), USAGE], **said)
+
+
+def _stream(deltas: Iterable[Delta], tail: list[Any], done: bool = True, **said: Any) -> bytes:
+    return wire([ROLE, says(LEAD), *(calls(each, **said) for each in deltas), *tail], done=done)
+
+
+def deltas(call: Call, index: int | None = 0, id_: Any = "call_a", later: Iterable[Delta] = ({}, {})) -> list[Delta]:
+    """The deltas of a call as vLLM sends them; `later` is added to those behind the first."""
+    first, second, third = in_pieces(call.arguments, 3)
+    one, two = later
+    return [piece(index, first, call.name, id_), {**piece(index, second), **one}, {**piece(index, third), **two}]
+
+
+def ok(agent: Agent) -> bytes:
+    return structured(deltas(agent.call()))
+
+
+def two_ok(agent: Agent) -> bytes:
+    return structured([*deltas(agent.call()), *deltas(agent.call(second=True), 1, "call_b")])
+
+
+def two_same_index(agent: Agent) -> bytes:
+    return structured([*deltas(agent.call()), *deltas(agent.call(second=True), 0, "call_b")])
+
+
+def two_no_index(agent: Agent) -> bytes:
+    two = ((agent.call(), "call_a"), (agent.call(second=True), "call_b"))
+    return structured(piece(None, call.arguments, call.name, id_) for call, id_ in two)
+
+
+def reason_call(agent: Agent) -> bytes:
+    """All of it is in the reasoning, which never ends."""
+    said = f"{LEAD}\n<tool_call>\n{agent.call().json}\n</tool_call>"
+    thoughts = (chunk(delta(reasoning_content=part)) for part in in_pieces(said))
+    return wire([ROLE, *thoughts, ends("stop"), USAGE])
+
+
+def empty(agent: Agent) -> bytes:
+    return wire([ROLE, ends("stop"), USAGE])
+
+
+def empty_args_first(agent: Agent) -> bytes:
+    """An empty object, and then the arguments."""
+    call = agent.call()
+    return structured([piece(0, "{}", call.name, "call_a"), piece(0, call.arguments)])
+
+
+def no_id(agent: Agent) -> bytes:
+    return structured(deltas(agent.call(), id_=...))
+
+
+def empty_id(agent: Agent) -> bytes:
+    return structured(deltas(agent.call(), id_=""))
+
+
+def no_index(agent: Agent) -> bytes:
+    return structured(deltas(agent.call(), None))
+
+
+def no_index_whole(agent: Agent) -> bytes:
+    call = agent.call()
+    return structured([piece(None, call.arguments, call.name, "call_a")])
+
+
+def index_null(agent: Agent) -> bytes:
+    return structured({**each, "index": None} for each in deltas(agent.call()))
+
+
+def id_churn(agent: Agent) -> bytes:
+    return structured(deltas(agent.call(), later=({"id": "call_b"}, {"id": "call_c"})))
+
+
+def id_churn_name(agent: Agent) -> bytes:
+    """The name is said again with each new id."""
+    first, *later = deltas(agent.call(), later=({"id": "call_b"}, {"id": "call_c"}))
+    return structured([first, *_named(later, agent.tool)])
+
+
+def name_repeat(agent: Agent) -> bytes:
+    first, *later = deltas(agent.call())
+    return structured([first, *_named(later, agent.tool)])
+
+
+def _named(later: Iterable[Delta], name: str) -> list[Delta]:
+    return [{**each, "function": {**each["function"], "name": name}} for each in later]
+
+
+def args_object(agent: Agent) -> bytes:
+    call = agent.call()
+    return structured([piece(0, dict(call.values), call.name, "call_a")])
+
+
+def _argued(agent: Agent, arguments: str) -> bytes:
+    return structured([piece(0, "", agent.tool, "call_a"), *(piece(0, part) for part in in_pieces(arguments, 3))])
+
+
+def args_double(agent: Agent) -> bytes:
+    return _argued(agent, texts.doubled(agent))
+
+
+def args_python(agent: Agent) -> bytes:
+    return _argued(agent, texts.python(agent))
+
+
+def args_trunc(agent: Agent) -> bytes:
+    return _argued(agent, texts.truncated(agent))
+
+
+def no_args_key(agent: Agent) -> bytes:
+    """vLLM's own: the first chunk of a call has the name alone."""
+    parts = (piece(0, part) for part in in_pieces(agent.call().arguments, 3))
+    return structured([piece(0, ..., agent.tool, "call_a"), *parts])
+
+
+def null_content(agent: Agent) -> bytes:
+    return structured(deltas(agent.call()), content=None)
+
+
+def no_type(agent: Agent) -> bytes:
+    return structured({key: value for key, value in each.items() if key != "type"} for each in deltas(agent.call()))
+
+
+def name_bad_case(agent: Agent) -> bytes:
+    return structured(deltas(Call(texts.other_case(agent.tool), agent.call().values)))
+
+
+def finish_stop(agent: Agent) -> bytes:
+    return _stream(deltas(agent.call()), [ends("stop"), USAGE])
+
+
+def finish_missing(agent: Agent) -> bytes:
+    return _stream(deltas(agent.call()), [USAGE])
+
+
+def no_done(agent: Agent) -> bytes:
+    return _stream(deltas(agent.call()), [ends("tool_calls"), USAGE], done=False)
+
+
+def no_usage(agent: Agent) -> bytes:
+    return _stream(deltas(agent.call()), [ends("tool_calls")])
+
+
+def cut_mid(agent: Agent) -> bytes:
+    """The server dies within the arguments."""
+    return _stream(deltas(agent.call())[:2], [], done=False)

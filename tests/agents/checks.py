@@ -1,0 +1,64 @@
+"""What a strict chat server refuses in a translated request, and whether its prefix cache survives."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+ROLES = {"system", "user", "assistant", "tool"}
+PARTS = {"text", "image_url"}
+Body = Mapping[str, Any]
+
+
+def faults(body: Body) -> Iterator[str]:
+    """Say what is wrong with a request of chat completions; nothing if vLLM would take it."""
+    open_calls: set[str] = set()
+    for number, message in enumerate(body.get("messages") or [{}]):
+        place, role = f"messages.{number}", message.get("role")
+        if role not in ROLES:
+            yield f"{place}: no such role: {role!r}"
+        yield from _content_faults(place, message)
+        if role == "tool" and message.get("tool_call_id") not in open_calls:
+            yield f"{place}: the result of no call: {message.get('tool_call_id')!r}"
+        for call in message.get("tool_calls") or ():
+            yield from _call_faults(place, call)
+            open_calls.add(call.get("id"))
+    for number, tool in enumerate(body.get("tools") or ()):
+        if tool.get("type") != "function" or not isinstance(tool.get("function", {}).get("parameters"), dict):
+            yield f"tools.{number}: no function with parameters"
+    if "stream_options" in body and not body.get("stream"):
+        yield "stream_options without a stream"
+
+
+def _content_faults(place: str, message: Body) -> Iterator[str]:
+    content = message.get("content")
+    if content is None and not message.get("tool_calls"):
+        yield f"{place}: no content"
+    if isinstance(content, list):
+        yield from (f"{place}: no part of chat: {part}" for part in content if part.get("type") not in PARTS)
+    elif not isinstance(content, str | None):
+        yield f"{place}: content is neither text nor parts"
+
+
+def _call_faults(place: str, call: Body) -> Iterator[str]:
+    said = call.get("function", {})
+    if call.get("type") != "function" or not (call.get("id") and said.get("name")):
+        yield f"{place}: a call without a type, an id or a name"
+    try:
+        whole = isinstance(json.loads(said.get("arguments")), dict)
+    except (TypeError, ValueError):
+        whole = False
+    if not whole:
+        yield f"{place}: arguments that are no JSON object: {said.get('arguments')!r}"
+
+
+def keeps_the_prefix(bodies: Iterable[Body]) -> bool:
+    """Say whether each request begins with what the one before it held (C8): the same tools, and its messages first,
+    key by key in the same order.
+    """
+    ordered = sorted(bodies, key=lambda body: len(body["messages"]))
+    tools = {json.dumps(body.get("tools")) for body in ordered}
+    messages = [json.dumps(body["messages"])[:-1] for body in ordered]
+    return len(tools) <= 1 and all(later.startswith(earlier) for earlier, later in itertools.pairwise(messages))

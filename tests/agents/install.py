@@ -1,0 +1,49 @@
+"""Agents out of the npm registry, each in a folder of its own below `.cache/agents`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.agents.agent import Agent
+from tests.real import processes
+
+CACHE = processes.ROOT / ".cache" / "agents"
+PATIENCE = 900  # seconds; some agents are several hundred MB
+
+
+class NotInstalledError(Exception):
+    """An agent is not there and could not be fetched; the text says why."""
+
+
+def installed(agent: Agent, cache: Path = CACHE) -> Path:
+    """Return the folder of the agent in its version, fetched with npm unless it is there.
+
+    Raises `NotInstalledError` if there is no npm, or if it fails.
+    """
+    folder = cache / agent.name
+    # Written when npm is done: a folder that was left half full has none.
+    stamp = folder / f"installed-{agent.version}"
+    if not stamp.exists():
+        _fetch(agent, folder)
+        stamp.touch()
+    return folder
+
+
+def _fetch(agent: Agent, folder: Path) -> None:
+    """Let npm fetch the agent into `folder`, which is emptied first."""
+    if shutil.which("npm") is None:
+        raise NotInstalledError(f"no npm here, which fetches {agent.package}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+    what = f"{agent.package}@{agent.version}"
+    print(f"Fetching {what} into {folder}", flush=True)
+    command = ["npm", "install", "--no-audit", "--no-fund", what]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise NotInstalledError(f"npm did not fetch {what} within {PATIENCE} s") from error
+    if done.returncode:
+        raise NotInstalledError(f"npm could not fetch {what}:\n{done.stderr[-2000:]}")

@@ -1,0 +1,7 @@
+"""The agents that take part, by name. Another one is a module like `claude`, and a line here."""
+
+from __future__ import annotations
+
+from tests.agents.claude import CLAUDE
+
+AGENTS = {agent.name: agent for agent in (CLAUDE,)}

@@ -1,0 +1,48 @@
+"""What became of a run: one word, and how many requests reached the model server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.agents.agent import FINAL, WROTE
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is left of a run: the agent's exit status (None if its time was over), what it printed, what the proof
+    files hold (None if they are not there), the requests that reached the model server, whether each began with the
+    one before, and which rules of the dialect the proxy's answers broke, a line for each.
+    """
+
+    status: int | None
+    output: str
+    errors: str
+    files: tuple[str | None, ...]
+    requests: int
+    prefix: bool = True
+    shape: str = ""
+
+
+def cell(run: Run) -> str:
+    """Return the cell of a run: its word and its number."""
+    return f"{word(run)}/{run.requests}"
+
+
+def word(run: Run) -> str:
+    """Return the word for a run; `__main__` says what each means."""
+    made, told = [text == WROTE for text in run.files], FINAL in run.output
+    if run.shape:
+        return "shape"
+    if run.status is None:
+        return "HANG"
+    if any(text not in (None, WROTE) for text in run.files):
+        return "wrong-file"
+    if run.status:
+        return "CRASH,ran" if any(made) else "CRASH"
+    if not any(made):
+        return "TEXT" if WROTE in run.output else "toolerr" if told else "SILENT"
+    if not all(made):
+        return "lost-call"
+    if not told:
+        return "ran,no-final"
+    return "ok" if run.prefix else "prefix"

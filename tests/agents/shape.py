@@ -1,0 +1,80 @@
+"""Whether what an agent got keeps the rules of its dialect, whatever the agent itself made of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from pathlib import Path
+from typing import NamedTuple
+
+from tests import messages_checker
+from tests.agents.tap import Request, requests_in
+
+
+class Answer(NamedTuple):
+    """An answer as it came; `whole` is false if its connection ended before it did."""
+
+    status: int
+    type: str
+    body: bytes
+    whole: bool = True
+
+
+class _Bytes(io.BytesIO):
+    """What came on a connection, as the socket that `HTTPResponse` reads; it closes after each answer."""
+
+    def makefile(self, mode: str) -> _Bytes:
+        """Return the bytes, where the last answer ended."""
+        return self
+
+    def close(self) -> None:
+        """Stay open for the next answer."""
+
+
+def answers_in(data: bytes, methods: list[str]) -> Iterator[Answer]:
+    """Give each answer in what a server sent on one connection, to requests of these methods."""
+    source = _Bytes(data)
+    for method in methods:
+        answer = HTTPResponse(source, method=method)  # type: ignore[arg-type]
+        try:
+            answer.begin()
+        except (HTTPException, ConnectionError):
+            return  # the connection ended first
+        kind = answer.headers.get_content_type()
+        try:
+            yield Answer(answer.status, kind, answer.read())
+        except IncompleteRead as cut:
+            yield Answer(answer.status, kind, cut.partial, whole=False)
+
+
+def faults(folder: Path, dialect: str) -> Iterator[str]:
+    """Say which rules the answers on the agent's side of a run's folder break."""
+    for sent in sorted(folder.glob("agent-*-sent.txt")):
+        asked = [*requests_in(sent.read_bytes())]
+        got = sent.with_name(sent.name.replace("-sent", "-got")).read_bytes()
+        for request, answer in zip(asked, answers_in(got, [each.method for each in asked]), strict=False):
+            if fault := CHECKS[dialect](request, answer):
+                yield f"{request.method} {request.path}: {fault}"
+
+
+def messages(request: Request, answer: Answer) -> str:
+    """Say what is wrong with an answer of the Messages API; nothing for other paths."""
+    if (request.method, request.path) != ("POST", "/v1/messages"):
+        return ""
+    if not answer.whole:
+        return "the answer is not whole"
+    try:
+        if answer.status != 200:
+            messages_checker.check_error(answer.body, answer.status)
+        elif json.loads(request.body).get("stream"):
+            messages_checker.check_stream(answer.body, left_open=True)
+        else:
+            messages_checker.check_message(answer.body)
+    except AssertionError as fault:
+        return str(fault)
+    return ""
+
+
+CHECKS: Mapping[str, Callable[[Request, Answer], str]] = {"messages": messages}

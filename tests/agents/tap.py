@@ -1,0 +1,117 @@
+"""A tap between a client and a server: bytes go through as they are, and what passed is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+HEAD = re.compile(rb"(?P<method>[A-Z]+) (?P<path>\S+) HTTP/1\.[01]\r\n(?P<fields>.*?)\r\n\r\n", re.DOTALL)
+LENGTH = re.compile(rb"(?i)^content-length:\s*(\d+)", re.MULTILINE)
+# What makes a model say something; all else is not counted.
+ASKING = re.compile(r"/v1/(messages|chat/completions|responses)$")
+
+
+@dataclass
+class Connection:
+    """What passed on one connection."""
+
+    sent: bytearray = field(default_factory=bytearray)
+    got: bytearray = field(default_factory=bytearray)
+
+
+class Request(NamedTuple):
+    """A request; the path without its query."""
+
+    method: str
+    path: str
+    body: bytes
+
+
+def requests_in(data: bytes) -> Iterator[Request]:
+    """Give each request in what a client sent on one connection."""
+    at = 0
+    while head := HEAD.match(data, at):
+        length = LENGTH.search(head["fields"])
+        at = head.end() + (int(length[1]) if length else 0)
+        path = head["path"].decode().partition("?")[0]
+        yield Request(head["method"].decode(), path, data[head.end() : at])
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    """The listening socket; knows where to, and keeps what passed."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    target: tuple[str, int]
+    connections: list[Connection]
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    """One connection."""
+
+    server: _Server
+
+    def handle(self) -> None:
+        """Pass on both ways until the server is done."""
+        kept = Connection()
+        self.server.connections.append(kept)
+        with contextlib.suppress(OSError), socket.create_connection(self.server.target) as server:
+            threading.Thread(target=_pass_on, args=(self.request, server, kept.sent), daemon=True).start()
+            _pass_on(server, self.request, kept.got)
+
+
+def _pass_on(source: socket.socket, target: socket.socket, kept: bytearray) -> None:
+    """Pass on what comes from `source`, and its end."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            kept += data
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+class Tap:
+    """A context manager: a tap at `url` in front of the server at `target`."""
+
+    def __init__(self, target: str) -> None:
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        place = urlsplit(target)
+        self._server.target = (place.hostname or "", place.port or 80)
+        self._server.connections = []
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Tap:
+        """Start to listen."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop to listen."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def bodies(self) -> list[dict[str, Any]]:
+        """Return the requests that asked the model something, in the order of their connections."""
+        found = (each for kept in self._server.connections for each in requests_in(bytes(kept.sent)))
+        return [json.loads(each.body) for each in found if ASKING.match(each.path)]
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write what passed on each connection into two files of `folder`."""
+        for number, kept in enumerate(self._server.connections):
+            (folder / f"{name}-{number}-sent.txt").write_bytes(kept.sent)
+            (folder / f"{name}-{number}-got.txt").write_bytes(kept.got)
