@@ -157,8 +157,8 @@ class Worker(ThreadWorker):
     Five things are done in another way than gunicorn's. A connection that is silent, or stops in the middle of a
     request's head, waits in the poll and holds no thread. A client that keeps its end open after its answer is watched
     by the same poll: gunicorn waits for each of them, one after the other, on the thread that accepts. A connection on
-    which nothing ever came does not hold up a worker that stops. That worker refuses new ones. And what still streams shortly before the graceful
-    timeout is told, so that it can end in its client's own words.
+    which nothing ever came does not hold up a worker that stops. That worker refuses new ones. And what still streams
+    shortly before the graceful timeout is told, so that it can end in its client's own words.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -175,17 +175,27 @@ class Worker(ThreadWorker):
         os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
         super().init_process()
 
-    def handle_quit(self, sig: int, frame: Any) -> None:
-        """SIGQUIT: nothing is waited for, but streams end in order; their threads would hold up the end.
+    def run(self) -> None:
+        """The worker's whole life; what lingers at its end is closed."""
+        super().run()
+        for sock in self._lingering:
+            util.close(sock)
 
-        gunicorn's own handler takes a lock of the pool's that the interrupted thread may hold.
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        """SIGQUIT: the streams are told at once, and end in order.
+
+        gunicorn's own handler takes a lock of the pool's that the interrupted thread may hold, and ends the process
+        under its threads.
         """
+        self._drain_at = 0.0
         os.eventfd_write(self._drain, 1)
-        super(ThreadWorker, self).handle_quit(sig, frame)
+        self.handle_exit(sig, frame)
 
     def set_accept_enabled(self, enabled: bool | None) -> None:
-        """At a stop what the kernel has accepted is served, then the worker's listener closes: gunicorn keeps it open to
-        the end, and new connections hang in it. After a reload the master and the new workers have it still.
+        """At a stop what the kernel has accepted is served, then the worker's listener closes.
+
+        gunicorn keeps it open to the end, and new connections hang in it. After a reload the master and the new
+        workers have it still.
         """
         super().set_accept_enabled(enabled)
         if enabled or self.alive:

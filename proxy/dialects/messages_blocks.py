@@ -68,10 +68,7 @@ class _OpenCall:
     @property
     def whole(self) -> bool:
         if self.judged is None:
-            try:
-                self.judged = isinstance(load_json("".join(self.parts)), dict)
-            except ValueError:
-                self.judged = False
+            self.judged = _is_object("".join(self.parts))
         return self.judged
 
 
@@ -128,10 +125,12 @@ class Blocks:
         reason = self._finished.reason if self._finished else "stop"
         if reason in CUT and reason not in _STOPS:
             raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
+        if reason not in CUT and not all(map(_is_object, filter(str.strip, self._waiting()))):
+            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
         events: list[JsonObject] = []
         while self._call is not None:
-            if reason not in CUT:
-                events += self._completed(self._call)
+            if reason not in CUT and not "".join(self._call.parts).strip():
+                events.append(self._delta({"type": "input_json_delta", "partial_json": "{}"}))
             events += self._end_call()
         events += [*self._flushed(), *self._stopped(), *self._started()]
         stop, sequence = self._stop(reason)
@@ -198,13 +197,15 @@ class Blocks:
             events += self._said(event)
         return events
 
-    def _completed(self, call: _OpenCall) -> list[JsonObject]:
-        """What a call lacks at the end of a reply: one without arguments has empty ones."""
-        if call.whole:
-            return []
-        if "".join(call.parts).strip():
-            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
-        return [self._delta({"type": "input_json_delta", "partial_json": "{}"})]
+    def _waiting(self) -> list[str]:
+        """The arguments of the open call and of those behind it."""
+        texts: dict[int, list[str]] = {self._call.index: [*self._call.parts]} if self._call is not None else {}
+        for event in self._behind:
+            if isinstance(event, CallOpened):
+                texts.setdefault(event.index, [])
+            elif isinstance(event, CallArguments) and event.index in texts:
+                texts[event.index].append(event.fragment)
+        return ["".join(parts) for parts in texts.values()]
 
     def _flushed(self) -> list[JsonObject]:
         """The text that waited for the rest of a marker of reasoning."""
@@ -296,6 +297,13 @@ class Blocks:
                     if isinstance(entry.get(name), str) and entry[name] in self._asked.stops:
                         return str(entry[name])
         return None
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(load_json(text), dict)
+    except ValueError:
+        return False
 
 
 def _letters(text: str) -> str:
