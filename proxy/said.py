@@ -38,7 +38,8 @@ def read_entry(entry: JsonObject) -> Said:
     delta = entry.get("delta")
     delta = delta if isinstance(delta, dict) else {}
     message = entry.get("message")
-    text = delta.get("content")
+    content = delta.get("content")
+    text = _parts(content) if isinstance(content, list) else content
     reasoning = delta.get("reasoning") or delta.get("reasoning_content")
     finish = entry.get("finish_reason")
     late = read_whole_calls(message) if isinstance(message, dict) else ()
@@ -50,6 +51,12 @@ def read_entry(entry: JsonObject) -> Said:
         delta.get("tool_calls") == [],
         not (text or reasoning or delta.get("tool_calls")) and _says_nothing(entry) and _says_nothing(delta),
     )
+
+
+def _parts(content: list[Json]) -> str:
+    """The text of a content in parts, as some servers answer."""
+    texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _says_nothing(fields: JsonObject) -> bool:

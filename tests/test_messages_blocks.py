@@ -254,6 +254,14 @@ def test_usage_that_the_server_does_not_give_is_zero(odd: JsonObject) -> None:
     }
 
 
+def test_words_of_refusal_are_text() -> None:
+    """OpenAI's own field for them."""
+    chunk: JsonObject = {"id": "a", "choices": [{"index": 0, "delta": {"refusal": "No."}}]}
+    made = message(finished(), seen=chunk)
+    assert (made["content"], made["stop_reason"]) == ([{"type": "text", "text": "No."}], "refusal")
+    assert message(Text(0, "So: "), finished(), seen=chunk)["content"] == [{"type": "text", "text": "So: No."}]
+
+
 def test_further_choices_are_none() -> None:
     assert content(Text(0, "a"), Text(1, "b"), Finished(1, "length", None), finished()) == [("text", "a")]
 

@@ -20,6 +20,11 @@ def test_text_reasoning_and_finish() -> None:
     assert not said.nothing
 
 
+def test_content_in_parts_is_their_text() -> None:
+    parts: list[Any] = [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": []}, {"type": "text"}, "b"]
+    assert read_entry(delta(content=[*parts, {"type": "text", "text": "c"}])).text == "ac"
+
+
 def test_the_other_name_of_the_reasoning_counts_where_the_first_is_empty() -> None:
     """F73."""
     assert read_entry(delta(reasoning_content="a")).reasoning == "a"

@@ -25,8 +25,10 @@ _KINDS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# A server that has no room says so by 503; this API by 529.
-_STATUSES = {503: 529}
+# The statuses that this API has, and those of a front before it; a server that has no room says so by 503, this API by
+# 529. What is neither is a bad request, or a server that failed.
+_STATUSES = frozenset((*_KINDS, 405, 500, 502))
+_NO_ROOM, _OVERLOADED = 503, 529
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +152,17 @@ def _finished(block: JsonObject, text: str) -> JsonObject:
 
 def error_status(error: ProxyError) -> int:
     """The HTTP status of an error in this dialect."""
-    return _STATUSES.get(error.status, error.status)
+    if error.status == _NO_ROOM:
+        return _OVERLOADED
+    return error.status if error.status in _STATUSES else 400 if error.status < 500 else 500
 
 
 def error_object(error: ProxyError) -> JsonObject:
     """The error object of this dialect."""
     status = error_status(error)
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": _words(error)}}
+    said: JsonObject = {"type": kind, "message": _words(error)}
+    return {"type": "error", "error": {**said, "details": {"error_code": error.code}} if error.code else said}
 
 
 def error_body(error: ProxyError) -> bytes:

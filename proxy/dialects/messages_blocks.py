@@ -89,13 +89,15 @@ class Blocks:
         self._calls = 0
         self._finished: Finished | None = None
         self._counts: Mapping[str, Json] = {}
+        self._refusal: list[str] = []
         self._name = ""
 
     def see(self, body: JsonObject) -> None:
-        """Keep the token counts of a chunk, or of a whole answer, and the id of the first one."""
+        """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
         counts, id_ = body.get("usage"), body.get("id")
         if isinstance(counts, dict):
             self._counts = counts
+        self._refusal += _refusals(body)
         if not self._name:
             self._name = _letters(id_.removeprefix("chatcmpl-")) if isinstance(id_, str) else ""
 
@@ -132,7 +134,7 @@ class Blocks:
             if reason not in CUT and not "".join(self._call.parts).strip():
                 events.append(self._delta({"type": "input_json_delta", "partial_json": "{}"}))
             events += self._end_call()
-        events += [*self._flushed(), *self._stopped(), *self._started()]
+        events += [*self._flushed(), *self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
         stop, sequence = self._stop(reason)
         delta: JsonObject = {"stop_reason": stop, "stop_sequence": sequence}
         last: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage(self._counts)}
@@ -213,7 +215,7 @@ class Blocks:
 
     def _text(self, kind: Kind, text: str) -> list[JsonObject]:
         if self._open == kind:
-            return [self._text_delta(kind, text)]
+            return [self._text_delta(kind, text)] if text else []
         text = (self._blank if kind == "text" else "") + text
         if kind == "thinking" or self._after_thinking:
             text = text.lstrip()
@@ -282,6 +284,8 @@ class Blocks:
     def _stop(self, reason: str) -> tuple[str, str | None]:
         if reason in _STOPS:
             return _STOPS[reason], None
+        if self._refusal:
+            return "refusal", None
         if self._calls:
             return "tool_use", None
         matched = self._matched()
@@ -297,6 +301,15 @@ class Blocks:
                     if isinstance(entry.get(name), str) and entry[name] in self._asked.stops:
                         return str(entry[name])
         return None
+
+
+def _refusals(body: JsonObject) -> list[str]:
+    """The words by which the first choice says no, where a server has a field of their own for them."""
+    choices = body.get("choices")
+    entry = choices[0] if isinstance(choices, list) and choices else None
+    said = entry.get("delta") or entry.get("message") if isinstance(entry, dict) else None
+    words = said.get("refusal") if isinstance(said, dict) else None
+    return [words] if isinstance(words, str) and words else []
 
 
 def _is_object(text: str) -> bool:

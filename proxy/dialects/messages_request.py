@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import NoThreads
 from ..events import JsonObject, Repair
 from .messages_check import (
     BODY,
@@ -135,7 +136,7 @@ def _refusals(body: JsonObject, losses: Losses) -> None:
     if body.get("mcp_servers"):
         losses.server_only(BODY.field("mcp_servers"), "calling MCP servers")
     if body.get("thread"):
-        raise BODY.field("thread").bad("this server keeps no conversations; send all messages each time")
+        raise NoThreads("thread: this server keeps no conversations; send all messages each time")
 
 
 def _sampling(body: JsonObject, losses: Losses) -> JsonObject:
