@@ -132,6 +132,12 @@ def test_calls_without_ids_get_their_own() -> None:
     assert [block["id"] for block in made["content"]] == ["toolu_42_0", "toolu_42_1"]
 
 
+def test_calls_with_one_id_get_two() -> None:
+    calls = [(opened(index, id_="c"), CallArguments(0, index, "{}")) for index in (0, 1)]
+    made = message(*calls[0], *calls[1], finished("tool_calls"))
+    assert [block["id"] for block in made["content"]] == ["toolu_c", "toolu_42_1"]
+
+
 @pytest.mark.parametrize("blank", ["", "\n", " \n\n"])
 def test_no_block_is_empty(blank: str) -> None:
     """The API refuses blocks without text when a client sends them back."""

@@ -87,6 +87,7 @@ class Blocks:
         self._call: _OpenCall | None = None
         self._behind: deque[Event] = deque()
         self._calls = 0
+        self._ids: set[str] = set()
         self._finished: Finished | None = None
         self._counts: Mapping[str, Json] = {}
         self._refusal: list[str] = []
@@ -185,7 +186,10 @@ class Blocks:
         self._blank, self._after_thinking = "", False
         self._calls += 1
         self._call = _OpenCall(event.index)
-        id_ = client_id(event.id or f"{self._id}_{self._next}")
+        # Where nothing is repaired a server may give no id, or the same one again.
+        named = event.id and event.id not in self._ids
+        id_ = client_id(event.id if named else f"{self._id}_{self._next}")
+        self._ids.add(event.id)
         return [*before, self._start({"type": "tool_use", "id": id_, "name": event.name, "input": {}})]
 
     def _end_call(self) -> list[JsonObject]:
