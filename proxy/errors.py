@@ -5,6 +5,7 @@ exceptions to one of these, once.
 
     ProxyError                     never raised itself
     |-- BadRequest                 400  the client's request cannot be used as it is
+    |   |-- NoThreads              400  the client would have the server keep its conversation
     |   |-- NotFound               404  no such path, client or model
     |   |-- MethodNotAllowed       405
     |   `-- BodyTooLarge           413
@@ -28,12 +29,15 @@ class ProxyError(Exception):
     """Superclass of all errors of the proxy; never raised itself.
 
     `status` is the HTTP status, `kind` the `error.type` of the OpenAI shape, `retry_after` the seconds for a
-    `Retry-After` header or None, `message` one sentence for the person at the client.
+    `Retry-After` header or None, `headers` others that the answer has, `message` one sentence for the person at the
+    client, `code` a word for its program, or empty.
     """
 
     status = 500
     kind = "server_error"
     retry_after: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    code = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -50,6 +54,12 @@ class BadRequest(ProxyError):
 
     status = 400
     kind = "invalid_request_error"
+
+
+class NoThreads(BadRequest):
+    """The client would have the server keep the conversation; told by this code, the SDKs send all of it instead."""
+
+    code = "thread_unsupported_request"
 
 
 class NotFound(BadRequest):
