@@ -3,6 +3,13 @@
 #              on Python 3.11, and on 3.12 and 3.13 where they are installed
 # make lint    ruff and mypy alone
 # make bench   the benchmarks
+# make agents  real Claude Code, fetched with npm, without and with the proxy, in front of bad model servers
+# make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
+# make rollback HOST=user@host  go back to the release before
+# make deploy-test  both of them, for real, on this machine
+# make cluster-test HAProxy, three proxies, two model servers: what 200 streams see when some of them fail
+# make lock    requirements.lock anew: the newest versions of all that the proxy needs, with digests
+# make audit   whether known vulnerabilities concern what requirements.lock holds
 # make clean   remove what these made
 #
 # All work in a virtual environment, .venv, made by the first of them.
@@ -16,10 +23,13 @@ METADATA := setup.cfg pyproject.toml
 # The other Pythons that the project claims to support, as far as they are here: on PATH, or in pyenv's folder.
 OTHERS ?= python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python $(HOME)/.pyenv/versions/3.13.*/bin/python)
 
+# One set of versions for all Pythons that the project supports, and the digests of the wheels for all machines.
+LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
+
 # Files of tests side by side, one per core; the benchmarks must have the machine to themselves.
 TOGETHER := -m 'not benchmarks' --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test others lint bench clean
+.PHONY: demo test others lint bench agents clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -48,6 +58,29 @@ lint: .venv/test.stamp
 bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.run
 
+agents: .venv/test.stamp
+	$(BIN)/python -m tests.agents
+
+deploy: .venv/made.stamp
+	PYTHON=$(BIN)/python systemd/deploy.sh $(HOST) $(ARGS)
+
+rollback:
+	systemd/deploy.sh $(HOST) --rollback $(ARGS)
+
+deploy-test: .venv/test.stamp
+	$(BIN)/python -m tests.deploy
+
+cluster-test: .venv/test.stamp
+	$(BIN)/python -m tests.cluster
+
+lock: export UV_CUSTOM_COMPILE_COMMAND := make lock
+lock: .venv/tools.stamp
+	.venv/tools/bin/uv pip compile -q $(LOCKED) setup.cfg -o requirements.lock
+	echo pip | .venv/tools/bin/uv pip compile -q $(LOCKED) - -o systemd/pip.lock
+
+audit: .venv/tools.stamp
+	$(BIN)/python -m tests.deploy.audit .venv/tools/bin/pip-audit requirements.lock systemd/pip.lock
+
 clean:
 	rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -64,3 +97,9 @@ clean:
 .venv/test.stamp: .venv/made.stamp $(METADATA)
 	$(PIP) -e '.[test,real]'
 	touch $@ .venv/demo.stamp
+
+# What looks after the dependencies is none of them.
+.venv/tools.stamp: .venv/made.stamp
+	$(BIN)/python -m venv .venv/tools
+	.venv/tools/bin/python -m pip install -q --disable-pip-version-check uv pip-audit
+	touch $@

@@ -12,6 +12,7 @@ import selectors
 import signal
 import socket
 import struct
+import sys
 import time
 from functools import partial
 from typing import Any
@@ -147,6 +148,8 @@ def post_fork(server: Any, worker: Any) -> None:
     when the graceful timeout is over.
     """
     importlib.invalidate_caches()
+    # What this worker imports late is of its own release, also when the symlink was switched meanwhile.
+    sys.path[:] = map(os.path.realpath, sys.path)
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
 

@@ -91,7 +91,7 @@ def asked(port: int) -> bytes:
 def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
     config = Config()
     names = {name for name, value in vars(gunicorn_conf).items() if name.islower() and not name.startswith("_")}
-    names -= {"annotations", "importlib", "os", "partial", "selectors", "signal", "socket", "struct", "time", "util"}
+    names -= {"annotations", "importlib", "os", "partial", "selectors", "signal", "socket", "struct", "sys", "time", "util"}
     assert names <= set(config.settings), names - set(config.settings)
     for name in names:
         config.set(name, getattr(gunicorn_conf, name))
@@ -163,13 +163,17 @@ def test_a_body_that_does_not_come_loses_its_thread_when_the_limit_is_over(tmp_p
         assert time.monotonic() - start < 9  # without the limit: never
 
 
-def test_a_forked_worker_forgets_what_the_master_saw_in_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
     monkeypatch.setattr("importlib.invalidate_caches", lambda: seen.append(True))
     signals: dict[int, object] = {}
+    (tmp_path / "new").mkdir()
+    (tmp_path / "current").symlink_to("new")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "current")])
     monkeypatch.setattr("signal.signal", signals.__setitem__)
     gunicorn_conf.post_fork(None, None)
     assert seen == [True]
+    assert sys.path == [str(tmp_path / "new")]
     # One that is told to end before it has begun ends.
     assert signals == dict.fromkeys((signal.SIGTERM, signal.SIGQUIT, signal.SIGINT), signal.SIG_DFL)
 

@@ -1,0 +1,1 @@
+"""The deployment, end to end, and what it installs."""

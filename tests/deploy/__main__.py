@@ -1,0 +1,180 @@
+"""`python -m tests.deploy`: deploy.sh and the unit, end to end, on this machine.
+
+The host is a real sshd on loopback with a stand-in for systemctl that does what the installed unit file says; what is
+deployed is this checkout and copies of it that are newer, broken or sick. Everything else is real: ssh, scp, pip, the
+wheels, the virtual environments, gunicorn. Each line that is printed was asserted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from proxy import __version__
+from tests.deploy import live, wheels
+from tests.deploy.host import Host, checkout
+from tests.deploy.traffic import Traffic, Upstream
+from tests.real.processes import ROOT
+
+NEEDED = {
+    **{"sshd": "openssh-server", "ssh": "openssh-client", "curl": "curl", "runuser": "util-linux"},
+    **{"shellcheck": "shellcheck", "ip": "iproute2"},
+}
+SICK = ("def health(self) -> JsonObject:\n", "def health(self) -> JsonObject:\n        raise RuntimeError('sick')\n")
+
+
+def main() -> int:
+    """All steps, in order; each builds on the ones before."""
+    if os.geteuid():
+        os.execvp("sudo", ["sudo", "-E", sys.executable, "-m", "tests.deploy"])
+    install_packages()
+    os.umask(0o022)
+    folder = Path(tempfile.mkdtemp(prefix="deploy-"))
+    folder.chmod(0o755)  # the service is another user
+    start = time.monotonic()
+    try:
+        subprocess.run(["shellcheck", *(ROOT / "systemd").glob("*.sh")], check=True)
+        tell("shellcheck has nothing to say")
+        wheels.check(tell)
+        with Upstream() as upstream, Host(folder, upstream.url) as host:
+            for step in STEPS:
+                step(host, upstream)
+        live.check(folder, tell)
+    except BaseException:
+        print(f"FAILED; what was said is in {folder}", file=sys.stderr)
+        raise
+    shutil.rmtree(folder)
+    print(f"all of it in {time.monotonic() - start:.0f} s")
+    return 0
+
+
+def install_packages() -> None:
+    """What Debian and Ubuntu call the programs that are not here."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    missing = sorted({package for program, package in NEEDED.items() if not shutil.which(program, path=path)})
+    if missing:
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], env=env, check=True)
+        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+        subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+
+
+def tell(line: str) -> None:
+    """One thing that holds."""
+    print(f"  {line}", flush=True)
+
+
+def first(host: Host, upstream: Upstream) -> None:
+    """Nothing is there yet."""
+    done = host.deploy()
+    assert done.returncode == 0, done.stderr
+    health = host.health()
+    assert (health["version"], health["max_tool_calls"]) == (__version__, 41), health
+    assert health["rules_file"] == str(host.rules) and host.current.startswith(f"{__version__}-")
+    assert host.asked_of_systemctl() == ["daemon-reload", "enable", "restart"]
+    unit = (host.units / "vllm-tool-proxy.service").read_text()
+    assert f"ExecStart={host.root}/current/venv/bin/python" in unit and (host.units / "vllm-tool-proxy.socket").exists()
+    assert host.releases == {host.current} and "wheels" not in os.listdir(host.root / "current")
+    assert not [name for name in os.listdir("/tmp") if name.startswith("vllm-tool-proxy.")], "the upload is still there"
+    script = host.root / "current" / "venv" / "bin" / "vllm-tool-proxy"
+    assert subprocess.run([script, "--version"], capture_output=True, check=True, text=True).stdout.split()[1]
+    tell("first deployment: unit installed, release in force, the host's own rules and options")
+
+
+def second(host: Host, upstream: Upstream) -> None:
+    """A newer version while a stream runs and requests come."""
+    old, pid = host.current, (host.folder / "pid").read_text()
+    stale = [f"0.0.{number}-2020010{number}T000000Z" for number in range(1, 7)]
+    for name in stale:
+        (host.root / "releases" / name).mkdir()
+    with Traffic(host.port, upstream) as traffic:
+        done = host.deploy(checkout=checkout(host.folder / "newer", "9.0.0"))
+    assert done.returncode == 0, done.stderr
+    assert traffic.failures == [] and traffic.answered > 100, traffic.failures[:3]
+    assert traffic.streamed.count("a") > 30
+    maps = Path(f"/proc/{host.health()['worker']}/maps").read_text()
+    assert f"{host.current}/venv" in maps and old not in maps, "libraries of the other release"
+    assert host.health()["version"] == "9.0.0" and host.current.startswith("9.0.0-")
+    assert host.asked_of_systemctl() == ["reload"] and (host.folder / "pid").read_text() == pid
+    assert host.releases == {old, host.current, *stale[-3:]}, "the last five stay"
+    for name in stale[-3:]:
+        (host.root / "releases" / name).rmdir()
+    tell(
+        f"second deployment: {traffic.answered} requests, none refused, the slowest {traffic.slowest * 1000:.0f} ms; "
+        "the stream that ran went on to its end; five releases are kept"
+    )
+
+
+def refused(host: Host, message: str, **how: Path) -> None:
+    """A deployment that changes nothing at all."""
+    before = (host.current, host.releases, host.health()["worker"])
+    done = host.deploy(**how)
+    assert done.returncode == 1 and message in done.stderr, done.stderr
+    assert (host.current, host.releases, host.health()["worker"]) == before
+    assert host.asked_of_systemctl() == []
+
+
+def broken(host: Host, upstream: Upstream) -> None:
+    """Code that cannot be loaded, rules that cannot be used, and two at once."""
+    import_error = {"proxy/app.py": ("from __future__ import annotations\n", "import no_such_module\n")}
+    refused(host, "No module named 'no_such_module'", checkout=checkout(host.folder / "broken", "9.0.1", import_error))
+    tell("a release that cannot be loaded: refused, nothing changed")
+    host.rules.write_text("settings: {max_tool_cals: 1}\n")
+    refused(host, "max_tool_cals")
+    host.rules.write_text("settings: {max_tool_calls: 42}\n")
+    tell("a host whose rules the release cannot use: refused, nothing changed")
+    with (host.root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused(host, "another deployment is under way")
+    tell("two deployments at once: the second is refused")
+
+
+def sick(host: Host, upstream: Upstream) -> None:
+    """It starts, but /health fails."""
+    old = host.current
+    done = host.deploy(checkout=checkout(host.folder / "sick", "9.0.2", {"proxy/service.py": SICK}))
+    assert done.returncode == 1 and f"{old} is in force again" in done.stderr, done.stderr
+    assert (host.current, host.health()["version"]) == (old, "9.0.0")
+    assert host.asked_of_systemctl() == ["reload", "reload"]
+    assert [name for name in host.releases if name.startswith("9.0.2-")] == [
+        name for name in host.releases if name.endswith(".failed")
+    ]
+    tell("a release that starts and is not healthy: rolled back by itself")
+
+
+def back(host: Host, upstream: Upstream) -> None:
+    """Back to the release before, no further, and forward again by its name."""
+    new = host.current
+    assert (done := host.deploy("--rollback")).returncode == 0, done.stderr
+    assert host.health()["version"] == __version__ and host.asked_of_systemctl() == ["reload"]
+    done = host.deploy("--rollback")
+    assert done.returncode == 1 and "there is no release before" in done.stderr, done.stderr
+    assert (done := host.deploy(f"--rollback={new}")).returncode == 0, done.stderr
+    assert (host.current, host.health()["version"], host.asked_of_systemctl()) == (new, "9.0.0", ["reload"])
+    tell("rollback: back, not further than there is, and forward again by name")
+
+
+def restarted(host: Host, upstream: Upstream) -> None:
+    """What the master itself has loaded is another one in the release before."""
+    (metadata,) = (host.root / "releases").glob(f"{__version__}-*/venv/lib/python*/site-packages/gunicorn-*/METADATA")
+    text = metadata.read_text()
+    metadata.write_text(re.sub(r"(?m)^Version: .*$", "Version: 27.0.0", text))
+    done = host.deploy("--rollback")
+    assert done.returncode == 0 and "gunicorn 27.0.0" in done.stderr, done.stderr
+    assert host.asked_of_systemctl() == ["restart"] and host.health()["version"] == __version__
+    metadata.write_text(text)
+    tell("another gunicorn: a restart instead of a reload, announced")
+
+
+STEPS: list[Callable[[Host, Upstream], None]] = [first, second, broken, sick, back, restarted]
+
+if __name__ == "__main__":
+    sys.exit(main())

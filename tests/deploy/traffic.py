@@ -1,0 +1,137 @@
+"""What goes through the proxy while it is deployed: a stream that lasts, and short requests one after the other."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+from tests.helpers import received
+from tests.scripted import DONE, ROLE, chat, chunked, completion, finish, text
+
+PATH = "/v1/chat/completions"
+CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'
+
+
+class Upstream:
+    """A context manager: a model server whose streams go on until they are told to end."""
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+        self.authorization = ""
+        upstream = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                """A chat request, streamed or whole."""
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                upstream.authorization = self.headers.get("Authorization", "")
+                if not body.get("stream"):
+                    self._send(json.dumps(completion(CALL if body.get("tools") else "short")).encode())
+                    return
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.wfile.write(chunked(ROLE))
+                while not upstream.end.wait(0.1):
+                    self.wfile.write(chunked(text("a")))
+                self.wfile.write(chunked(finish()) + chunked(DONE) + b"0\r\n\r\n")
+
+            def do_GET(self) -> None:
+                """Whatever the proxy asks of it."""
+                self._send(b"{}")
+
+            def _send(self, body: bytes) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Upstream:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Traffic:
+    """A context manager: one stream and a request after the other, each over a connection of its own."""
+
+    def __init__(self, port: int, upstream: Upstream, *, streams: bool = True) -> None:
+        self.failures = list[str]()
+        self.answered = 0
+        self.slowest = 0.0
+        self.streamed = ""
+        self._port = port
+        self._upstream = upstream
+        self._over = threading.Event()
+        self._begun = threading.Event()
+        self._threads = [threading.Thread(target=each) for each in (self._requests, self._stream)[: 1 + streams]]
+        if not streams:
+            self._begun.set()
+
+    def __enter__(self) -> Traffic:
+        self._upstream.end.clear()
+        for thread in self._threads:
+            thread.start()
+        assert self._begun.wait(10), "the stream never began"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._upstream.end.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _stream(self) -> None:
+        try:
+            with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as client:
+                client.request("POST", PATH, json.dumps(chat()), {"Content-Type": "application/json"})
+                response = client.getresponse()
+                data = response.readline()
+                self._begun.set()
+                data += response.read()
+            got = received(data)
+            assert got.done and got.error is None, data[-300:]
+            self.streamed = got[0].text
+        except Exception as failure:
+            self.failures.append(f"the stream: {failure!r}")
+
+    def _requests(self) -> None:
+        body = json.dumps(chat(stream=False))
+        while not self._over.is_set():
+            before = time.monotonic()
+            try:
+                with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as client:
+                    client.request("POST", PATH, body, {"Content-Type": "application/json"})
+                    response = client.getresponse()
+                    told = json.loads(response.read())
+                    assert response.status == 200 and told["choices"][0]["message"]["content"] == "short", told
+                self.answered += 1
+            except Exception as failure:
+                self.failures.append(f"a request: {failure!r}")
+            self.slowest = max(self.slowest, time.monotonic() - before)
+            self._over.wait(0.02)
