@@ -1,0 +1,73 @@
+"""`make cluster-test`: what happens behind HAProxy when boxes fail, are drained and come back, as a table.
+
+    python -m tests.cluster [--dialects chat,messages] [--streams 200] [--servers own,shared]
+
+Each row is a statement that must hold; the exit code is 1 if one does not. Everything is played with proxies that have
+one model server each, and with proxies that know both. HAProxy is installed (apt-get) if it is not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.cluster.boxes import Cluster, NotSoError, haproxy_program
+from tests.cluster.report import Report
+from tests.cluster.scenes import Play
+
+TITLES = {"own": "Each proxy has a model server of its own", "shared": "All proxies know both model servers"}
+
+
+def main() -> int:
+    """Run everything; 0 if all holds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster")
+    parser.add_argument("--dialects", default="chat,messages")
+    parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--servers", default="own,shared")
+    options = parser.parse_args()
+    if haproxy_program() is None:
+        _install()
+    print(_version(), flush=True)
+    report, began = Report(), time.monotonic()
+    for servers in options.servers.split(","):
+        print(f"\n== {TITLES[servers]}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
+            cluster = Cluster(Path(folder), servers == "shared")
+            _play(cluster, report, options.dialects.split(","), options.streams)
+    print(f"\n{time.monotonic() - began:.0f} s; {report.summary()}")
+    return 0 if report.holds else 1
+
+
+def _play(cluster: Cluster, report: Report, dialects: list[str], streams: int) -> None:
+    try:
+        with cluster:
+            asyncio.run(Play(cluster, report, dialects, streams).run())
+            report.check("no proxy wrote a traceback", _tracebacks(cluster), [])
+    except NotSoError as error:
+        report.check("every state came that had to", str(error), "")
+
+
+def _install() -> None:
+    """Its service is not wanted, and has nothing to listen on."""
+    apt = [*([] if os.geteuid() == 0 else ["sudo"]), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
+    subprocess.run([*apt, "update"], check=True)
+    subprocess.run([*apt, "install", "--no-install-recommends", "haproxy"], check=True, stdout=subprocess.DEVNULL)
+
+
+def _version() -> str:
+    program = haproxy_program() or ""
+    return subprocess.run([program, "-v"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+def _tracebacks(cluster: Cluster) -> list[str]:
+    return [proxy.name for proxy in cluster.proxies if "Traceback" in proxy.log.read_text()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""The boxes: HAProxy, proxies and model servers, each a process or a group of them on 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from types import TracebackType
+
+from tests.cluster.client import get
+from tests.real.processes import ROOT, free_port
+
+CONFIG = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
+# How long a box may take to be there, or a state to come.
+PATIENCE = 30.0
+# What a process that is started by hand, as anybody, cannot do.
+_SYSTEM_ONLY = re.compile(r"(?m)^    (?:user|group|chroot) .*\n")
+_ADDRESSES = ("192.0.2.11:8003", "192.0.2.12:8003", "192.0.2.13:8003")
+
+
+class NotSoError(Exception):
+    """A state that had to come did not."""
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str, patience: float = PATIENCE) -> float:
+    """Wait until it holds; the seconds that it took."""
+    began = time.monotonic()
+    while not await holds():
+        if time.monotonic() - began > patience:
+            raise NotSoError(f"after {patience:.0f} s still not: {what}")
+        await asyncio.sleep(0.05)
+    return time.monotonic() - began
+
+
+def haproxy_program() -> str | None:
+    """HAProxy's path, if it is installed; Debian puts it where users do not look."""
+    return shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def rendered(port: int, proxies: Sequence[int], folder: Path) -> str:
+    """deploy/haproxy/haproxy.cfg with nothing changed but its addresses, its socket and whom it runs as."""
+    config = _SYSTEM_ONLY.sub("", CONFIG.read_text())
+    places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in proxies), strict=True))
+    places |= {"bind 127.0.0.1:8003": f"bind 127.0.0.1:{port}", "socket /run/haproxy/admin.sock": f"socket {folder}/s"}
+    for old, new in places.items():
+        assert config.count(old) == (2 if old in _ADDRESSES else 1), f"{old} is not in haproxy.cfg as the test knows it"
+        config = config.replace(old, new)
+    return config
+
+
+@dataclass
+class Box:
+    """A server: the command that starts it, and the path at which it answers once it is there."""
+
+    name: str
+    port: int
+    command: tuple[str, ...]
+    folder: Path
+    ready: str = "/health"
+    env: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        """What it writes."""
+        return self.folder / f"{self.name}.log"
+
+    async def start(self) -> None:
+        """Start it, and wait until it answers."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TOOL_PROXY_", "GUNICORN"))}
+        with self.log.open("ab") as log:
+            none = subprocess.DEVNULL
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=ROOT,
+                env={**kept, **self.env},
+                stdin=none,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            await until(self._answers, f"{self.name} answers")
+        except NotSoError as error:
+            raise NotSoError(f"{error}\n{self.log.read_text()[-2000:]}") from None
+
+    async def _answers(self) -> bool:
+        if await self.ended():
+            raise NotSoError(f"{self.name} ended")
+        with suppress(OSError, HTTPException):
+            return (await get(self.port, self.ready))[0] > 0
+        return False
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes: the box has lost its power."""
+        self.signal(signal.SIGKILL, all_of_it=True)
+        assert self.process is not None
+        self.process.wait()
+
+    def signal(self, number: signal.Signals, *, all_of_it: bool = False) -> None:
+        """A signal to its first process, or to all of them."""
+        assert self.process is not None
+        if all_of_it:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+    async def ended(self) -> bool:
+        """True if its first process is gone."""
+        return self.process is None or self.process.poll() is not None
+
+    def __enter__(self) -> Box:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None:
+            self.kill()
+
+
+@dataclass
+class Balancer(Box):
+    """HAProxy, and what it says of itself."""
+
+    @property
+    def socket(self) -> Path:
+        """Its admin socket."""
+        return self.folder / "s"
+
+    def command_line(self, words: str) -> str:
+        """The answer to a command on the admin socket."""
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(PATIENCE)
+            sock.connect(str(self.socket))
+            sock.sendall(words.encode() + b"\n")
+            parts = []
+            while part := sock.recv(65536):
+                parts.append(part)
+        return b"".join(parts).decode()
+
+    def states(self, backend: str = "proxies") -> dict[str, str]:
+        """The state of each server of a backend: UP, DOWN, DRAIN, with what comes behind the word left out."""
+        return {row["svname"]: row["status"].split()[0] for row in self._rows(backend)}
+
+    def running(self) -> int:
+        """The requests that are under way at the proxies."""
+        return sum(int(row["scur"]) for row in self._rows("proxies") + self._rows("alive"))
+
+    def _rows(self, backend: str) -> list[dict[str, str]]:
+        table = self.command_line("show stat").lstrip("# ")
+        rows = (row for row in csv.DictReader(io.StringIO(table)) if row["pxname"] == backend)
+        return [row for row in rows if row["svname"] != "BACKEND"]
+
+    async def sees(self, *states: str, backend: str = "proxies") -> float:
+        """Wait until the servers are in these states; the seconds that it took."""
+
+        async def holds() -> bool:
+            return [*self.states(backend).values()] == [*states]
+
+        return await until(holds, f"HAProxy sees {states} in {backend}, and not {self.states(backend)}")
+
+    def drain(self, name: str) -> None:
+        """No new requests for a proxy, as haproxy.cfg says it is done."""
+        self.command_line(f"set server proxies/{name} state drain; set server alive/{name} state drain")
+
+    def take_back(self, name: str) -> None:
+        """New requests for it again."""
+        self.command_line(f"set server proxies/{name} state ready; set server alive/{name} state ready")
+
+
+def balancer(proxies: Sequence[int], folder: Path) -> Balancer:
+    """HAProxy in front of what listens on these three ports."""
+    program = haproxy_program()
+    if program is None:
+        raise NotSoError("HAProxy is not installed; apt-get install haproxy")
+    folder.mkdir(exist_ok=True)
+    port, config = free_port(), folder / "haproxy.cfg"
+    config.write_text(rendered(port, proxies, folder))
+    return Balancer("haproxy", port, (program, "-db", "-f", str(config)), folder, "/_ready")
+
+
+@dataclass
+class ModelServer(Box):
+    """A scripted model server."""
+
+    async def under_way(self) -> int:
+        """The answers that it is giving."""
+        body = (await get(self.port, "/open"))[2]
+        return int(re.findall(rb"\d+", body)[0])
+
+
+@dataclass
+class Cluster:
+    """HAProxy, three proxies, and the model servers A and B.
+
+    Each proxy has a model server of its own, 1 and 2 have A, 3 has B; or, if `shared`, all of them know both.
+    """
+
+    folder: Path
+    shared: bool
+    balancer: Balancer = field(init=False)
+    proxies: list[Box] = field(init=False)
+    servers: dict[str, ModelServer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.servers = {name: self._model_server(name) for name in "AB"}
+        self.proxies = [self._proxy(number, "AB" if self.shared else "AAB"[number - 1]) for number in (1, 2, 3)]
+        self.balancer = balancer([proxy.port for proxy in self.proxies], self.folder)
+
+    def _model_server(self, name: str) -> ModelServer:
+        port = free_port()
+        command = (sys.executable, "-m", "tests.cluster.upstream", "--port", str(port), "--name", name)
+        return ModelServer(name, port, (*command, "--seen", str(self.seen_file)), self.folder)
+
+    def _proxy(self, number: int, servers: str) -> Box:
+        port = free_port()
+        upstreams = [word for name in servers for word in ("--upstream", f"http://127.0.0.1:{self.servers[name].port}")]
+        command = (sys.executable, "-m", "proxy", "serve", "--port", str(port), *upstreams)
+        # The key for the model server tells it who asks.
+        return Box(f"proxy{number}", port, command, self.folder, env={"TOOL_PROXY_UPSTREAM_KEY": f"p{number}"})
+
+    @property
+    def port(self) -> int:
+        """Where the clients ask."""
+        return self.balancer.port
+
+    @property
+    def seen_file(self) -> Path:
+        """Where the model servers write what they are asked."""
+        return self.folder / "seen"
+
+    def seen(self) -> dict[str, list[str]]:
+        """Who was asked for each request, in order."""
+        found: dict[str, list[str]] = {}
+        for line in self.seen_file.read_text().splitlines() if self.seen_file.exists() else ():
+            served, id_ = line.split()
+            found.setdefault(id_, []).append(served)
+        return found
+
+    def load(self) -> Counter[str]:
+        """How many requests went each way, from the beginning on."""
+        return Counter(served for way in self.seen().values() for served in way)
+
+    async def start(self) -> None:
+        """Start everything, and wait until HAProxy sees it."""
+        await asyncio.gather(*(server.start() for server in self.servers.values()))
+        await asyncio.gather(*(proxy.start() for proxy in self.proxies))
+        await self.balancer.start()
+        await self.balancer.sees("UP", "UP", "UP")
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for box in (self.balancer, *self.proxies, *self.servers.values()):
+            box.__exit__(kind, error, trace)

@@ -1,0 +1,323 @@
+"""The scenes, in order; each leaves the cluster as it found it, but for the last."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count, cycle
+
+from tests.cluster.boxes import Balancer, Cluster, balancer, until
+from tests.cluster.client import Asked, Kind, Outcome, Wanted, ask, ask_as_sdks_do, get, request
+from tests.cluster.report import Report
+
+# A long answer takes ten seconds; what fails does so when 200 of them are under way.
+CHUNKS, PAUSE = 40, 0.25
+WHOLES = 24
+# What may become of an answer under way.
+ENDS = ("ok", "broke off", "error event", "error status 502")
+CONVERSATIONS = 45
+# A model server that is gone is known to HAProxy after at most: the proxy remembers for 2 s that it was there, two
+# checks, each up to 2 s after the last one and with up to 1 s to wait for.
+KNOWN_AFTER = 8.0
+ALL_UP = ("UP", "UP", "UP")
+FORGED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
+
+
+@dataclass
+class Play:
+    """All scenes, in front of one cluster."""
+
+    cluster: Cluster
+    report: Report
+    dialects: list[str]
+    streams: int
+    _ids: count[int] = field(default_factory=count)
+    _sent: list[Wanted] = field(default_factory=list)
+    _tries: Counter[str] = field(default_factory=Counter)
+
+    async def run(self) -> None:
+        """Everything."""
+        await self.cluster.start()
+        await self._paths()
+        await self._headers()
+        await self._leaving()
+        before = await self._sticky("Conversations, all well", repeat=2)
+        await self._failing()
+        await self._coming_back(before)
+        await self._rolling(before, drained=True)
+        await self._rolling(before, drained=False)
+        self._once()
+        await self._nobody()
+
+    def _wanted(self, conversation: str = "", **more: object) -> Wanted:
+        """A request with an id of its own; dialects take turns."""
+        number = next(self._ids)
+        more.setdefault("dialect", self.dialects[number % len(self.dialects)])
+        wanted = Wanted(f"r{number}", conversation or f"other-{number}", **more)  # type: ignore[arg-type]
+        self._sent.append(wanted)
+        return wanted
+
+    async def _ask(self, wanted: Wanted) -> Outcome:
+        self._tries[wanted.id] += 1
+        return await ask(self.cluster.port, wanted)
+
+    async def _paths(self) -> None:
+        self.report.title("What HAProxy lets through")
+        for path in ("/_ready", "/v1/models", "/for/openclaw/v1/models"):
+            self.report.check(f"GET {path} is answered", (await get(self.cluster.port, path))[0], 200)
+        for method, path in (("POST", "/_reload"), ("GET", "/metrics"), ("GET", "/health"), ("POST", "/v2/../_reload")):
+            status, _, body = await get(self.cluster.port, path, method)
+            known = status == 404 and json.loads(body)["error"]["type"] == "not_found_error"
+            self.report.check(f"{method} {path} reaches no proxy", known)
+
+    async def _headers(self) -> None:
+        """HAProxy in front of a server that says what it got."""
+        self.report.title("What HAProxy makes of a client's headers")
+        echo = balancer([self.cluster.servers["A"].port] * 3, self.cluster.folder / "echo")
+        with echo:
+            await echo.start()
+            await echo.sees(*ALL_UP)
+            plain = await self._echo(echo, {"X-Request-Id": "mine-1", "Authorization": "Bearer k", "X-Session-Id": "s"})
+            forged = await self._echo(echo, dict.fromkeys(FORGED, "127.0.0.1") | {"X-Request-Id": "no {word}"})
+        kept = [plain.get(name) for name in ("x-request-id", "authorization", "x-session-id", "host")]
+        self.report.check("id, key, session and host go on", kept, ["mine-1", "Bearer k", "s", "models.test"])
+        self.report.check("nothing is said of who asks", [name for name in FORGED if name.lower() in forged], [])
+        self.report.check("but that it came through a front", (plain["via"], forged["via"]), ("1.1 haproxy",) * 2)
+        self.report.check("an id that is no plain word is made anew", len(forged["x-request-id"]), 36)
+
+    async def _echo(self, echo: Balancer, headers: dict[str, str]) -> dict[str, str]:
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = (await get(echo.port, "/v1/echo", headers=lines))[2].decode()
+        return {name.lower(): value for name, _, value in (line.partition(": ") for line in head.splitlines()[1:])}
+
+    async def _leaving(self) -> None:
+        """A client goes before the first word, and one in the middle of a stream."""
+        self.report.title("A client that leaves lets go of the model server")
+        for stream in (True, False):
+            wanted = self._wanted(stream=stream, chunks=CHUNKS, pause=PAUSE)
+            self._tries[wanted.id] += 1
+            _, writer = await asyncio.open_connection("127.0.0.1", self.cluster.port)
+            writer.write(request(wanted))
+            await until(lambda: self._open(1), "the model server has the request")
+            writer.close()
+            took = await until(lambda: self._open(0), "the model server is let go", 5)
+            where = "in a stream" if stream else "while it waits for a whole answer"
+            self.report.check(f"{where}, within 1 s", took < 1)
+
+    async def _open(self, number: int) -> bool:
+        servers = self.cluster.servers.values()
+        return sum([await server.under_way() for server in servers]) == number
+
+    async def _sticky(self, title: str, repeat: int) -> dict[str, str]:
+        """Conversations one after the other, so that no load moves them; who served each."""
+        self.report.title(title)
+        homes: dict[str, set[str]] = {}
+        outcomes = Counter[Kind]()
+        for _ in range(repeat):
+            for number in range(CONVERSATIONS):
+                await until(self._quiet, "HAProxy has nothing under way")
+                outcome = await self._ask(self._wanted(f"c{number}", stream=number % 3 > 0))
+                outcomes[outcome.kind] += 1
+                homes.setdefault(f"c{number}", set()).add(outcome.served)
+        self.report.check("every request is answered", dict(outcomes), {Kind.OK: repeat * CONVERSATIONS})
+        self.report.check("every turn of a conversation goes to the same proxy", _several(homes), {})
+        self.report.note("conversations at each", _shown(Counter(min(home) for home in homes.values())))
+        return {conversation: min(home) for conversation, home in homes.items()}
+
+    async def _quiet(self) -> bool:
+        return self.cluster.balancer.running() == 0
+
+    async def _failing(self) -> None:
+        """In the middle of the streams a proxy and the model server of another one are killed."""
+        under_way = f"{self.streams} streams and {WHOLES} whole answers under way"
+        self.report.title(f"{under_way}; proxy 1 and model server B are killed")
+        asked = [self._wanted(chunks=CHUNKS, pause=PAUSE) for _ in range(self.streams)]
+        asked += [self._wanted(stream=False, chunks=CHUNKS, pause=PAUSE) for _ in range(WHOLES)]
+        running = [asyncio.ensure_future(self._ask(wanted)) for wanted in asked]
+        await until(lambda: self._open(len(asked)), "the model servers have all of them")
+        await asyncio.sleep(CHUNKS * PAUSE / 3)
+        self.report.check("none had ended before", sum(task.done() for task in running), 0)
+        load = self.cluster.load()
+        self.cluster.proxies[0].kill()
+        self.cluster.servers["B"].kill()
+        killed = time.monotonic()
+        new = await self._stream_of_requests(12.0)
+        outcomes = await asyncio.gather(*running)
+        self._judge_cut(asked, outcomes)
+        self._judge_new(new, killed)
+        self.report.check("proxy 1 got nothing more", self.cluster.load()["A/p1"], load["A/p1"])
+        serve, live = ([*self.cluster.balancer.states(backend).values()] for backend in ("proxies", "alive"))
+        self.report.check("HAProxy sees who can serve", serve, ["DOWN", "UP", "UP" if self.cluster.shared else "DOWN"])
+        self.report.check("and who lives", live, ["DOWN", "UP", "UP"])
+
+    def _judge_cut(self, asked: list[Wanted], outcomes: list[Outcome]) -> None:
+        """What became of those under way, by who had them (the model servers know)."""
+        ways = {id_: served[0] for id_, served in self.cluster.seen().items()}
+        table = Counter(
+            (ways[wanted.id], "stream" if wanted.stream else "whole", _told(outcome))
+            for wanted, outcome in zip(asked, outcomes, strict=True)
+        )
+        for (way, how, told), number in sorted(table.items()):
+            self.report.note(f"{way}, {how}", f"{number} {told}")
+        expected = {(way, how, _expected(way, how)) for way, how, _ in table}
+        self.report.check("proxy 1's break off, server B's end in errors, all others well", {*table}, expected)
+        self.report.check("there were some of each", {_expected(way, how) for way, how, _ in table}, {*ENDS})
+
+    async def _stream_of_requests(self, seconds: float) -> list[Asked]:
+        """New requests for so long, 20 in a second, each tried as SDKs do."""
+        tasks, ends, ways = [], time.monotonic() + seconds, cycle((True, False, True))
+        while time.monotonic() < ends:
+            wanted = self._wanted(stream=next(ways), pause=0.05)
+            tasks.append(asyncio.ensure_future(self._ask_again(wanted)))
+            await asyncio.sleep(0.05)
+        return await asyncio.gather(*tasks)
+
+    async def _ask_again(self, wanted: Wanted) -> Asked:
+        asked = await ask_as_sdks_do(self.cluster.port, wanted)
+        self._tries[wanted.id] += 1 + len(asked.tries)
+        return asked
+
+    def _judge_new(self, new: list[Asked], killed: float) -> None:
+        """New requests while boxes are gone: all succeed; at first some may need the SDK's second try."""
+        kinds = Counter(asked.outcome.kind for asked in new)
+        self.report.check("new requests are answered", dict(kinds), {Kind.OK: len(new)})
+        tries = [(moment - killed, outcome) for asked in new for moment, outcome in asked.tries]
+        last = max((moment for moment, _ in tries), default=0.0)
+        if self.cluster.shared:
+            self.report.check("and at the first try", [outcome for _, outcome in tries], [])
+            return
+        self.report.check("those that were tried again had a 502 that says when", {*map(_why, tries)} <= {(502, "5")})
+        self.report.check(f"and only until HAProxy knew, {KNOWN_AFTER:.0f} s at most", last < KNOWN_AFTER)
+        again = f"{len(tries)} of {len(new)}, after {last:.1f} s"
+        self.report.note("tried again, of all new ones; the last one", again)
+
+    async def _coming_back(self, before: dict[str, str]) -> None:
+        await self.cluster.servers["B"].start()
+        await self.cluster.balancer.sees("DOWN", "UP", "UP")
+        await self._known_again("B", before)
+        without = await self._sticky("Server B is back, proxy 1 is not", repeat=2)
+        moved = {name: (home, without[name]) for name, home in before.items() if without[name] != home}
+        self.report.check("only conversations of proxy 1 have moved", {home[2:] for home, _ in moved.values()}, {"p1"})
+        self.report.check("to both of the others", {home[2:] for _, home in moved.values()}, {"p2", "p3"})
+        if self.cluster.shared:
+            self.report.check(
+                "with the same model server", [two for two in moved.values() if two[0][0] != two[1][0]], []
+            )
+        await self.cluster.proxies[0].start()
+        await self.cluster.balancer.sees(*ALL_UP)
+        after = await self._sticky("Proxy 1 is back", repeat=1)
+        self.report.check("every conversation is where it was at first", _moved(before, after), {})
+
+    async def _known_again(self, server: str, homes: dict[str, str]) -> None:
+        """Proxies that know several model servers find out by themselves that one is back."""
+        if not self.cluster.shared:
+            return
+        name = next(name for name, home in homes.items() if home.startswith(server))
+        for proxy in self.cluster.proxies[1:]:
+
+            async def serves(port: int = proxy.port) -> bool:
+                wanted = self._wanted(name, chunks=1)
+                self._tries[wanted.id] += 1
+                await asyncio.sleep(0.5)
+                return (await ask(port, wanted)).served.startswith(server)
+
+            took = await until(serves, f"{proxy.name} asks {server} again", 45)
+            self.report.note(f"{proxy.name} asks {server} again", f"after {took:.1f} s")
+
+    async def _rolling(self, before: dict[str, str], *, drained: bool) -> None:
+        """Proxy 2 is stopped and started again, with HAProxy told before, and without."""
+        how = "HAProxy is told before" if drained else "nobody is told before"
+        self.report.title(f"Proxy 2 is stopped by SIGTERM under load; {how}")
+        balancer, proxy = self.cluster.balancer, self.cluster.proxies[1]
+        here = [name for name, home in before.items() if home.endswith("p2")]
+        asked = [self._wanted(name, chunks=CHUNKS, pause=PAUSE) for name in here]
+        running = [asyncio.ensure_future(self._ask(wanted)) for wanted in asked]
+        await until(lambda: self._open(len(asked)), "the model servers have all of them")
+        if drained:
+            balancer.drain("proxy2")
+        load = asyncio.ensure_future(self._stream_of_requests(6.0))
+        await asyncio.sleep(0.5)
+        proxy.signal(signal.SIGTERM)
+        new, outcomes = await load, await asyncio.gather(*running)
+        self.report.check("streams that run end well", {outcome.kind for outcome in outcomes}, {Kind.OK})
+        self.report.check("new requests are answered", {asked.outcome.kind for asked in new}, {Kind.OK})
+        self.report.check("and at the first try", sum(len(asked.tries) for asked in new), 0)
+        took = await until(proxy.ended, "proxy 2 has ended")
+        self.report.check("it ends with its last stream, within 10 s", took < 10)
+        await proxy.start()
+        if drained:
+            balancer.take_back("proxy2")
+        await balancer.sees(*ALL_UP)
+        after = await self._sticky("It is back", repeat=1)
+        self.report.check("every conversation is where it was at first", _moved(before, after), {})
+
+    def _once(self) -> None:
+        """Nobody sent a request twice but the client: the model servers saw each try once at most."""
+        self.report.title("What reached a model server")
+        seen = self.cluster.seen()
+        twice = [id_ for id_, ways in seen.items() if len(ways) > self._tries[id_]]
+        self.report.check("no try reached a model server twice", twice, [])
+        self.report.note("requests; tries; what the model servers saw", self._counts())
+
+    def _counts(self) -> str:
+        return f"{len(self._sent)}; {self._tries.total()}; {self.cluster.load().total()}"
+
+    async def _nobody(self) -> None:
+        """At last all model servers are killed, then all proxies."""
+        self.report.title("All model servers are killed, then all proxies")
+        for server in self.cluster.servers.values():
+            server.kill()
+        await self.cluster.balancer.sees("DOWN", "DOWN", "DOWN")
+        self.report.check("HAProxy's /_ready says so", (await get(self.cluster.port, "/_ready"))[0], 503)
+        self.report.check("a proxy answers, in the dialect", await self._errors(), self._told_everywhere("502 5"))
+        for proxy in self.cluster.proxies:
+            proxy.kill()
+        await self.cluster.balancer.sees("DOWN", "DOWN", "DOWN", backend="alive")
+        expected = self._told_everywhere("503 5")
+        self.report.check("HAProxy answers, so that each dialect can read it", await self._errors(), expected)
+
+    async def _errors(self) -> dict[tuple[str, bool], str]:
+        found = {}
+        for dialect in self.dialects:
+            for stream in (True, False):
+                outcome = await self._ask(self._wanted(dialect=dialect, stream=stream))
+                known = outcome.kind is Kind.STATUS
+                found[dialect, stream] = f"{outcome.status} {outcome.retry_after}" if known else _told(outcome)
+        return found
+
+    def _told_everywhere(self, what: str) -> dict[tuple[str, bool], str]:
+        return {(dialect, stream): what for dialect in self.dialects for stream in (True, False)}
+
+
+def _expected(way: str, how: str) -> str:
+    """What becomes of an answer that was under way when proxy 1 and model server B were killed."""
+    if way != "A/p1" and way.startswith("A"):
+        return "ok"
+    if how == "whole":
+        return "error status 502"
+    return "broke off" if way.endswith("p1") else "error event"
+
+
+def _told(outcome: Outcome) -> str:
+    return f"{outcome.kind.value} {outcome.status}" if outcome.kind is Kind.STATUS else outcome.kind.value
+
+
+def _why(tried: tuple[float, Outcome]) -> tuple[int, str]:
+    return tried[1].status, tried[1].retry_after
+
+
+def _several(homes: dict[str, set[str]]) -> dict[str, set[str]]:
+    return {conversation: home for conversation, home in homes.items() if len(home) != 1 or "" in home}
+
+
+def _moved(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str, str]]:
+    return {name: (home, after[name]) for name, home in before.items() if after[name] != home}
+
+
+def _shown(numbers: Counter[str] | Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{name}: {number}" for name, number in sorted(dict(numbers).items()))

@@ -1,0 +1,299 @@
+"""The files in deploy/: HAProxy and Kubernetes take them, and they fit the proxy that is here."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from flask import Flask
+
+from proxy import __version__, gunicorn_conf
+from proxy.app import make_app
+from proxy.config import RULES_VARIABLE, RulesText, key_files, load, read_rules
+from proxy.service import make_service
+from proxy.settings import SPECS, Settings
+from tests.cluster.boxes import CONFIG, haproxy_program, rendered
+from tests.real.processes import ROOT
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+MANIFESTS = sorted(FOLDER.glob("*.yaml"))
+# The oldest and the newest that must take them.
+VERSIONS = ("1.30", ".".join(kubernetes_validate.latest_version().split(".")[:2]))
+BACKENDS = ("proxies", "alive")
+LINES = [line.strip() for line in CONFIG.read_text().splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def values(*words: str) -> list[str]:
+    """What follows these words, in all lines of haproxy.cfg that begin with them."""
+    start = " ".join(words) + " "
+    return [line.removeprefix(start) for line in LINES if line.startswith(start)]
+
+
+def value(*words: str) -> str:
+    """The same of the only such line."""
+    (only,) = values(*words)
+    return only
+
+
+def seconds(text: str) -> float:
+    """HAProxy's way to write a time."""
+    number, unit = re.fullmatch(r"(\d+)(ms|s|m|h)", text).groups()  # type: ignore[union-attr]
+    return int(number) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600}[unit]
+
+
+def section(name: str) -> list[str]:
+    """The lines of a section of haproxy.cfg."""
+    start = LINES.index(name) + 1
+    heads = ("global", "defaults", "frontend ", "backend ")
+    end = next((at for at in range(start, len(LINES)) if LINES[at].startswith(heads)), len(LINES))
+    return LINES[start:end]
+
+
+def haproxy_programs() -> list[str]:
+    """HAProxy, if it is here; in CI it must be. `make cluster-test` installs it, and always runs the file."""
+    return [program] if (program := haproxy_program()) else ["haproxy"] if "CI" in os.environ else []
+
+
+def test_haproxy_takes_the_file_without_a_warning(tmp_path: Path) -> None:
+    files = {"as it is": CONFIG, "rendered": tmp_path / "haproxy.cfg"}
+    files["rendered"].write_text(rendered(18003, (18004, 18005, 18006), tmp_path))
+    for program in haproxy_programs():
+        for name, path in files.items():
+            # -dW: a warning is an error.
+            done = subprocess.run([program, "-c", "-dW", "-f", path], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (name, done.stdout, done.stderr)
+
+
+def test_only_what_no_proxy_has_seen_is_tried_again() -> None:
+    assert values("retry-on") == ["conn-failure"]
+    assert value("option", "redispatch") == "1"
+    # On a connection that is kept, a request may meet its end behind the last byte.
+    assert "option http-server-close" in section("defaults")
+    assert not any("http-reuse" in line or "l7-retry" in line for line in LINES)
+
+
+def test_a_proxy_that_is_marked_down_keeps_its_streams() -> None:
+    assert not any(word in line for line in LINES for word in ("on-marked-down", "shutdown-sessions"))
+
+
+def test_a_client_that_leaves_is_told_to_the_proxy_and_events_are_not_gathered() -> None:
+    assert {"option abortonclose", "option http-no-delay"} <= {*section("defaults")}
+    assert not any(line.startswith(("compression", "filter", "option http-buffer-request")) for line in LINES)
+
+
+def test_the_idle_times_are_longer_than_anything_the_proxy_waits_for() -> None:
+    longest = max(Settings().header_timeout, Settings().idle_timeout)
+    for side in ("client", "server", "tunnel"):
+        assert seconds(value("timeout", side)) > 2 * longest > 10 * Settings().heartbeat
+    assert seconds(value("timeout", "http-keep-alive")) >= gunicorn_conf.keepalive
+
+
+def test_the_checks_ask_who_can_serve_and_who_lives() -> None:
+    paths = {
+        name: [line for line in section(f"backend {name}") if line.startswith("http-check send")] for name in BACKENDS
+    }
+    assert ["uri /_ready" in paths["proxies"][0], "uri /health" in paths["alive"][0]] == [True, True]
+    for name in BACKENDS:
+        (default,) = [line.split() for line in section(f"backend {name}") if line.startswith("default-server")]
+        assert "check" in default
+        # A request that asks for more than the proxy's threads would have the check wait too.
+        assert int(default[default.index("maxconn") + 1]) <= Settings().threads - Settings().reserved_threads
+
+
+def test_both_lists_of_servers_are_the_same() -> None:
+    proxies, alive = ([line for line in section(f"backend {name}") if line.startswith("server ")] for name in BACKENDS)
+    assert proxies == alive and len(proxies) == 3
+
+
+def test_the_balance_is_the_same_in_both() -> None:
+    proxies, alive = (
+        [line for line in section(f"backend {name}") if line.startswith(("balance", "hash-type"))] for name in BACKENDS
+    )
+    assert proxies == alive == ["balance hash var(txn.conversation)", "hash-type consistent sdbm avalanche"]
+
+
+def test_it_listens_on_loopback_until_it_is_opened() -> None:
+    assert values("bind") == ["127.0.0.1:8003"]
+
+
+def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
+    told = [line for line in values("http-error") + values("http-request", "return") if "string" in line]
+    bodies = [yaml.safe_load(re.findall(r"string '([^']*)'", line)[0]) for line in told]
+    errors = [body for body in bodies if "status" not in body]
+    assert len(errors) == 6
+    for body in errors:
+        assert body["type"] == "error" and body["error"]["type"].endswith("_error") and body["error"]["message"]
+
+
+def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in MANIFESTS:
+        for document in yaml.safe_load_all(path.read_text()):
+            yield path.name, document
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    """The only manifest of a kind."""
+    (found,) = [document for _, document in documents() if document["kind"] == kind]
+    return found
+
+
+def pod() -> dict[str, Any]:
+    spec: dict[str, Any] = manifest("Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container() -> dict[str, Any]:
+    (only,) = pod()["containers"]
+    return dict(only)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("document", [document for _, document in documents()], ids=[name for name, _ in documents()])
+def test_kubernetes_takes_the_manifest(document: dict[str, Any], version: str) -> None:
+    assert kubernetes_validate.validate(document, version, strict=True) == version
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda pod: pod.update(terminationGracePeriodSeconds="90"),
+        lambda pod: pod.update(enableServiceLink=False),
+        lambda pod: pod["containers"][0]["securityContext"]["capabilities"].update(drop="ALL"),
+        lambda pod: pod["containers"][0].pop("name"),
+    ],
+)
+def test_the_check_of_a_manifest_finds_what_is_wrong(spoil: Callable[[dict[str, Any]], object]) -> None:
+    spoilt = copy.deepcopy(manifest("Deployment"))
+    spoil(spoilt["spec"]["template"]["spec"])
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(spoilt, VERSIONS[-1], strict=True)
+
+
+def test_everything_that_there_should_be_is_there() -> None:
+    kinds = {"ConfigMap", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "NetworkPolicy"}
+    assert {document["kind"] for _, document in documents()} == kinds
+
+
+def test_all_of_them_mean_the_same_pods() -> None:
+    labels = manifest("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert manifest("Deployment")["spec"]["selector"]["matchLabels"] == labels
+    assert manifest("Service")["spec"]["selector"] == labels
+    assert manifest("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+    assert manifest("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+    assert pod()["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"] == labels
+    target = manifest("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", manifest("Deployment")["metadata"]["name"])
+
+
+def test_the_ports_are_one() -> None:
+    (port,) = container()["ports"]
+    assert manifest("Service")["spec"]["ports"][0]["targetPort"] == port["name"]
+    assert manifest("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"] == port["name"]
+    assert port["containerPort"] == settings_of_the_map().port
+
+
+def settings_of_the_map() -> Settings:
+    text = manifest("ConfigMap")["data"]["rules.yaml"]
+    return load({}, {}, RulesText(text.encode(), "/etc/vllm-tool-proxy/rules.yaml"))[0]
+
+
+def test_the_rules_of_the_map_can_be_used_and_open_the_pod() -> None:
+    settings = settings_of_the_map()
+    assert (settings.host, settings.upstream) == ("0.0.0.0", "http://vllm:8000")
+    (egress,) = [
+        rule for rule in manifest("NetworkPolicy")["spec"]["egress"] if "namespaceSelector" not in rule["to"][0]
+    ]
+    assert settings.upstream.endswith(f":{egress['ports'][0]['port']}")
+
+
+def test_its_variables_are_the_proxys() -> None:
+    names = {each["name"] for each in container()["env"]}
+    assert RULES_VARIABLE in names
+    assert names - {"CREDENTIALS_DIRECTORY"} <= {RULES_VARIABLE, *(spec.variables[0] for spec in SPECS)}
+
+
+def test_the_rules_and_the_keys_are_where_the_variables_say() -> None:
+    mounts = {mount["name"]: mount for mount in container()["volumeMounts"]}
+    said = {each["name"]: each["value"] for each in container()["env"]}
+    assert Path(said[RULES_VARIABLE]).parent == Path(mounts["rules"]["mountPath"])
+    assert said["CREDENTIALS_DIRECTORY"] == mounts["keys"]["mountPath"]
+    assert all(mounts[name]["readOnly"] for name in ("rules", "keys"))
+    volumes = {volume["name"]: volume for volume in pod()["volumes"]}
+    assert volumes["rules"]["configMap"]["name"] == manifest("ConfigMap")["metadata"]["name"]
+    assert volumes["keys"]["secret"]["optional"] is True
+    assert mounts.keys() == volumes.keys()
+
+
+def test_the_keys_have_the_names_by_which_the_proxy_looks_for_them(tmp_path: Path) -> None:
+    text = (FOLDER / "deployment.yaml").read_text()
+    for name in re.findall(r"--from-file=([a-z-]+)", text):
+        (tmp_path / name).write_text("secret")
+    files = key_files(Settings(), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert all((files.clients, files.upstream, files.admin))
+
+
+def app() -> Flask:
+    return make_app(make_service(Settings(upstream="http://127.0.0.1:9"), read_rules(None)))
+
+
+def test_the_probes_ask_what_they_should() -> None:
+    asked = {probe: container()[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness", "readiness")}
+    assert asked == {"startup": "/health", "liveness": "/health", "readiness": "/_ready"}
+    with app().test_client() as client:
+        # Nothing listens at its upstream: it lives, and cannot serve.
+        assert {path: client.get(path).status_code for path in asked.values()} == {"/health": 200, "/_ready": 503}
+
+
+def test_streams_get_their_time_to_end_before_the_pod_is_killed() -> None:
+    (word, pause) = container()["lifecycle"]["preStop"]["exec"]["command"]
+    probe = container()["readinessProbe"]
+    assert word == "sleep"
+    assert int(pause) >= probe["periodSeconds"] * probe["failureThreshold"]
+    assert pod()["terminationGracePeriodSeconds"] >= int(pause) + gunicorn_conf.graceful_timeout + 10
+
+
+def test_the_pod_may_do_nothing_that_it_need_not() -> None:
+    mine, whole = container()["securityContext"], pod()["securityContext"]
+    assert mine == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert whole["runAsNonRoot"] is True and whole["runAsUser"] > 0 and whole["runAsGroup"] > 0
+    assert whole["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod()["automountServiceAccountToken"] is False
+    # Else a Service could set what are settings here: TOOL_PROXY_PORT=tcp://10.0.0.1:8003.
+    assert pod()["enableServiceLinks"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod().keys()
+
+
+def test_the_autoscaler_counts_streams() -> None:
+    (metric,) = manifest("HorizontalPodAutoscaler")["spec"]["metrics"]
+    assert metric["pods"]["metric"]["name"] == "tool_proxy_active_streams"
+    assert 0 < int(metric["pods"]["target"]["averageValue"]) < Settings().threads - Settings().reserved_threads
+
+
+def test_the_image_is_this_release_and_runs_as_the_pod_says() -> None:
+    dockerfile = (FOLDER / "Dockerfile").read_text()
+    assert container()["image"] == f"vllm-tool-proxy:{__version__}"
+    assert f"-t vllm-tool-proxy:{__version__} " in dockerfile
+    context = pod()["securityContext"]
+    assert f"\nUSER {context['runAsUser']}:{context['runAsGroup']}\n" in dockerfile
+    assert re.search(r"(?m)^FROM python:3\.\d+-slim-\w+$", dockerfile)
+
+
+def test_the_image_is_made_of_what_is_here_and_nothing_else() -> None:
+    dockerfile = (FOLDER / "Dockerfile").read_text()
+    copied = {word for line in re.findall(r"(?m)^COPY (.+)$", dockerfile) for word in line.split()[:-1]}
+    ignored = (FOLDER / "Dockerfile.dockerignore").read_text().split()
+    assert {f"!{name}" for name in copied} == {word for word in ignored if word.startswith("!")}
+    assert ignored[0] == "*"
+    assert [name for name in copied if not (ROOT / name).exists()] == []
