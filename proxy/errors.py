@@ -202,4 +202,6 @@ def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> Ups
         status = code
     message = fields.get("message")
     text = message if isinstance(message, str) and message else "the model server reported an error"
+    if text != message or kind != fields.get("type"):
+        body = None  # clients read both: it is said anew
     return UpstreamRefused(text, status=status or _STATUS_OF_KIND.get(kind, 502), kind=kind, body=body)

@@ -148,11 +148,17 @@ def load_json(data: bytes | str) -> Json:
 
 
 def load_chunk(data: bytes) -> Json:
-    """Parse an event of a stream, fast; what orjson refuses, exactly. Raises ValueError if it is no JSON."""
+    """Parse an event of a stream, fast; what orjson refuses, exactly. Raises ValueError if it is no JSON.
+
+    What is no UTF-8 is read as a client of the stream would (HTML standard, 9.2.6): with U+FFFD.
+    """
     try:
         value: Json = orjson.loads(data)
     except orjson.JSONDecodeError:
-        value = load_json(data)
+        try:
+            value = load_json(data)
+        except UnicodeDecodeError:
+            value = load_json(data.decode("utf-8", "replace"))
     return value
 
 
@@ -162,6 +168,15 @@ def dump_json(value: object) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def dump_strict(value: object) -> bytes:
+    """The same for what every client must be able to read: a lone surrogate, which is no character, as U+FFFD."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
 
 
 def _refuse(word: str) -> NoReturn:

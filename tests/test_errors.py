@@ -96,7 +96,9 @@ def test_an_upstream_error_keeps_its_words_and_gets_a_status(
 
 
 def test_an_upstream_error_keeps_its_body_and_headers() -> None:
-    assert refusal({"message": "no"}, body=b"{}").body == b"{}"
+    assert refusal({"message": "no", "type": "t"}, body=b"{}").body == b"{}"
+    assert refusal({"message": "no"}, body=b"{}").body is None  # clients read more than that
+    assert refusal({"type": "t"}, body=b"{}").body is None
     refused = UpstreamRefused("no", status=429, headers=(("Retry-After", "3"),))
     assert (refused.status, refused.kind, refused.body, refused.headers) == (
         429,

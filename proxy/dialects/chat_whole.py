@@ -67,6 +67,8 @@ def read_whole(body: bytes) -> JsonObject:
         raise refusal(answer["error"])
     if not isinstance(answer.get("choices"), list):
         raise UpstreamBroken("the model server's answer has no choices")
+    if not all(isinstance(entry.get("message"), dict) for entry in entries(answer)):
+        raise UpstreamBroken("the model server's answer has a choice without a message")
     return answer
 
 

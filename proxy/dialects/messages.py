@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ProxyError, UpstreamRefused
-from ..events import Chunk, Event, Json, JsonObject, dump_json, load_json
+from ..events import Chunk, Event, Json, JsonObject, dump_strict, load_json
 from ..overflow import read_overflow
 from .messages_blocks import Blocks, MessagesAsked
 
@@ -47,7 +47,7 @@ class MessagesDialect:
         blocks = Blocks(self.asked)
         blocks.see(answer)
         said = [given for event in events for given in blocks.take(event)]
-        return dump_json(_continued(assemble([*said, *blocks.end()]), self.asked.prefill))
+        return dump_strict(_continued(assemble([*said, *blocks.end()]), self.asked.prefill))
 
 
 class MessagesWriter:
@@ -89,7 +89,7 @@ class MessagesWriter:
 
 def encode(event: JsonObject) -> bytes:
     """An event with its name, without which the SDKs pass it over."""
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_json(event))
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
 
 
 def assemble(events: Iterable[JsonObject]) -> JsonObject:
@@ -167,7 +167,7 @@ def error_object(error: ProxyError) -> JsonObject:
 
 def error_body(error: ProxyError) -> bytes:
     """The body of an answer that is an error."""
-    return dump_json(error_object(error))
+    return dump_strict(error_object(error))
 
 
 def _words(error: ProxyError) -> str:
