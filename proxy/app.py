@@ -12,12 +12,16 @@ from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
 from werkzeug.routing import RequestRedirect
 
-from . import messages_views, views
+from . import gate, messages_views, views
+from .admin import key_bytes
 from .asked import ask_chat, ask_messages
 from .dialects import chat, messages
-from .errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpstreamRefused
-from .intake import credential, read_body, request_id
-from .requestlog import log_visit, set_up_logging
+from .errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError
+from .intake import read_body, request_id, secrets
+from .keys import Denied
+from .logs import set_up_logging
+from .redact import hide
+from .requestlog import log_visit, measure
 from .service import Service, announce, start_service
 from .views import CHAT, COUNT_TOKENS, MESSAGES, MODELS, PASSED, passed, paths
 from .visit import Asked, Visit, json_response, visit
@@ -27,10 +31,12 @@ log = logging.getLogger("proxy")
 # What a path that settings.pass_through lists takes.
 _LISTED = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _View = Callable[..., Response]
+# What the same request will be told again: the SDKs read it from a header.
+_PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422))
 # The dialects that are read before the view.
 _READ: Mapping[str, Callable[[Visit, Mapping[str, Any]], Asked]] = {CHAT: ask_chat, MESSAGES: ask_messages}
 # What is answered here, without the model server: also while all its threads are busy.
-_QUICK = frozenset(("/", "/for/<client>/", "/health", "/_health", "/_ready", "/_reload"))
+_QUICK = gate.FREE | gate.ADMIN
 _OWN = frozenset((CHAT, MESSAGES, COUNT_TOKENS, *PASSED))
 
 
@@ -38,7 +44,8 @@ def create_app() -> Flask:
     """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
     set_up_logging(verbose=False)
     service = start_service()
-    set_up_logging(verbose=service.snapshot.settings.verbose)
+    settings = service.snapshot.settings
+    set_up_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
     announce(service.snapshot)
     return make_app(service)
 
@@ -52,6 +59,7 @@ def make_app(service: Service) -> Flask:
         _add(app, path, views.health, ("GET",))
     _add(app, "/_ready", views.ready, ("GET",))
     _add(app, "/_reload", views.reload, ("POST",))
+    _add(app, "/metrics", views.metrics, ("GET",))
     for path in _READ:
         _add_api(app, path, views.reply, ("POST",))
     _add_api(app, COUNT_TOKENS, messages_views.count_tokens, ("POST",))
@@ -98,8 +106,9 @@ def _rewrite(service: Service) -> Response | None:
     """Before every view: who asks, one snapshot of the rules, and a dialect's body, read and checked."""
     socket = request.environ.get("gunicorn.socket")
     g.visit = now = Visit(request_id(request.environ), service, service.current(), socket)
-    now.method, now.path = request.method, request.path
+    now.method, now.path, now.secrets = request.method, request.path, secrets(request.environ)
     service.enter()
+    gate.check_target(request.environ)
     listed, named = _listed(now)
     if request.method == "OPTIONS":
         return _options(listed)
@@ -107,18 +116,28 @@ def _rewrite(service: Service) -> Response | None:
         raise NotFound(f"there is nothing at {request.path!r}")
     if request.routing_exception is not None and request.method not in (_LISTED if listed else ()):
         return None  # Flask raises it next
+    now.route = listed or _plain_rule(request.endpoint or "")
+    now.dialect = gate.dialect_of(now.route)
+    gate.come_in(now, request.environ)
+    now.secrets = secrets(request.environ)
     if listed or request.endpoint not in _QUICK:
         service.take_thread()
         now.threaded = True
     now.client = _client(now, named)
     if request.method in ("POST", "PUT"):
         now.body = read_body(request.environ, now.snapshot.settings.max_body)
+    gate.take_model(now)
     if listed:
         return passed(listed)
-    read = _READ.get(_plain_path(request.endpoint or ""))
+    read = _READ.get(now.route)
     if read is not None:
         now.asked = read(now, request.environ)
     return None
+
+
+def _plain_rule(rule: str) -> str:
+    """A rule of paths without the client that it may name, as the log has it."""
+    return rule if rule in _QUICK else _plain_path(rule).replace("<path:name>", "{id}")
 
 
 def _listed(now: Visit) -> tuple[str, str | None]:
@@ -158,8 +177,8 @@ def _client(now: Visit, named: str | None) -> str:
             known = ", ".join(rules.client_names) or "none"
             raise NotFound(f"there is no client {named!r} in the rules; known are: {known} (clients: in rules.yaml)")
         return named
-    key = credential(request.environ)
-    return (rules.client_for_key(key.encode()) if key else "") or settings.client
+    key = key_bytes(request.environ)
+    return (rules.client_for_key(key) if key else "") or settings.client
 
 
 def _options(listed: str) -> Response:
@@ -177,11 +196,15 @@ def _closing(response: Response) -> Response:
     now = visit()
 
     def ended() -> None:
+        if not now.sent and not response.is_streamed:
+            now.sent = response.content_length or 0
         try:
             log_visit(now, response.status_code)
+            measure(now, response.status_code)
             for step in now.outcome.later:
                 step()
         finally:
+            gate.leave(now)
             now.service.leave(threaded=now.threaded)
 
     response.call_on_close(ended)
@@ -193,16 +216,23 @@ def _closing(response: Response) -> Response:
 
 def _proxy_error(error: ProxyError) -> Response:
     """An error of ours in the dialect of the path."""
-    visit().error = visit().error or error.logged
+    now = visit()
+    hide(error, now.secrets)
+    now.error, now.failure = now.error or error.logged, error
     if isinstance(error, ClientGone):
+        now.gone = True
         return Response(status=error.status)
+    if isinstance(error, Denied):
+        now.denied = error.reason
     if _asks_in_messages():
         response = json_response(messages.error_body(error), messages.error_status(error))
     else:
         response = json_response(chat.error_body(error), error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = error.retry_after
-    for name, value in error.headers if isinstance(error, UpstreamRefused) else ():
+    if response.status_code in _PERMANENT:
+        response.headers["X-Should-Retry"] = "false"
+    for name, value in error.headers:
         response.headers[name] = value
     return response
 

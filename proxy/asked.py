@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from .balance import conversation
 from .dialects.chat import ChatOptions
 from .dialects.chat_whole import ChatDialect
 from .dialects.messages import MessagesDialect
 from .dialects.messages_blocks import MessagesAsked
 from .dialects.messages_request import MessagesOptions, Translation, translate
 from .errors import BadRequest
-from .events import JsonObject
+from .events import Json, JsonObject, load_json
+from .fleet import Way
 from .intake import parse_body, upstream_headers
 from .models import served_name
 from .rewrite import ChatRequest, dump_request, read_chat
@@ -26,13 +29,16 @@ _CLAUDE_CODE = "claude-cli/"
 def ask_chat(now: Visit, environ: Mapping[str, Any]) -> Asked:
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
     body, raw = parse_body(now.body, now.snapshot.settings.max_depth), now.body
+    told = _told(body)
     model = body.get("model")
     other = now.snapshot.rules.alias(model) if isinstance(model, str) else model
     if other != model and not now.snapshot.settings.observe:
         body["model"] = other
         raw = dump_request(body)
     wanted = read_chat(raw, body)
+    now.check_model(wanted.model)
     profile = now.snapshot.profile(wanted.model, now.client)
+    now.way = now.snapshot.upstream.way(profile.servers, told)
     return Asked(wanted, profile, ChatDialect(_chat_options(wanted, profile)))
 
 
@@ -66,9 +72,13 @@ def translated(
     if not isinstance(model, str) or not model:
         raise BadRequest("model: the name of a model is required, as a string")
     headers = upstream_headers(environ, JSON_TYPE, now.id)
-    served = served_name(model, snapshot.cards(headers), snapshot.rules)
+    now.way = snapshot.upstream.way(key=_told(body))
+    served = served_name(model, snapshot.cards(headers, now.way), snapshot.rules)
+    now.check_model(served)
     profile = snapshot.profile(served, now.client)
-    server = profile.server or snapshot.server_kind(headers)
+    if profile.servers:
+        now.way = snapshot.upstream.way(profile.servers, _told(body))
+    server = profile.server or snapshot.server_kind(headers, now.way)
     options = MessagesOptions(
         model=served,
         server=server,
@@ -77,6 +87,28 @@ def translated(
         server_tools=profile.server_tools,
     )
     return how(body, options), profile, server
+
+
+def way_as_it_came(now: Visit, model: str = "") -> Way:
+    """The way of a request that passes as it came: by `model`, or by the model and the messages that its body names."""
+    fleet = now.snapshot.upstream
+    if model:
+        return fleet.way(now.snapshot.profile(model, now.client).servers)
+    body: Json = None
+    if fleet.several and now.body:
+        with contextlib.suppress(ValueError):
+            body = load_json(now.body)
+    if not isinstance(body, dict):
+        return fleet.way()
+    named = body.get("model")
+    servers = now.snapshot.profile(named, now.client).servers if isinstance(named, str) else ()
+    return fleet.way(servers, _told(body))
+
+
+def _told(body: JsonObject) -> Callable[[], bytes]:
+    """What the conversation of a client's body is told by, once it is asked for."""
+    model = body.get("model")
+    return lambda: conversation(model if isinstance(model, str) else "", body)
 
 
 def _chat_options(wanted: ChatRequest, profile: Profile) -> ChatOptions:

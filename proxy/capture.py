@@ -18,7 +18,7 @@ from pathlib import Path
 from . import __version__
 from .errors import RulesError
 from .events import Json, JsonObject, dump_json, load_json
-from .redact import redact, redact_stream
+from .redact import Secrets, redact, redact_stream
 from .rewrite import ChatRequest, read_chat
 from .upstream import UpstreamCall
 
@@ -41,11 +41,11 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where the answers to one request are written: the folder, the request's id, and its credential, never shown."""
+    """Where the answers to one request are written: the folder, the request's id, and its credentials, never shown."""
 
     folder: str
     id: str
-    credential: str = ""
+    credential: Secrets = ""
 
 
 @dataclass(frozen=True, slots=True)

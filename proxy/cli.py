@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
-import ipaddress
 import os
 import socket
 import sys
@@ -18,7 +17,17 @@ from urllib.parse import urlsplit
 
 from . import __file__ as _package_file
 from . import __version__
-from .config import FOLDER_VARIABLE, RULES_VARIABLE, check_files, environment, load, working_folder
+from .config import (
+    FOLDER_VARIABLE,
+    RULES_VARIABLE,
+    bind,
+    check_files,
+    environment,
+    key_files,
+    load,
+    open_to_all,
+    working_folder,
+)
 from .errors import RulesError
 from .explain import parse_command
 from .replay import replay_command
@@ -30,7 +39,7 @@ NAME = "vllm-tool-proxy"
 COMMANDS = ("serve", "check", "parse", "replay")
 CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
-_PATHS = ("upstream_ca", "capture", "audit_file")
+_PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
 _GUNICORNS = ("host", "port", "workers", "threads", "client_timeout", "graceful_timeout")
 # Idle connections that gunicorn keeps beside those that are served.
@@ -66,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         flags |= {name: str(cwd / flags[name]) for name in _PATHS if flags.get(name)}
         settings, rules = load(flags, env)
         handed_on = _handed_on(settings, rules, flags, {**env, FOLDER_VARIABLE: str(cwd)})
-        return _check(settings, rules) if command == "check" else _serve(settings, handed_on)
+        return _check(settings, rules) if command == "check" else _serve(settings, rules, handed_on)
     except RulesError as error:
         _say("error", error.message)
         return 2
@@ -81,6 +90,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise RulesError(f"{message}; see {self.prog} --help")
+
+
+class _Several(argparse.Action):
+    """A flag that may be given several times: its values, with commas between."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
+        before = getattr(namespace, self.dest, "")
+        setattr(namespace, self.dest, f"{before},{value}" if before else value)
 
 
 def _parser() -> _Parser:
@@ -107,12 +124,13 @@ def _parser() -> _Parser:
 def _add(group: argparse._ArgumentGroup, spec: Spec) -> None:
     own, *aliases = spec.flags
     about = f"{spec.help} {_in_brackets(spec)}"
+    action: type[argparse.Action] | str = _Several if spec.name == "upstream" else "store"
     if isinstance(spec.default, bool):
         group.add_argument(own, dest=spec.name, action="store_const", const="true", help=about)
     else:
-        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about)
+        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about, action=action)
     for alias in aliases:
-        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS)
+        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS, action=action)
 
 
 def _in_brackets(spec: Spec) -> str:
@@ -143,14 +161,14 @@ def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def _check(settings: Settings, rules: Rules) -> int:
-    _check_surroundings(settings)
+    _check_surroundings(settings, rules)
     try:
         importlib.import_module(f"{__package__}.app")
     except Exception as error:
         # A worker that cannot load the code takes the service down at a reload; here it costs one line.
         raise RulesError(f"the code cannot be loaded ({type(error).__name__}: {error}); restore it") from error
     print(
-        f"ok: {NAME} {__version__}, upstream {settings.upstream}, listening on {_bind(settings)}, "
+        f"ok: {NAME} {__version__}, upstream {settings.upstream}, listening on {bind(settings)}, "
         f"rules {rules.source} (sha256 {rules.sha256[:12]})"
     )
     for line in summary(rules):
@@ -158,10 +176,10 @@ def _check(settings: Settings, rules: Rules) -> int:
     return 0
 
 
-def _serve(settings: Settings, env: Mapping[str, str]) -> NoReturn:
+def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn:
     if not _is_activated(env):
         _check_port(settings)
-    _check_surroundings(settings)
+    _check_surroundings(settings, rules)
     folder = _package_folder(env[FOLDER_VARIABLE])
     command = _gunicorn(settings, folder)
     try:
@@ -178,7 +196,7 @@ def _gunicorn(settings: Settings, folder: str) -> list[str]:
         *(sys.executable, "-P", "-m", "gunicorn"),
         *("-c", os.path.join(folder, "proxy", "gunicorn_conf.py")),
         *("--chdir", folder),
-        *("--bind", _bind(settings)),
+        *("--bind", bind(settings)),
         *("--workers", str(settings.workers)),
         *("--threads", str(settings.threads)),
         *("--worker-connections", str(settings.threads + SPARE_CONNECTIONS)),
@@ -212,10 +230,6 @@ def _package_folder(spelled: str) -> str:
         return folder
 
 
-def _bind(settings: Settings) -> str:
-    return f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
-
-
 def _is_activated(env: Mapping[str, str]) -> bool:
     """True if systemd handed this process its sockets (sd_listen_fds(3)); exec keeps the process id."""
     return env.get("LISTEN_PID") == str(os.getpid()) and env.get("LISTEN_FDS", "0") != "0"
@@ -230,25 +244,23 @@ def _check_port(settings: Settings) -> None:
             probe.bind((settings.host, settings.port))
     except OSError as error:
         remedy = "choose another with --port, or --host, or stop what listens there"
-        raise RulesError(f"cannot listen on {_bind(settings)} ({error.strerror}); {remedy}") from error
+        raise RulesError(f"cannot listen on {bind(settings)} ({error.strerror}); {remedy}") from error
 
 
-def _check_surroundings(settings: Settings) -> None:
-    """Warn of what may be meant; raise RulesError for a CA file that is none."""
+def _check_surroundings(settings: Settings, rules: Rules | None = None) -> None:
+    """Warn of what may be meant; raise RulesError for a CA file that is none, and for keys that cannot be used."""
     check_files(settings)
-    if not _is_loopback(settings.host):
-        _say("warning", f"{_bind(settings)} is open to the network, and the proxy asks for no key")
-    parts = urlsplit(settings.upstream)
+    if warning := open_to_all(settings, key_files(settings, environment()).read()):
+        _say("warning", warning)
+    for url in dict.fromkeys((*settings.upstreams, *(rules.servers if rules else ()))):
+        _check_reachable(url)
+
+
+def _check_reachable(url: str) -> None:
+    parts = urlsplit(url)
     address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
     try:
         socket.create_connection(address, CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        _say("warning", f"upstream {settings.upstream} cannot be reached ({reason}); the proxy serves all the same")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        _say("warning", f"upstream {url} cannot be reached ({reason}); the proxy serves all the same")

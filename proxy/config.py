@@ -5,6 +5,7 @@ The only module that reads the environment.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import ssl
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from .errors import RulesError
 from .formats import format_names
+from .keys import KeyFile, KeyFiles, Keys
 from .rules import Rules, Setting, parse_rules
 from .rules_file import MAX_BYTES, nearest, shown
 from .settings import PREFIX, SPECS, Settings, Spec
@@ -26,6 +28,10 @@ FOLDER_VARIABLE = f"{PREFIX}FOLDER"
 DRAIN_VARIABLE = f"{PREFIX}DRAIN"
 # Set by gunicorn's master for its workers: the memory that they share.
 MEMORY_VARIABLE = f"{PREFIX}MEMORY"
+# The key for the model server. It is no setting: a flag shows in the list of processes, a rules file is handed around.
+KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
+# Where systemd puts a unit's credentials.
+_CREDENTIALS = "CREDENTIALS_DIRECTORY"
 SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
@@ -151,6 +157,49 @@ def check_files(settings: Settings) -> None:
             ) from error
 
 
+def key_files(settings: Settings, env: Mapping[str, str]) -> KeyFiles:
+    """The files of the keys that are in force: each that a setting names, else the unit's credential; unread.
+
+    The model server's key may be a variable instead. Raises RulesError for a file that cannot be read.
+    """
+    upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
+    if upstream is None and KEY_VARIABLE in env:
+        upstream = KeyFile(os.fsencode(env[KEY_VARIABLE]), KEY_VARIABLE)
+    return KeyFiles(
+        clients=_key_file(settings.client_keys, "client-keys", env),
+        upstream=upstream,
+        admin=_key_file(settings.admin_key_file, "admin-key", env),
+    )
+
+
+def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | None:
+    path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
+    if not named and (_CREDENTIALS not in env or not _exists(path)):
+        return None
+    text = _read_text(path)
+    return KeyFile(text.data, text.source)
+
+
+def open_to_all(settings: Settings, keys: Keys) -> str:
+    """A warning if others than this machine may use the proxy and need no key for it, else ""."""
+    if keys.clients or is_loopback(settings.host):
+        return ""
+    return f"{bind(settings)} is open to the network, and the proxy asks for no key (client_keys)"
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can be reached at, or from, this address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def bind(settings: Settings) -> str:
+    """The address to listen on, as gunicorn takes it."""
+    return f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+
+
 def with_settings(rules: Rules, settings: Settings) -> Rules:
     """The rules with what the settings say of the calls."""
     return replace(
@@ -195,7 +244,7 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
     inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, _TESTS_VARIABLE}
-    known = {RULES_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
+    known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:
             names = nearest(name, known - inner)

@@ -22,6 +22,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
 _CONTAINERS = frozenset((dict, list))
+# Where the environment of a request holds the key that goes up; without it that is the client's own.
+BEARER = "proxy.bearer"
 _PASSED = ("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA")
 
 
@@ -118,6 +120,13 @@ def credential(environ: Mapping[str, Any]) -> str:
     return str(environ.get("HTTP_X_API_KEY", "")).strip()
 
 
+def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
+    """All that a request brings, or goes up with, that is to be in no log and no error."""
+    token = str(environ.get("HTTP_AUTHORIZATION", "")).strip().partition(" ")[2].strip()
+    found = (token, str(environ.get("HTTP_X_API_KEY", "")).strip(), str(environ.get(BEARER, "")))
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
 def request_id(environ: Mapping[str, Any]) -> str:
     """The client's own request id if it is a plain word, else a new one."""
     given = environ.get("HTTP_X_REQUEST_ID", "")
@@ -132,7 +141,7 @@ def upstream_headers(environ: Mapping[str, Any], content_type: str, id_: str) ->
     for key, value in environ.items():
         if key in _PASSED or key.startswith("HTTP_OPENAI_"):
             headers[key[5:].replace("_", "-").title()] = str(value)
-    key = credential(environ)
+    key = environ.get(BEARER, credential(environ))
     if key:
         headers["Authorization"] = f"Bearer {key}"
     return headers

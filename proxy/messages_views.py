@@ -41,8 +41,12 @@ def models() -> Response:
 
 def model(name: str) -> Response:
     """`GET /v1/models/{id}` of a Messages client; a name that stands for another one is one too."""
-    cards = _cards()
-    served = served_name(name, cards, visit().snapshot.rules)
+    now, cards = visit(), _cards()
+    served = served_name(name, cards, now.snapshot.rules)
+    servers = now.snapshot.profile(served, now.client).servers
+    if servers:
+        now.way = now.snapshot.upstream.way(servers)
+        cards = _cards()
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {MODELS} lists what is")
@@ -59,7 +63,8 @@ def _ask(method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
     now = visit()
     headers = upstream_headers(request.environ, JSON_TYPE if data is not None else "", now.id)
     pump = Pump(now.socket, Patience(header=_SECONDS, idle=_SECONDS, whole=True), now.service.drain)
-    with now.snapshot.upstream.open(method, path, headers, data) as call:
+    way = now.way = now.way or now.snapshot.upstream.way()
+    with way.open(method, path, headers, data) as call:
         whole = gather(pump.receive(call))
         while True:
             try:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from . import sse
+from .errors import ProxyError, UpstreamRefused
 from .events import Json, dump_json, load_chunk
 
 # A credential this short is a placeholder ("EMPTY", "x"): to remove it would break what it happens to stand in.
@@ -42,10 +43,12 @@ _SHAPES = tuple(
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _ESCAPES = frozenset(b"nrtbf")
 
+# A credential, or several; an empty one is none.
+Secrets: TypeAlias = str | tuple[str, ...]
 _Path: TypeAlias = tuple[str | int, ...]
 
 
-def redact(data: bytes, credential: str = "") -> bytes:
+def redact(data: bytes, credential: Secrets = "") -> bytes:
     """The data, of the same length, with the credential and all that looks like a key replaced by `*`."""
     for form in _forms(credential):
         data = data.replace(form, b"*" * len(form))
@@ -58,7 +61,15 @@ def redact(data: bytes, credential: str = "") -> bytes:
     return bytes(changed)
 
 
-def redact_stream(data: bytes, credential: str = "") -> bytes:
+def hide(error: ProxyError, secrets: Secrets) -> None:
+    """Take the secrets out of what an error says: a model server may quote the key that it did not like."""
+    error.message = redact(error.message.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+    if isinstance(error, UpstreamRefused):
+        error.kind = redact(error.kind.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+        error.body = None if error.body is None else redact(error.body, secrets)
+
+
+def redact_stream(data: bytes, credential: Secrets = "") -> bytes:
     """The same for an event stream: also what is split over its events; those that had a part are written anew."""
     events = sse.Decoder(len(data) + 2).feed(data)
     texts: dict[_Path, _Joined] = {}
@@ -74,8 +85,10 @@ def redact_stream(data: bytes, credential: str = "") -> bytes:
     return redact(joined + rest, credential)
 
 
-def _forms(credential: str) -> frozenset[bytes]:
-    """The credential as bytes, plain and as JSON has it."""
+def _forms(credential: Secrets) -> frozenset[bytes]:
+    """The credential, or each of several, as bytes, plain and as JSON has it."""
+    if not isinstance(credential, str):
+        return frozenset(form for each in credential for form in _forms(each))
     if len(credential) < _MIN_CREDENTIAL:
         return frozenset()
     plain = {credential.encode("utf-8", "replace"), credential.encode("latin-1", "replace")}
@@ -108,7 +121,7 @@ class _Joined:
     def add(self, number: int, path: _Path, text: str) -> None:
         self.pieces.append((number, path, text.encode("utf-8", "surrogatepass")))
 
-    def redacted(self, credential: str) -> Iterator[tuple[int, _Path, str]]:
+    def redacted(self, credential: Secrets) -> Iterator[tuple[int, _Path, str]]:
         """The pieces that had to change."""
         whole = redact(b"".join(piece for _, _, piece in self.pieces), credential)
         at = 0

@@ -1,4 +1,4 @@
-"""The log: one line per request, to standard error. What clients and models say is quoted: no line can be forged."""
+"""The log's line for each request, and what it counts. What clients and models say is quoted: no line can be forged."""
 
 from __future__ import annotations
 
@@ -9,43 +9,83 @@ import time
 from collections.abc import Mapping
 
 from .audit import Audited, lines, total
+from .metrics import Ended, count, upstream_kind
+from .redact import redact
 from .rewrite import ChatRequest
 from .visit import Visit
 
 log = logging.getLogger("proxy")
 # Lines about the repairs of one reply; the request's own line counts them all.
 MAX_LINES = 100
-_PLAIN = re.compile(r"[A-Za-z0-9._:,/-]{1,200}")
-
-
-def set_up_logging(*, verbose: bool) -> None:
-    """Log to standard error; a log that cannot be written never disturbs a request."""
-    logging.raiseExceptions = False
-    if not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-        log.addHandler(handler)
-        log.propagate = False
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+# Characters of one fact; one so short holds no key.
+MAX_TEXT = 500
+_SHORT = 8
+_PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
 def log_visit(now: Visit, status: int) -> None:
     """One line about a request that has ended."""
-    spent = time.monotonic() - now.began
     facts: dict[str, object] = {"id": now.id, "method": now.method, "path": now.path, "status": status}
-    facts["ms"] = round(spent * 1000, 1)
+    facts["ms"] = round((time.monotonic() - now.began) * 1000, 1)
+    facts |= {"dialect": now.dialect} | ({"route": now.route} if now.route else {})
     if now.client:
         facts["client"] = now.client
+    if now.key is not None:
+        facts["key"] = now.key.name
     if now.first_byte:
         facts["ttfb_ms"] = round((now.first_byte - now.began) * 1000, 1)
+    facts["bytes"] = now.sent
     if now.asked is not None:
         facts |= _chat_facts(now, now.asked.chat)
+    if state := _upstream(now, status):
+        facts["upstream"] = state
+    if now.gone:
+        facts["gone"] = _gone(now)
     error = now.error or now.outcome.error
     if error:
         facts["error"] = error
-    log.info("%s", _line(facts))
+    _log(now, logging.INFO, "request", facts)
     if now.asked is not None:
         _audit(now, now.asked.chat)
+
+
+def measure(now: Visit, status: int) -> None:
+    """Count a request that has ended, for /metrics."""
+    outcome = now.outcome
+    ended = Ended(
+        dialect=now.dialect,
+        status=status,
+        seconds=time.monotonic() - now.began,
+        model=now.asked.chat.model if now.asked is not None else "",
+        first_byte=now.first_byte - now.began if now.first_byte else None,
+        calls=outcome.calls,
+        fixes=total(outcome.audit),
+        refusals=outcome.refusals,
+        heartbeats=outcome.heartbeats,
+        when=_gone(now),
+        kind=upstream_kind(_failure(now)),
+        denied=now.denied,
+    )
+    count(now.service.memory.tally, ended)
+
+
+def _failure(now: Visit) -> BaseException | None:
+    return now.failure or now.outcome.failure
+
+
+def _gone(now: Visit) -> str:
+    """When the client left, or ""."""
+    if not now.gone:
+        return ""
+    return "answering" if now.sent else "waiting"
+
+
+def _upstream(now: Visit, status: int) -> str:
+    """How the model server did: ok, or what failed; "" where it was not asked, or nobody waited for the end."""
+    kind = upstream_kind(_failure(now))
+    if kind or now.gone or now.dialect == "own" or status >= 400:
+        return kind
+    return "ok" if now.first_byte else ""
 
 
 def _audit(now: Visit, wanted: ChatRequest) -> None:
@@ -57,14 +97,28 @@ def _audit(now: Visit, wanted: ChatRequest) -> None:
     told = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.asked) :]
     for repair in told[:MAX_LINES]:
         about = {"id": now.id, "model": wanted.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
-        log.info("%s %s", word, _line(about))
+        _log(now, logging.INFO, word, about)
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s %s", word, _line({"id": now.id, "before": repair.before, "after": repair.after}))
+            _log(now, logging.DEBUG, word, {"id": now.id, "before": repair.before, "after": repair.after})
     if len(told) > MAX_LINES:
-        log.info("%s %s", word, _line({"id": now.id, "more": len(told) - MAX_LINES}))
+        _log(now, logging.INFO, word, {"id": now.id, "more": len(told) - MAX_LINES})
     if outcome.audit and now.snapshot.audit is not None:
         audited = Audited(now.id, wanted.model, now.client, outcome.audit, observed=outcome.observe)
-        now.snapshot.audit.write(lines(audited, time.time()))
+        now.snapshot.audit.write(redact(lines(audited, time.time()), now.secrets))
+
+
+def _log(now: Visit, level: int, event: str, facts: Mapping[str, object]) -> None:
+    """One record: its facts, and the line that they are as text. A client's key may stand where it does not belong."""
+    clean = {name: _clean(value, now.secrets) for name, value in facts.items()}
+    start = "" if event == "request" else f"{event} "
+    log.log(level, "%s%s", start, _line(clean), extra={"event": event, "facts": clean})
+
+
+def _clean(value: object, secrets: tuple[str, ...]) -> object:
+    """A fact without secrets, and not too long."""
+    if not isinstance(value, str) or len(value) < _SHORT:
+        return value
+    return redact(value[:MAX_TEXT].encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
 
 
 def _line(facts: Mapping[str, object]) -> str:
@@ -73,17 +127,12 @@ def _line(facts: Mapping[str, object]) -> str:
 
 def _chat_facts(now: Visit, wanted: ChatRequest) -> dict[str, object]:
     outcome = now.outcome
-    facts: dict[str, object] = {
-        "model": wanted.model,
-        "stream": wanted.stream,
-        "bytes": now.sent,
-        "calls": outcome.calls,
-    }
+    facts: dict[str, object] = {"model": wanted.model, "stream": wanted.stream, "calls": outcome.calls}
     if outcome.observe:
         facts["observe"] = True
     fixes = total(outcome.audit)
     if fixes:
-        facts["fixes"] = ",".join(f"{name}:{count}" for name, count in fixes.items())
+        facts["fixes"] = fixes
     if outcome.tries > 1:
         facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
     if outcome.swallowed and wanted.tools is not None:
@@ -97,7 +146,9 @@ def _chat_facts(now: Visit, wanted: ChatRequest) -> dict[str, object]:
 
 def _shown(value: object) -> str:
     """A plain word as it is, everything else as a JSON string."""
+    if isinstance(value, dict):
+        value = ",".join(f"{name}:{number}" for name, number in value.items())
     text = value if isinstance(value, str) else json.dumps(value)
     if _PLAIN.fullmatch(text):
         return text
-    return json.dumps(text[:500])
+    return json.dumps(text[:MAX_TEXT])

@@ -21,6 +21,7 @@ from .policy import IdStyle, Policy, ToolRule
 from .rules_file import choice, compose, is_null, mapping, refusal, scalar, sequence, shown, text_of
 from .tool_rules import applies_to_model
 from .tools_section import parse_tools
+from .urls import server_url
 
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
@@ -44,7 +45,7 @@ _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "aliases", "clients")
 _MODEL_KEYS = (
-    *("match", "parse", "upstream", "server", "formats", "ids", "arguments", "reasoning"),
+    *("match", "parse", "upstream", "server", "servers", "formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "key_sha256")
@@ -82,9 +83,9 @@ class Profile:
     """How one request is treated.
 
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
-    model's reasoning. The last three are for Messages clients (F94): the switch by which their `thinking` reaches the
+    model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
     model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
-    Anthropic's servers have.
+    Anthropic's servers have. `servers` are the URLs of those that have the model; empty: those of the settings.
     """
 
     parse: Parse = "auto"
@@ -96,6 +97,7 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools = "refuse"
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Model:
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,11 @@ class Rules:
         """The names of all clients, in the file's order."""
         return tuple(self.clients)
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The model servers that are named for models, each once."""
+        return tuple(dict.fromkeys(url for model in self.models for url in model.servers))
+
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
 
@@ -167,6 +175,7 @@ class Rules:
             parse=own.parse or its.parse or "auto",
             upstream=own.upstream or its.upstream or "live",
             server=its.server,
+            servers=its.servers,
             heartbeat=own.heartbeat or "comment",
             clean=own.clean,
             reasoning=its.reasoning or "as_is",
@@ -289,6 +298,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         parse=_option(keys, "parse", what, _PARSES),
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         server=_option(keys, "server", what, _SERVERS) or "",
+        servers=_urls(keys["servers"], f"servers of {what}") if "servers" in keys else (),
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
         ids=_option(keys, "ids", what, _ID_STYLES),
         arguments=_option(keys, "arguments", what, _TRANSPORTS),
@@ -297,6 +307,19 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
     )
+
+
+def _urls(node: Node, what: str) -> tuple[str, ...]:
+    def url(item: Node, words: str) -> str:
+        try:
+            return server_url(text_of(item, words))
+        except ValueError as needed:  # the value is not shown: there may be a password in it
+            raise refusal(item, f"{words} must be {needed}; write one") from None
+
+    urls = tuple(dict.fromkeys(sequence(node, what, url)))
+    if not urls:
+        raise refusal(node, f"{what} are none at all; list some, or remove the line")
+    return urls
 
 
 def _off(node: Node, what: str, formats: Collection[str] | None) -> frozenset[str]:

@@ -9,10 +9,23 @@ import time
 from dataclasses import dataclass, field
 
 from . import __version__
-from .config import DRAIN_VARIABLE, MEMORY_VARIABLE, RulesText, check_files, environment, load, rules_text
+from .config import (
+    DRAIN_VARIABLE,
+    MEMORY_VARIABLE,
+    RulesText,
+    check_files,
+    environment,
+    key_files,
+    load,
+    open_to_all,
+    rules_text,
+)
 from .counters import Counters
 from .errors import RulesError, Unavailable
 from .events import JsonObject
+from .keys import Keys, unpacked
+from .logs import adjust_logging
+from .metrics import STREAMS
 from .rules import Rules
 from .settings import Settings
 from .shared_memory import Memory, open_memory
@@ -66,6 +79,7 @@ class Service:
         """So many streams more are under way."""
         with self._lock:
             self._streams += more
+        self.memory.tally.hold(STREAMS, more)
 
     def current(self) -> Snapshot:
         """What is in force for a request that begins now: what another worker has published is taken first."""
@@ -82,20 +96,21 @@ class Service:
 
     def _catch_up(self) -> None:
         """Take what was published, if it is new."""
-        generation, data, source = self.memory.rules()
-        if generation == self.generation:
+        last = self.memory.published()
+        if last.generation == self.generation:
             return
         try:
-            settings, rules = load(text=RulesText(data, source))
+            settings, rules = load(text=RulesText(last.text, last.source))
+            keys = unpacked(last.keys).read()
         except RulesError as error:
             # A worker of the release before, which ends soon, may not know what the new one's rules say.
             log.error("this worker keeps its rules: %s", error.message)
         else:
-            log.setLevel(logging.DEBUG if settings.verbose else logging.INFO)
-            self.snapshot = make_snapshot(settings, rules)
+            adjust_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
+            self.snapshot = make_snapshot(settings, rules, keys, self.snapshot)
             announce(self.snapshot)
             log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
-        self.generation = generation
+        self.generation = last.generation
 
     def health(self) -> JsonObject:
         """The answer of /health, with the keys that the earlier systems' users read."""
@@ -106,6 +121,7 @@ class Service:
             "worker": os.getpid(),
             "vllm_url": settings.upstream,
             "target_host": settings.upstream,
+            "servers": self.snapshot.upstream.shown(),
             "max_tool_calls": settings.max_tool_calls,
             # The question itself is not counted.
             "active_requests": max(0, self._active - 1),
@@ -119,10 +135,12 @@ class Service:
         }
 
 
-def make_service(settings: Settings, rules: Rules, memory: Memory | None = None) -> Service:
+def make_service(
+    settings: Settings, rules: Rules, memory: Memory | None = None, keys: Keys | None = None
+) -> Service:
     """A worker's state; nothing is asked of the upstream yet. Without gunicorn it has a memory of its own."""
     memory = Memory() if memory is None else memory
-    return Service(make_snapshot(settings, rules), memory, memory.generation())
+    return Service(make_snapshot(settings, rules, keys), memory, memory.generation())
 
 
 def start_service() -> Service:
@@ -144,9 +162,10 @@ def start_service() -> Service:
         if asked:
             memory.done(asked)
     # The text before what is made of it: what is published meanwhile is taken at the first request.
-    generation, data, source = memory.rules()
-    settings, rules = load(text=RulesText(data, source))
-    return Service(make_snapshot(settings, rules), memory, generation, drain=_drain())
+    last = memory.published()
+    settings, rules = load(text=RulesText(last.text, last.source))
+    snapshot = make_snapshot(settings, rules, unpacked(last.keys).read())
+    return Service(snapshot, memory, last.generation, drain=_drain())
 
 
 def _drain() -> int | None:
@@ -156,19 +175,23 @@ def _drain() -> int | None:
 
 
 def publish(memory: Memory) -> None:
-    """Read the rules file and put it in force for all workers, in a `turn`; if it is bad, RulesError."""
+    """Read rules and keys and put them in force for all workers, in a `turn`; if they are bad, RulesError."""
     try:
         text = rules_text()
         settings, _ = load(text=text)
         check_files(settings)
+        files = key_files(settings, environment())
+        files.read()
     except RulesError as error:
         memory.fail(error.message)
         raise
-    memory.publish(text.data, text.source)
+    memory.publish(text.data, text.source, files.packed())
 
 
 def announce(snapshot: Snapshot) -> None:
-    """Say where the audit file is, and try whether it can be written."""
+    """Say in the log who may use the proxy and where the audit file is, and try whether that can be written."""
     audit = snapshot.audit
+    if warning := open_to_all(snapshot.settings, snapshot.keys):
+        log.warning("%s", warning)
     if audit is not None and audit.write(b""):
         log.info("repairs are written, with their values, to %s", audit.path)

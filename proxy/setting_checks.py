@@ -9,16 +9,15 @@ import os
 import re
 from collections.abc import Callable
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 from .rules import CLIENT_NAME, Setting
+from .urls import server_url
 
 Check: TypeAlias = Callable[[Setting], Setting]
 
 _DAY = 86400
 _PATH_WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
-_URL = re.compile(r"[!-~]+")
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -60,19 +59,13 @@ def one_of(*words: str) -> Check:
     return check
 
 
-def upstream_url(value: Setting) -> Setting:
-    """The model server's URL; given back without `/v1`."""
-    needed = ValueError("an http:// or https:// URL of a host, without user, query or fragment")
-    if not isinstance(value, str) or not _URL.fullmatch(value) or re.search(r"[@?#\\]", value):
-        raise needed
+def upstream_urls(value: Setting) -> Setting:
+    """The URLs of one model server or of several, each once, without `/v1`, with commas between them."""
+    urls = value.split(",") if isinstance(value, str) else value if isinstance(value, tuple) else ("",)
     try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
-        raise needed from None
-    if not usable:
-        raise needed
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1').rstrip('/')}"
+        return ",".join(dict.fromkeys(server_url(url.strip() if len(urls) > 1 else url) for url in urls or ("",)))
+    except ValueError as needed:
+        raise ValueError(f"{needed}; or several of them with commas between") from None
 
 
 def host(value: Setting) -> Setting:

@@ -43,6 +43,7 @@ _HOW_MUCH = "How much at once"
 _TIMES = "Times"
 _LIMITS = "Limits of one request"
 _REPAIRS = "Repairs"
+_KEYS = "Keys"
 _CLIENTS = "Clients and paths"
 
 
@@ -52,8 +53,8 @@ class Settings:
 
     upstream: str = _setting(
         "http://127.0.0.1:8000",
-        checks.upstream_url,
-        "where the model server is; with or without /v1 at the end",
+        checks.upstream_urls,
+        "where the model server is; with or without /v1 at the end; of several, all, with commas between",
         group=_WHERE,
         metavar="URL",
         flags=("--vllm-url", "--target-url"),
@@ -69,7 +70,7 @@ class Settings:
     host: str = _setting(
         "127.0.0.1",
         checks.host,
-        "address to listen on; 0.0.0.0 opens the proxy to the network, without keys",
+        "address to listen on; 0.0.0.0 opens the proxy to the network: set client_keys then",
         group=_WHERE,
         metavar="HOST",
     )
@@ -193,6 +194,33 @@ class Settings:
         group=_CLIENTS,
         metavar="PATH,PATH",
     )
+    client_keys: str = _setting(
+        "",
+        checks.file,
+        "file of the keys of which a client needs one (docs/security.md); else the systemd credential client-keys",
+        group=_KEYS,
+        metavar="FILE",
+    )
+    upstream_key_file: str = _setting(
+        "",
+        checks.file,
+        "file with the key for the model server; else the systemd credential upstream-key",
+        group=_KEYS,
+        metavar="FILE",
+    )
+    pass_auth: bool = _setting(
+        False, checks.truth, "send the client's own key to the model server, whatever keys are set here", group=_KEYS
+    )
+    admin_key_file: str = _setting(
+        "",
+        checks.file,
+        "file with the key of /_reload and /metrics, or its SHA-256; else the systemd credential admin-key",
+        group=_KEYS,
+        metavar="FILE",
+    )
+    log_format: str = _setting(
+        "text", checks.one_of("text", "json"), "how the log is written: text or json", group=_CLIENTS, metavar="HOW"
+    )
     verbose: bool = _setting(False, checks.truth, "log also what was before and after each repair", group=_CLIENTS)
     detailed_logging: bool = _setting(
         False,
@@ -224,6 +252,11 @@ class Settings:
         group=_CLIENTS,
     )
 
+    @property
+    def upstreams(self) -> tuple[str, ...]:
+        """The model servers, one or more."""
+        return tuple(self.upstream.split(","))
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -248,8 +281,8 @@ class Spec:
         try:
             return self.check(value)
         except ValueError as needed:
-            # A URL with a password in it must not get into a log.
-            named = "this value" if "@" in str(value) else shown(value)
+            # A URL with a password in it, or a key where its file should be, must not get into a log.
+            named = "this value" if "@" in str(value) or "_key" in self.name else shown(value)
             raise RulesError(f"{where}: {named} cannot be used; it must be {needed}") from None
 
 

@@ -1,4 +1,5 @@
-"""The memory that all workers of one master share: the rules in force, as text, and what was wrong with newer ones.
+"""The memory that all workers of one master share: the rules in force, as text, with the files of keys that go with
+them, what was wrong with newer ones, and the numbers that all of them count (`tally.py`).
 
 gunicorn's master makes it before it forks (`gunicorn_conf.py`); without one a worker has its own. Reading takes no
 lock: what is written goes into the half of a cell that is not in force, and one number says which half is. A process
@@ -14,21 +15,38 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
-# The master makes it of this size: two numbers, the rules with their path, and one line of text. A release that lays it
-# out in another way must give it another size: by that a reload tells that it needs a new one.
-SIZE = 640 * 1024
+from .tally import Tally, lock
+
+# The master makes it of this size: two numbers, the rules with their path and keys, one line of text, and the tally.
+# Only the pages that are used take memory. A release that lays it out in another way must give it another size: by that
+# a reload tells that it needs a new one.
+SIZE = 13 * 1024 * 1024
 
 # Native order and alignment: a number is written in one go.
 _NUMBER = struct.Struct("Q")
 # How often the master asked for the file to be read, and the last of those that was done.
 _ASKED, _DONE = 0, 8
-_RULES, _MAX_RULES = 64, (256 + 8) * 1024
-_ERROR, _MAX_ERROR = 560 * 1024, 8 * 1024
+_RULES, _MAX_RULES = 64, 2 * (256 + 16) * 1024
+_ERROR, _MAX_ERROR = 1100 * 1024, 8 * 1024
+_TALLY = 1120 * 1024
 _DIGEST = 16
 _TRIES = 1000
+# The byte of the file that a turn locks; the tally locks others.
+_TURN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is in force: the text of the rules and where it is from, and the bytes of `KeyFiles`."""
+
+    generation: int = 0
+    text: bytes = b""
+    source: str = ""
+    keys: tuple[bytes, ...] = ()
 
 
 class Memory:
@@ -40,32 +58,40 @@ class Memory:
         self._rules = _Cell(self._map, _RULES, _MAX_RULES)
         self._error = _Cell(self._map, _ERROR, _MAX_ERROR)
         self._one = threading.Lock()
+        self.tally = Tally(self._map, _TALLY, fd)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
         with self._one:
             if self._fd is not None:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX)
+                lock(self._fd, _TURN)
             try:
                 yield
             finally:
                 if self._fd is not None:
-                    fcntl.lockf(self._fd, fcntl.LOCK_UN)
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _TURN)
 
     def generation(self) -> int:
         """How often rules were published; 0 is never. Cheap: asked before each request."""
         return self._rules.number()
 
+    def published(self) -> Published:
+        """What was published last; before that nothing."""
+        number, data = self._rules.read()
+        if not number:
+            return Published()
+        source, text, *keys = _unframed(data)
+        return Published(number, text, os.fsdecode(source), tuple(keys))
+
     def rules(self) -> tuple[int, bytes, str]:
         """The generation, the text and its source of what was published last."""
-        number, data = self._rules.read()
-        source, _, text = data.partition(b"\0")
-        return number, text, os.fsdecode(source)
+        last = self.published()
+        return last.generation, last.text, last.source
 
-    def publish(self, text: bytes, source: str) -> None:
-        """Put these rules in force, which have no error; only in a `turn`. ValueError if they are too long."""
-        self._rules.write(os.fsencode(source) + b"\0" + text)
+    def publish(self, text: bytes, source: str, keys: Sequence[bytes] = ()) -> None:
+        """Put these rules and keys in force, which have no error; only in a `turn`. ValueError if they are too long."""
+        self._rules.write(_framed((os.fsencode(source), text, *keys)))
         self.fail("")
 
     def fail(self, message: str) -> None:
@@ -135,6 +161,20 @@ class _Cell:
 
     def _half(self, number: int) -> int:
         return self._offset + _NUMBER.size + (number % 2) * (_DIGEST + _NUMBER.size + self._capacity)
+
+
+def _framed(parts: Iterable[bytes]) -> bytes:
+    """The parts as one, each behind its length."""
+    return b"".join(_NUMBER.pack(len(part)) + part for part in parts)
+
+
+def _unframed(data: bytes) -> list[bytes]:
+    parts, at = [], 0
+    while at < len(data):
+        start = at + _NUMBER.size
+        at = start + int(_NUMBER.unpack_from(data, at)[0])
+        parts.append(data[start:at])
+    return parts
 
 
 def _digest(number: int, data: bytes) -> bytes:

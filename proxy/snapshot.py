@@ -1,4 +1,4 @@
-"""What a request works on from its beginning to its end: settings, rules, and the upstream with what is known of it."""
+"""What a request works on from its beginning to its end: settings, rules, and the model servers with what is known."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from .answers import fetch
 from .audit import AuditFile
 from .errors import UpstreamError
+from .fleet import UNSENT, Fleet, Way
+from .keys import Keys
 from .limits import MAX_ANSWER
 from .models import Card, read_cards
 from .rules import Profile, Rules
@@ -32,7 +34,7 @@ _OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp
 
 @dataclass(slots=True)
 class _Known:
-    """Whether the upstream is ready, and until when (`time.monotonic`) the answer holds."""
+    """Whether a model server is ready, and until when (`time.monotonic`) the answer holds."""
 
     value: bool = False
     until: float = 0.0
@@ -40,7 +42,7 @@ class _Known:
 
 @dataclass(slots=True)
 class _Served:
-    """What the upstream serves, and until when (`time.monotonic`) that holds. One thread asks, the others wait."""
+    """What a model server serves, and until when (`time.monotonic`) that holds. One thread asks, the others wait."""
 
     cards: tuple[Card, ...] = ()
     until: float = 0.0
@@ -49,14 +51,17 @@ class _Served:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The settings and rules of one generation. What is learnt under them is forgotten with them."""
+    """The settings, rules and keys of one generation. What is learnt under them is forgotten with them, but for how the
+    model servers stand.
+    """
 
     settings: Settings
     rules: Rules
-    upstream: Upstream
+    upstream: Fleet
     audit: AuditFile | None = None
+    keys: Keys = field(default_factory=Keys)
     _ready: _Known = field(default_factory=_Known)
-    _served: _Served = field(default_factory=_Served)
+    _served: dict[str, _Served] = field(default_factory=dict)
     _proxied: set[str] = field(default_factory=set)
 
     def profile(self, model: str, client: str) -> Profile:
@@ -73,55 +78,76 @@ class Snapshot:
             self._proxied.add(model)
         log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
 
-    def cards(self, headers: Mapping[str, str]) -> tuple[Card, ...]:
-        """The models that the upstream serves; empty if it does not say. `headers` are those to ask with."""
-        served = self._served
-        with served.asking:
-            if time.monotonic() >= served.until:
-                status, cards = self._ask_cards(headers)
-                served.cards = cards or served.cards  # a server that is busy is still what it was
-                # A key that is refused says nothing of the server: the next client may ask at once.
-                if status not in _NO_KEY:
-                    served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
-            return served.cards
+    def cards(self, headers: Mapping[str, str], way: Way | None = None) -> tuple[Card, ...]:
+        """The models of the server that the request goes to; empty if it does not say. `headers` are to ask with.
 
-    def server_kind(self, headers: Mapping[str, str]) -> str:
-        """What kind of server the upstream says it is (`owned_by` of its models), or an empty string."""
-        kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers))
+        Where that server cannot be reached now and another one can, the request goes to that one from here on.
+        """
+        way = way or self.upstream.way()
+        for server in way.left:
+            if self._there(headers, server, alone=not way.several):
+                way.skip_to(server)
+                break
+        return self._served[way.server.target.url].cards
+
+    def server_kind(self, headers: Mapping[str, str], way: Way | None = None) -> str:
+        """What kind of server that is by what it says (`owned_by` of its models), or an empty string."""
+        kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers, way))
         return next(filter(None, kinds), "")
 
-    def _ask_cards(self, headers: Mapping[str, str]) -> tuple[int, tuple[Card, ...]]:
-        """Status and cards of the upstream's answer; 0 and none if there is no answer."""
+    def _there(self, headers: Mapping[str, str], server: Upstream, *, alone: bool) -> bool:
+        """Know what a server serves; False if there are others and no connection to it can be made."""
+        served = self._served.setdefault(server.target.url, _Served())
+        with served.asking:
+            if time.monotonic() < served.until:
+                return True
+            if not alone and server.load.out(time.monotonic()):
+                return False  # who waited here learns from the one that asked
+            status, cards = self._ask_cards(headers, server)
+            if status is None and not alone:
+                return False
+            served.cards = cards or served.cards  # a server that is busy is still what it was
+            # A key that is refused says nothing of the server: the next client may ask at once.
+            if status not in _NO_KEY:
+                served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
+            return True
+
+    def _ask_cards(self, headers: Mapping[str, str], server: Upstream) -> tuple[int | None, tuple[Card, ...]]:
+        """Status and cards of a server's answer; 0 and none if there is no answer, None for no connection."""
         try:
-            status, body = fetch(self.upstream, "/v1/models", headers, _CARDS_SECONDS, MAX_ANSWER)
-        except UpstreamError:
-            return 0, ()
+            status, body = fetch(server, "/v1/models", headers, _CARDS_SECONDS, MAX_ANSWER)
+        except UpstreamError as error:
+            return None if isinstance(error, UNSENT) else 0, ()
         return status, read_cards(body)
 
     def ready(self) -> bool:
-        """True if the upstream answers its health check; asked at most every two seconds."""
+        """True if a model server answers its health check; asked at most every two seconds."""
         now = time.monotonic()
         if now >= self._ready.until:
-            answer = self._ask_ready()
+            answer = any(map(_is_ready, self.upstream.by_health()))
             self._ready = _Known(answer, time.monotonic() + READY_CACHED)
         return self._ready.value
 
-    def _ask_ready(self) -> bool:
-        try:
-            status, _ = fetch(self.upstream, "/health", {}, READY_SECONDS)
-        except UpstreamError:
-            return False
-        # A server without that path, or one that wants a key for it, is there.
-        return status < 500
+
+def _is_ready(server: Upstream) -> bool:
+    try:
+        status, _ = fetch(server, "/health", {}, READY_SECONDS)
+    except UpstreamError:
+        return False
+    # A server without that path, or one that wants a key for it, is there.
+    return status < 500
 
 
-def make_snapshot(settings: Settings, rules: Rules) -> Snapshot:
-    """A new generation; nothing is asked of the upstream yet."""
+def make_snapshot(
+    settings: Settings, rules: Rules, keys: Keys | None = None, before: Snapshot | None = None
+) -> Snapshot:
+    """A new generation, after `before`; nothing is asked of the model servers yet."""
     target = Target(
-        settings.upstream, settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
+        "", settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
     )
+    fleet = Fleet(settings.upstreams, rules.servers, target, before.upstream if before else None)
     audit = AuditFile(settings.audit_file, settings.audit_size) if settings.audit_file else None
-    return Snapshot(settings, rules, Upstream(target), audit)
+    return Snapshot(settings, rules, fleet, audit, keys or Keys())
 
 
 def _shown(text: str) -> str:

@@ -21,12 +21,14 @@ from .dialects.chat_whole import read_whole, says_nothing
 from .engine import Engine
 from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from .events import JsonObject, Repair
+from .fleet import UNSENT, Way
 from .limits import MAX_ERROR_BODY
 from .observed import ObservedReply, observed
 from .pump import NEVER, Pump
+from .redact import hide
 from .reply import StreamReply, remake, rewrap, unrepaired
 from .rewrite import ChatRequest, Plan, proxy_parses, shape
-from .upstream import Upstream, UpstreamCall
+from .upstream import UpstreamCall
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
@@ -53,6 +55,8 @@ class Outcome:
     calls: int = 0
     swallowed: bool = False
     error: str = ""
+    failure: ProxyError | None = None
+    heartbeats: int = 0
     observe: bool = False
     content_type: str = ""
     later: list[Callable[[], None]] = field(default_factory=list)
@@ -60,14 +64,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One chat request with everything that its way needs.
+    """One chat request with everything that its way needs; `secrets` are what no error may quote.
 
-    `auto`: the profile lets the server show that it cannot parse. `server` asks for the kind of server; `remember`
+    `way` is where it may go, and `elsewhere` goes on to the next server and gives the plan for that, or None if there
+    is none. `auto`: the profile lets the server show that it cannot parse. `server` asks for its kind; `remember`
     notes that for this model the proxy parses; `crashed` is told of a defect of the engine. `capture` is where the
     answers are recorded, if they are; `observe` leaves the request and its answer as they are.
     """
 
-    upstream: Upstream
+    way: Way
     path: str
     headers: Mapping[str, str]
     request: ChatRequest
@@ -77,6 +82,7 @@ class Exchange:
     engine: Callable[[Plan], Engine]
     dialect: Dialect
     server: Callable[[], str]
+    elsewhere: Callable[[], Plan | None]
     remember: Callable[[], None]
     crashed: Callable[[Exception], None]
     max_event: int
@@ -84,9 +90,13 @@ class Exchange:
     capture: Capture | None = None
     observe: bool = False
     outcome: Outcome = field(default_factory=Outcome)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def second(self, plan: Plan, error: ProxyError) -> Plan | None:
         """The plan for one more try, or None (README: who parses)."""
+        if self.way.several and isinstance(error, UNSENT) and not plan.second:
+            self.outcome.tries -= 1  # nothing was sent
+            return self.elsewhere()
         if not self.auto or not isinstance(error, UpstreamError):
             return None
         server = plan.server or (self.server() if asks_for_proxy(error) else "")
@@ -115,7 +125,8 @@ def chat(exchange: Exchange) -> Generator[bytes, None, None]:
             # What the server has shown is remembered also where this request cannot go up again.
             again = exchange.second(plan, error)
             if again is None or attempt.spoke:
-                outcome.error = error.logged
+                hide(error, exchange.secrets)
+                outcome.error, outcome.failure = error.logged, error
                 tail = attempt.fail(error)
                 if not committed and not (attempt.spoke and exchange.request.stream):
                     raise
@@ -159,7 +170,7 @@ class _Attempt:
         body = request.raw if exchange.observe else shape(request, self._plan)
         raw_text = proxy_parses(request, self._plan)
         tape = Tape(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
-        with tape, exchange.upstream.open("POST", exchange.path, exchange.headers, body) as call:
+        with tape, exchange.way.server.open("POST", exchange.path, exchange.headers, body) as call:
             parts = tape.listen(call, exchange.pump.receive(call))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
@@ -237,6 +248,7 @@ class _Attempt:
         pump = self._exchange.pump
         if pump.heartbeat_due:
             pump.wrote()
+            self._exchange.outcome.heartbeats += 1
             yield self._reply.heartbeat()
 
     def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +23,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from .balance import Load
 from .errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from .http1 import ResponseDecoder
 from .limits import MAX_HEAD
@@ -91,10 +94,12 @@ class UpstreamCall:
     """A request that was sent, and its answer as far as it has come.
 
     `status` is 0 and `headers` empty until the head of the answer is whole. Use it as a context manager: leaving it
-    closes the connection, by which the model server learns that nobody waits any more.
+    closes the connection, by which the model server learns that nobody waits any more; `closed` is then called, once.
     """
 
-    def __init__(self, connection: HTTPConnection, max_header: int = MAX_HEAD) -> None:
+    def __init__(
+        self, connection: HTTPConnection, max_header: int = MAX_HEAD, closed: Callable[[], None] | None = None
+    ) -> None:
         sock = connection.sock
         if sock is None:
             raise UpstreamBroken("the model server closed the connection before it answered")
@@ -104,6 +109,7 @@ class UpstreamCall:
         self._tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = ResponseDecoder(max_header)
         self._failure: UpstreamBroken | None = None
+        self._closed = closed
         self.more = False
 
     def __enter__(self) -> UpstreamCall:
@@ -115,6 +121,9 @@ class UpstreamCall:
     def close(self) -> None:
         """Close the connection; again if need be."""
         self._connection.close()
+        closed, self._closed = self._closed, None
+        if closed is not None:
+            closed()
 
     def fileno(self) -> int:
         """The descriptor to poll."""
@@ -187,7 +196,8 @@ class UpstreamCall:
 @dataclass(frozen=True, slots=True)
 class Target:
     """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string, and how
-    many bytes the head of an answer may have.
+    many bytes the head of an answer may have. `probe_timeout` is for a connection after one that could not be made; 0:
+    the same as ever.
     """
 
     url: str
@@ -195,13 +205,16 @@ class Target:
     send_timeout: float = 60.0
     ca_file: str = ""
     max_header: int = MAX_HEAD
+    probe_timeout: float = 0.0
 
 
 class Upstream:
-    """Opens calls to one model server; safe to share between threads."""
+    """Opens calls to one model server, and notes in `load` how it stands; safe to share between threads."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        self.target = target
+        self.load = Load()
+        self._lock = threading.Lock()
         session = requests.Session()
         session.trust_env = False  # no netrc, no proxies, no CA from the environment
         session.headers.clear()
@@ -217,11 +230,33 @@ class Upstream:
         `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
         made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
         """
-        target = self._target
+        began = time.monotonic()
+        self._count(1)
+        try:
+            call = self._send(method, path, headers, body, within)
+        except BaseException as error:
+            self._count(-1)
+            if isinstance(error, UpstreamUnreachable | UpstreamSlow):
+                with self._lock:
+                    self.load.failed(began, time.monotonic())
+            raise
+        with self._lock:
+            self.load.made(began)
+        return call
+
+    def _count(self, more: int) -> None:
+        with self._lock:
+            self.load.streams += more
+
+    def _send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, within: float
+    ) -> UpstreamCall:
+        target = self.target
+        limits = (target.connect_timeout, within, target.probe_timeout if self.load.failures else 0.0)
         try:
             response = self._session.send(
                 self._prepared(method, path, headers, body),
-                timeout=(min(target.connect_timeout, within or target.connect_timeout), None),
+                timeout=(min(filter(None, limits)), None),
                 allow_redirects=False,
                 stream=True,
                 verify=target.ca_file or True,
@@ -231,7 +266,7 @@ class Upstream:
         pending = response.raw
         assert isinstance(pending, _Pending)
         try:
-            return UpstreamCall(pending.connection, target.max_header)
+            return UpstreamCall(pending.connection, target.max_header, lambda: self._count(-1))
         except BaseException:
             pending.close()
             raise
@@ -241,12 +276,12 @@ class Upstream:
     ) -> requests.PreparedRequest:
         """The request as it goes out. A session's own `request` would first merge in what it has: here nothing."""
         prepared = requests.PreparedRequest()
-        prepared.prepare(method, self._target.url + path, {**headers, "Accept-Encoding": "identity"}, data=body)
+        prepared.prepare(method, self.target.url + path, {**headers, "Accept-Encoding": "identity"}, data=body)
         return prepared
 
     def _mapped(self, error: Exception) -> ProxyError:
         """The error of ours that a foreign exception stands for."""
-        url, causes = self._target.url, _causes(error)
+        url, causes = self.target.url, _causes(error)
         if any(isinstance(cause, requests.ConnectTimeout) for cause in causes):
             return UpstreamSlow(f"no connection to the model server at {url} in time (connect_timeout)")
         if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in causes):
@@ -255,7 +290,7 @@ class Upstream:
             refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
             return UpstreamUnreachable(f"the model server at {url} cannot be reached", refused=refused)
         if any(isinstance(cause, TimeoutError) for cause in causes):
-            limit = self._target.send_timeout
+            limit = self.target.send_timeout
             return UpstreamTimeout(f"the model server at {url} did not take the request within {limit:g} s")
         return UpstreamBroken(f"the request could not be sent to the model server at {url}")
 

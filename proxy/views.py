@@ -15,14 +15,19 @@ from itertools import chain
 from flask import Response, request
 
 from . import __version__
+from .asked import way_as_it_came
 from .audit import as_header
 from .capture import Capture
 from .engine import Engine
 from .errors import BadRequest, ClientGone, ProxyError, RulesError
 from .events import dump_json
-from .intake import credential, upstream_headers
+from .fleet import Way
+from .intake import upstream_headers
+from .limits import MAX_ERROR_BODY
 from .loop_guard import ended, guarded
+from .metrics import CONTENT_TYPE, exposition
 from .pump import HasDescriptor, Patience, Pump
+from .redact import redact
 from .relay import relay
 from .rewrite import ChatRequest, Plan, proxy_parses
 from .rules import Profile
@@ -101,7 +106,8 @@ def passed(path: str) -> Response:
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), now.id)
     body = now.body if now.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
-    call = now.snapshot.upstream.open(method, path + _query(), headers, body)
+    now.way = way_as_it_came(now, path.removeprefix(f"{MODELS}/") if path.startswith(f"{MODELS}/") else "")
+    call = now.way.open(method, path + _query(), headers, body)
     try:
         answer = relay(call, pump)
     except BaseException:
@@ -109,9 +115,21 @@ def passed(path: str) -> Response:
         raise
     now.first_byte = time.monotonic()
     sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
-    response = Response(_sent(now, answer.parts), answer.status, [*answer.headers, *sized])
+    parts = answer.parts if answer.status < 400 else _discreet(now, answer.parts)
+    response = Response(_sent(now, parts), answer.status, [*answer.headers, *sized])
     response.call_on_close(call.close)
     return response
+
+
+def _discreet(now: Visit, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """An error's body, of the same length, without the keys that it may quote; its beginning is looked at as one."""
+    beginning = b""
+    for part in parts:
+        beginning += part
+        if len(beginning) > MAX_ERROR_BODY:
+            break
+    yield redact(beginning, now.secrets)
+    yield from (redact(part, now.secrets) for part in parts)
 
 
 def _query() -> str:
@@ -133,6 +151,13 @@ def reload() -> Response:
     return json_response(b'{"status":"success","message":"Configuration reloaded"}')
 
 
+def metrics() -> Response:
+    """`GET /metrics`: what all workers have counted, for Prometheus."""
+    memory = visit().service.memory
+    data = exposition(memory.tally, __version__, rules_in_force=not memory.error())
+    return Response(data, content_type=CONTENT_TYPE)
+
+
 def root() -> Response:
     """`GET /`: what this is, and what it answers."""
     about = {"service": "vllm-tool-proxy", "version": __version__, "paths": paths(visit().snapshot)}
@@ -145,7 +170,7 @@ def health() -> Response:
 
 
 def ready() -> Response:
-    """`GET /_ready`: 200 if the upstream answers, else 503."""
+    """`GET /_ready`: 200 if a model server answers, else 503."""
     if visit().snapshot.ready():
         return json_response(b'{"status":"ready"}')
     response = json_response(b'{"status":"unavailable","reason":"the model server does not answer"}', 503)
@@ -155,7 +180,7 @@ def ready() -> Response:
 
 def paths(snapshot: Snapshot) -> list[str]:
     """All paths that are answered."""
-    own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/_reload", "/"]
+    own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/_reload", "/metrics", "/"]
     return [CHAT, MESSAGES, COUNT_TOKENS, *PASSED, f"{MODELS}/{{id}}", *snapshot.settings.pass_through, *own]
 
 
@@ -163,6 +188,7 @@ def _exchange(now: Visit, asked: Asked) -> Exchange:
     snapshot, settings, wanted, profile = now.snapshot, now.snapshot.settings, asked.chat, asked.profile
     headers = upstream_headers(request.environ, JSON_TYPE, now.id)
     seed = secrets.token_bytes(16)
+    way = now.way or snapshot.upstream.way()
     policy = snapshot.rules.policy(wanted.model)
 
     def engine(plan: Plan) -> Engine:
@@ -171,16 +197,17 @@ def _exchange(now: Visit, asked: Asked) -> Exchange:
         return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, **limits))
 
     return Exchange(
-        upstream=snapshot.upstream,
+        way=way,
         path=CHAT,
         headers=headers,
         request=wanted,
-        plan=_plan(snapshot, wanted, profile, headers),
+        plan=_plan(snapshot, asked, headers, way),
         auto=profile.parse == "auto",
         pump=Pump(now.socket, _patience(settings, wanted, profile), now.service.drain),
         engine=engine,
         dialect=asked.dialect,
-        server=lambda: profile.server or snapshot.server_kind(headers),
+        server=lambda: profile.server or snapshot.server_kind(headers, way),
+        elsewhere=lambda: _plan(snapshot, asked, headers, way) if way.move() else None,
         remember=lambda: snapshot.remember(wanted.model),
         crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
         max_event=settings.max_event,
@@ -188,20 +215,22 @@ def _exchange(now: Visit, asked: Asked) -> Exchange:
         capture=_capture(now),
         observe=now.outcome.observe,
         outcome=now.outcome,
+        secrets=now.secrets,
     )
 
 
 def _capture(now: Visit) -> Capture | None:
     folder = now.snapshot.settings.capture
-    return Capture(folder, now.id, credential(request.environ)) if folder else None
+    return Capture(folder, now.id, now.secrets) if folder else None
 
 
-def _plan(snapshot: Snapshot, wanted: ChatRequest, profile: Profile, headers: dict[str, str]) -> Plan:
+def _plan(snapshot: Snapshot, asked: Asked, headers: dict[str, str], way: Way) -> Plan:
     """How the request goes up first (README: who parses)."""
+    wanted, profile = asked.chat, asked.profile
     proxied = profile.parse == "proxy" or (profile.parse == "auto" and snapshot.parses(wanted.model))
     server = profile.server
     if proxied and not server and wanted.tools is not None:
-        server = snapshot.server_kind(headers)
+        server = snapshot.server_kind(headers, way)
     return Plan(parse="proxy" if proxied else "server", transport=profile.upstream, server=server)
 
 
@@ -224,10 +253,12 @@ def _sent(now: Visit, parts: Iterator[bytes]) -> Iterator[bytes]:
         for part in parts:
             now.sent += len(part)
             yield part
-    except ClientGone:
-        now.error = "client gone"
+    except (ClientGone, GeneratorExit) as error:
+        now.error, now.gone = "client gone", True
+        if isinstance(error, GeneratorExit):
+            raise
     except Exception as error:
-        now.error = str(error)
+        now.error, now.failure = str(error), error
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         _cut(now.socket)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from flask import Response, g
 
 from .dialects import Dialect
+from .fleet import Way
+from .keys import ClientKey
 from .pump import HasDescriptor
 from .rewrite import ChatRequest
 from .rules import Profile
@@ -32,7 +34,11 @@ class Visit:
     """One request of a client: what was in force when it came, who sent it, and what its log line will say.
 
     `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `asked`
-    is None where no model is asked through a dialect. `threaded`: it has one of the threads that replies may take.
+    is None where no model is asked through a dialect, `way` where no model server was chosen yet. `threaded`: it has
+    one of the threads that replies may take. `route` is the rule of its path, `key` the client key that let it in,
+    `holds` that it is one of those that the key may have under way, `denied` why it was not let in; `secrets` are what
+    no log may show of it; `failure` is the error that it ended with, and `gone` that the client did not wait for its
+    end.
     """
 
     id: str
@@ -41,15 +47,29 @@ class Visit:
     socket: HasDescriptor | None = None
     method: str = ""
     path: str = ""
+    route: str = ""
+    dialect: str = "own"
     client: str = ""
+    key: ClientKey | None = None
+    holds: bool = False
+    denied: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     body: bytes = b""
     asked: Asked | None = None
+    way: Way | None = None
     threaded: bool = False
     began: float = field(default_factory=time.monotonic)
     first_byte: float = 0.0
     sent: int = 0
     error: str = ""
+    failure: BaseException | None = None
+    gone: bool = False
     outcome: Outcome = field(default_factory=Outcome)
+
+    def check_model(self, model: str) -> None:
+        """Raise Forbidden if its key may not use this model, by the name that the model server knows."""
+        if self.key is not None:
+            self.key.check_model(model)
 
 
 def visit() -> Visit:

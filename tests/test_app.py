@@ -21,8 +21,9 @@ NOWHERE = "http://127.0.0.1:1"
 POSTED = ["/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"]
 LISTED = [
     *("/v1/rerank", "/v1/score", "/v1/classify", "/v1/audio/transcriptions", "/v1/audio/translations"),
-    *("/v1/messages", "/v1/responses"),
+    "/v1/responses",
 ]
+MESSAGES = ["/v1/messages", "/v1/messages/count_tokens"]
 SLASHED = "/v1/models/Qwen/Qwen3-Coder:30b@main"
 
 
@@ -66,7 +67,7 @@ def test_no_path_of_the_client_s_own_making_goes_up(inside: Inside, path: str) -
         assert server.seen == []
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/v1", "/v1/", "//v1/models", "/v1/rerank/", "/sleep", "/x"])
+@pytest.mark.parametrize("path", ["/version", "/v1", "/v1/", "//v1/models", "/v1/rerank/", "/sleep", "/x"])
 def test_anything_else_is_a_404_that_names_what_there_is_and_the_setting(inside: Inside, path: str) -> None:
     with Upstream() as server:
         response = inside(server.url).get(path)
@@ -81,7 +82,7 @@ def test_a_path_that_is_listed_passes_and_one_that_is_no_longer_listed_does_not(
     with Upstream([answer({})]) as server:
         client = inside(server.url, pass_through=("/v1/own",))
         assert client.post("/v1/own").status_code == 200
-        assert client.post("/v1/messages").status_code == 404
+        assert client.post("/v1/responses").status_code == 404
 
 
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
@@ -187,7 +188,7 @@ def test_head_has_no_body_and_leaves_nothing_open(inside: Inside, path: str) -> 
 def test_the_root_says_service_version_and_paths(inside: Inside) -> None:
     body = inside(NOWHERE).get("/").json
     assert body is not None and (body["service"], body["version"]) == ("vllm-tool-proxy", __version__)
-    assert {CHAT, *POSTED, *LISTED, "/v1/models", "/health", "/_health", "/_ready"} <= set(body["paths"])
+    assert {CHAT, *MESSAGES, *POSTED, *LISTED, "/v1/models", "/health", "/_health", "/_ready"} <= set(body["paths"])
 
 
 @pytest.mark.parametrize("path", ["/health", "/_health"])
@@ -275,7 +276,7 @@ def test_an_unknown_client_is_a_404_that_names_the_known_ones(inside: Inside) ->
     assert "'nobody'" in message and "mine, other" in message
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/messages"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/responses"])
 def test_a_body_over_the_limit_is_a_413(inside: Inside, path: str) -> None:
     """K4."""
     with Upstream() as server:

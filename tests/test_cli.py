@@ -328,7 +328,8 @@ def test_gunicorn_gets_address_workers_threads_and_room_for_idle_connections(tmp
     assert argv[:4] == [sys.executable, "-P", "-m", "gunicorn"]
     assert argv[4:8] == ["-c", f"{folder}/proxy/gunicorn_conf.py", "--chdir", folder]
     assert argv[8] == "--bind" and argv[9].startswith("[::1]:")
-    assert argv[10:] == ["--workers", "2", "--threads", "8", "--worker-connections", "1008", *("--graceful-timeout", "60"), "proxy.app:create_app()"]
+    counts = ["--workers", "2", "--threads", "8", "--worker-connections", "1008"]
+    assert argv[10:] == [*counts, "--graceful-timeout", "60", "proxy.app:create_app()"]
     assert os.getcwd() == folder
 
 
@@ -378,6 +379,27 @@ def test_an_address_open_to_the_network_is_warned_of(capsys: pytest.CaptureFixtu
     for host in ("localhost", "127.0.0.2", "::1"):
         served("--host", host)
         assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("serve")
+def test_with_client_keys_an_open_address_is_no_matter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"- {{name: alice, sha256: {'0' * 64}}}\n")
+    served("--host", "0.0.0.0", "--client-keys", str(keys))
+    assert capsys.readouterr().err == ""
+
+
+def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "keys.yaml").write_text("- {name: alice, sha256: the-key-itself}\n")
+    (tmp_path / "up").write_text("the key itself")
+    told = {"--client-keys": "keys.yaml", "--upstream-key-file": "up", "--admin-key-file": "up"}
+    for flag, name in told.items():
+        for word in ("check", "serve"):
+            assert cli.main([word, "--port", str(free_port()), flag, str(tmp_path / name)]) == 2
+            error = capsys.readouterr().err
+            assert error.count("\n") == 1 and name in error and "itself" not in error
 
 
 @pytest.mark.usefixtures("serve")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from proxy import config
-from proxy.config import find_rules, load, read_rules, rules_text, working_folder
+from proxy.config import find_rules, key_files, load, open_to_all, read_rules, rules_text, working_folder
 from proxy.errors import RulesError
+from proxy.keys import ClientKey, KeyFile, KeyFiles, Keys
 from proxy.rules import Setting
 from proxy.settings import SPECS, Settings, Spec
 
@@ -369,3 +370,52 @@ def test_no_other_module_of_the_package_reads_the_environment() -> None:
             words = ast.unparse(node) if isinstance(node, ast.Attribute | ast.ImportFrom) else ""
             assert words not in ("os.environ", "os.environb", "os.getenv"), path
             assert not re.match(r"from os import .*(environ|getenv)", words), path
+
+
+def write(path: Path, data: bytes) -> str:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    return str(path)
+
+
+def test_each_key_comes_from_its_setting_else_from_the_units_credential(tmp_path: Path) -> None:
+    env = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
+    assert key_files(Settings(), {}) == key_files(Settings(), env) == KeyFiles()
+    names = ("client-keys", "upstream-key", "admin-key")
+    given = [write(tmp_path / "credentials" / name, name.encode()) for name in names]
+    assert key_files(Settings(), env) == KeyFiles(*(KeyFile(Path(path).read_bytes(), path) for path in given))
+    own = write(tmp_path / "own", b"own")
+    for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
+        found = key_files(Settings(**{setting: own}), env)
+        assert [file.source if file else "" for file in (found.clients, found.upstream, found.admin)].count(own) == 1
+
+
+def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp_path: Path) -> None:
+    env = {"TOOL_PROXY_UPSTREAM_KEY": "up"}
+    assert key_files(Settings(), env).read().upstream == "up"
+    own = write(tmp_path / "own", b"own\n")
+    assert key_files(Settings(upstream_key_file=own), env).read().upstream == "own"
+    load({}, env)
+    assert "upstream_key" not in {spec.name for spec in SPECS}
+    assert "there is no setting" in refused({"rules": write(tmp_path / "r.yaml", b"settings: {upstream_key: x}")}, {})
+
+
+def test_a_file_of_keys_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> None:
+    for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
+        with pytest.raises(RulesError, match="cannot be read"):
+            key_files(Settings(**{setting: str(tmp_path / "none")}), {})
+
+
+@pytest.mark.parametrize("name", ["client_keys", "upstream_key_file", "admin_key_file"])
+def test_a_key_where_its_file_should_be_is_not_shown(name: str) -> None:
+    told = refused({name: "my-secret-key"}, {})
+    assert "my-secret-key" not in told and "absolute path" in told
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "proxy.example"])
+def test_a_proxy_that_is_open_to_all_is_told(host: str) -> None:
+    key = ClientKey("a", b"")
+    assert "asks for no key" in open_to_all(Settings(host=host), Keys(upstream="x"))
+    assert open_to_all(Settings(host=host), Keys(clients=(key,))) == ""
+    for near in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+        assert open_to_all(Settings(host=near), Keys()) == ""

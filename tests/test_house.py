@@ -18,17 +18,23 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("events",),
     (
         *("literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file", "tools_section", "rules"),
-        *("models", "sse", "redact", "glide"),
+        *("urls", "keys", "models", "sse", "redact", "glide"),
     ),
     ("window", "reader"),
     ("ladder", "inference", "fixes", "repair"),
     ("arguments", "formats", "deltas", "pending", "calls", "said", "echo"),
     ("choice", "engine"),
-    ("http1", "upstream", "pump", "overflow", "dialects", "rewrite", "auto", "tasks", "token_count"),
+    (
+        *("http1", "balance", "upstream", "fleet", "pump", "overflow", "dialects", "rewrite", "auto", "tasks"),
+        "token_count",
+    ),
     ("answers", "reply", "observed", "capture"),
     ("stream", "relay", "loop_guard"),
-    ("intake", "setting_checks", "settings", "config", "shared_memory", "counters", "audit", "snapshot", "service"),
-    ("visit", "asked", "views", "messages_views", "requestlog", "app"),
+    (
+        *("intake", "setting_checks", "settings", "config", "tally", "shared_memory", "counters", "audit", "logs"),
+        *("metrics", "admin", "snapshot", "service"),
+    ),
+    ("visit", "asked", "views", "messages_views", "gate", "requestlog", "app"),
     ("explain", "replay", "summary", "cli", "__main__"),
 )
 # The engine and what is below it.
@@ -39,7 +45,7 @@ SANS_IO = (
 )
 SANS_IO_ROOMS = (
     *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "observed"),
-    *("redact", "loop_guard", "token_count", "overflow"),
+    *("redact", "loop_guard", "token_count", "overflow", "urls", "balance"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 MAX_MODULE = 400

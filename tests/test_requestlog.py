@@ -12,7 +12,8 @@ import pytest
 
 from proxy.engine import Engine
 from proxy.events import Repair
-from proxy.requestlog import MAX_LINES, set_up_logging
+from proxy.logs import set_up_logging
+from proxy.requestlog import MAX_LINES
 from tests.conftest import Inside
 from tests.scripted import (
     DONE,
@@ -20,6 +21,8 @@ from tests.scripted import (
     ROLE,
     SSE,
     WRITE_FILE,
+    Act,
+    Script,
     Upstream,
     answer,
     chat,
@@ -88,6 +91,71 @@ def test_a_stream_that_broke_off_has_one_line_that_says_so(
         inside(server.url).post(CHAT, json=chat())
     (line,) = caplog.messages
     assert 'error="the model server\'s answer broke off"' in line
+
+
+@pytest.mark.parametrize(
+    "script,expected",
+    [
+        (stream(ROLE, text("a"), finish(), DONE), "ok"),
+        ([answer({"error": {"message": "x"}}, 429)], "refused"),
+        ([SSE, chunked(ROLE), chunked(text("a"))], "broken"),
+        ([Act.CLOSE], "broken"),
+        (None, "unreachable"),
+    ],
+)
+def test_the_line_says_how_the_model_server_did(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, script: Script | None, expected: str
+) -> None:
+    with Upstream(*([script] if script else [])) as server:
+        url = server.url if script else "http://127.0.0.1:1"
+        inside(url).post(CHAT, json=chat())
+    known = facts(caplog.messages[0])
+    assert (known["dialect"], known["route"], known["upstream"]) == ("chat", CHAT, expected)
+
+
+@pytest.mark.parametrize(
+    "path,dialect,route",
+    [
+        ("/health", "own", "/health"),
+        ("/for/openclaw/v1/models", "passed", "/v1/models"),
+        ("/v1/models/a/b", "passed", "/v1/models/{id}"),
+        ("/v1/responses", "passed", "/v1/responses"),
+        ("/nothing", "own", None),
+    ],
+)
+def test_the_line_says_by_which_route_a_request_came(
+    inside: Inside, caplog: pytest.LogCaptureFixture, *, path: str, dialect: str, route: str | None
+) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with Upstream([answer({})]) as server:
+        size = len(inside(server.url).get(path).data)
+    known = facts(caplog.messages[0])
+    assert (known["dialect"], known.get("route"), known["bytes"]) == (dialect, route, str(size))
+    assert known.get("upstream") == ("ok" if dialect == "passed" else None)
+
+
+def test_a_client_that_left_is_said_to_have_left(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    with Upstream(stream(ROLE, text("a"), finish(), DONE)) as server:
+        response = inside(server.url).post(CHAT, json=chat(), buffered=False)
+        next(response.iter_encoded())
+        response.close()
+    known = facts(caplog.messages[0])
+    assert (known["gone"], known["status"]) == ("answering", "200") and "upstream" not in known
+    assert 'error="client gone"' in caplog.messages[0]
+
+
+def test_a_key_where_it_does_not_belong_is_not_logged(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    key = {"Authorization": "Bearer the-key-of-a-client"}
+    client = inside("http://127.0.0.1:1")
+    client.post(CHAT, json=chat(model="the-key-of-a-client"), headers=key)
+    for path in ("/the-key-of-a-client", "/v1/models/the-key-of-a-client", "/for/the-key-of-a-client/v1/models"):
+        told = client.get(path, headers=key)
+        assert b"the-key-of-a-client" not in told.data
+    assert "the-key-of-a-client" not in caplog.text and caplog.text.count("*" * 19) >= 4
 
 
 @pytest.mark.parametrize("where", ["model", "error"])

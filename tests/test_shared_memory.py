@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from proxy.rules_file import MAX_BYTES
-from proxy.shared_memory import SIZE, Memory, open_memory
+from proxy.shared_memory import SIZE, Memory, Published, open_memory
 
 # Publishes texts of one repeated letter each, as fast as it can, until it is killed.
 WRITER = """
@@ -27,6 +27,14 @@ for number in itertools.count():
     with memory.turn():
         memory.publish(letter * (200_000 + number % 7), "/" + letter.decode())
         memory.fail(letter.decode() * 5000)
+"""
+
+
+# Counts one.
+COUNTER = """
+import sys
+from proxy.shared_memory import Memory
+Memory(int(sys.argv[1])).tally.add({"a": 1})
 """
 
 
@@ -78,13 +86,32 @@ def test_an_error_leaves_the_rules_and_better_rules_end_the_error(fd: int) -> No
     assert mine.error() == ""
 
 
-def test_there_is_room_for_the_longest_file_and_path_and_for_no_more() -> None:
-    memory = Memory()
-    published(memory, b"x" * MAX_BYTES, "/" + "p" * 4095)
-    assert memory.rules() == (1, b"x" * MAX_BYTES, "/" + "p" * 4095)
+def test_there_is_room_for_the_longest_files_and_paths_and_for_no_more() -> None:
+    memory, path = Memory(), "/" + "p" * 4095
+    keys = [path.encode() + b"\0" + b"k" * MAX_BYTES, path.encode() + b"\0" + b"u" * 4096, b""]
+    with memory.turn():
+        memory.publish(b"x" * MAX_BYTES, path, keys)
+    assert memory.published() == Published(1, b"x" * MAX_BYTES, path, tuple(keys))
     with pytest.raises(ValueError, match="bytes"):
-        published(memory, b"x" * MAX_BYTES * 2)
-    assert memory.rules()[:2] == (1, b"x" * MAX_BYTES)
+        published(memory, b"x" * MAX_BYTES * 3)
+    assert memory.published().keys == tuple(keys)
+
+
+def test_rules_and_keys_are_published_as_one(fd: int) -> None:
+    mine, other = Memory(fd), Memory(fd)
+    assert other.published() == Published()
+    with mine.turn():
+        mine.publish(b"rules", "/r", (b"/k\0one", b"", b"/a\0two"))
+    assert other.published() == Published(1, b"rules", "/r", (b"/k\0one", b"", b"/a\0two"))
+    published(other, b"more")
+    assert mine.published() == Published(2, b"more", "/r.yaml")
+
+
+def test_numbers_and_rules_do_not_wait_for_each_other(fd: int) -> None:
+    """A reload that reads a slow file holds up no request that counts."""
+    with Memory(fd).turn():
+        command = [sys.executable, "-c", COUNTER, str(fd)]
+        assert subprocess.run(command, pass_fds=[fd], timeout=30, check=False).returncode == 0
 
 
 def test_a_path_that_is_no_text_and_an_endless_message_are_kept_as_far_as_they_go() -> None:

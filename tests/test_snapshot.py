@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from proxy import snapshot as module
 from proxy.config import read_rules
+from proxy.models import Card
 from proxy.settings import Settings
 from proxy.snapshot import READY_CACHED, Snapshot, make_snapshot
 from tests.real.processes import free_port
@@ -64,6 +66,59 @@ def test_the_first_card_that_is_known_counts() -> None:
 def test_a_server_that_does_not_say_is_of_no_known_kind(script: Script) -> None:
     with Upstream(script) as server:
         assert snapshot(server.url).server_kind({}) == ""
+
+
+CARD = {
+    **{"id": "Qwen/Qwen3-8B", "object": "model", "created": 1795279735, "owned_by": "vllm", "root": "/models/qwen"},
+    **{"parent": None, "max_model_len": 40960, "permission": [{"id": "modelperm-1", "object": "model_permission"}]},
+}
+
+
+def test_cards_and_kind_are_one_answer_asked_for_once(clock: SimpleNamespace) -> None:
+    with Upstream([answer({"object": "list", "data": [CARD]})]) as server:
+        known = snapshot(server.url)
+        card = Card("Qwen/Qwen3-8B", "vllm", "/models/qwen", "", 40960, 1795279735)
+        assert known.cards({"Authorization": "Bearer k"}) == (card,)
+        assert known.server_kind({}) == "vllm"
+        clock.now += 299
+        assert known.cards({}) == (card,)
+        assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer k"]
+
+
+def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_busy(clock: SimpleNamespace) -> None:
+    with Upstream(models("vllm"), [Act.CLOSE], [answer({"data": []})], models("a", "b")) as server:
+        known = snapshot(server.url)
+        assert [card.owner for card in known.cards({})] == ["vllm"]
+        for _ in range(2):
+            clock.now += 301
+            assert [card.owner for card in known.cards({})] == ["vllm"]
+            assert known.server_kind({}) == "vllm"
+        clock.now += 11
+        assert [card.owner for card in known.cards({})] == ["a", "b"]
+        assert known.server_kind({}) == ""
+        assert len(server.seen) == 4
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_client_without_a_key_keeps_no_other_from_asking(clock: SimpleNamespace, status: int) -> None:
+    with Upstream([answer({"error": "Unauthorized"}, status)], models("vllm")) as server:
+        known = snapshot(server.url)
+        assert known.cards({}) == ()
+        assert known.server_kind({"Authorization": "Bearer k"}) == "vllm"
+        assert len(server.seen) == 2
+
+
+def test_many_at_once_ask_once() -> None:
+    with Upstream() as server:
+        gate = server.gate()
+        server.play([gate, *models("vllm")])
+        known = snapshot(server.url)
+        with ThreadPoolExecutor(8) as pool:
+            found = [pool.submit(known.server_kind, {}) for _ in range(8)]
+            gate.wait()
+            gate.open()
+            assert [each.result() for each in found] == ["vllm"] * 8
+        assert len(server.seen) == 1
 
 
 def test_a_known_kind_is_asked_once_and_a_failure_again_soon(clock: SimpleNamespace) -> None:

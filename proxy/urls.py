@@ -1,0 +1,23 @@
+"""Where a model server is: its base URL, as a setting or the rules say it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+_URL = re.compile(r"[!-~]+")
+
+
+def server_url(text: str) -> str:
+    """The URL without `/v1` at its end; raises ValueError that says what is needed."""
+    needed = ValueError("an http:// or https:// URL of a host, without user, query or fragment")
+    if not _URL.fullmatch(text) or re.search(r"[@?#\\,]", text):
+        raise needed
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        raise needed from None
+    if not usable:
+        raise needed
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1').rstrip('/')}"

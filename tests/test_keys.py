@@ -1,0 +1,271 @@
+"""The keys: read strictly, never shown, compared as bytes, and what each of them opens."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from proxy import keys as module
+from proxy.errors import BadRequest, RulesError
+from proxy.keys import (
+    MAX_KEYS,
+    MAX_SECRET,
+    ClientKey,
+    Forbidden,
+    KeyFile,
+    KeyFiles,
+    Keys,
+    TooMany,
+    Unauthorized,
+    named_model,
+    parse_admin,
+    parse_clients,
+    parse_secret,
+    unpacked,
+)
+
+
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+FILE = f"""\
+# two clients
+- name: alice
+  sha256: {digest("key of alice")}
+  models: [Qwen/*, "glm-?"]
+  requests_per_minute: 60
+  streams: 4
+- {{name: Bob.Builder@home_1, sha256: {digest("key of bob").upper()}}}
+"""
+
+
+def parsed(text: str) -> tuple[ClientKey, ...]:
+    return parse_clients(text.encode(), "keys.yaml")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(RulesError) as caught:
+        parsed(text)
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def test_a_file_of_keys_is_read() -> None:
+    alice, bob = parsed(FILE)
+    assert (alice.name, alice.models, alice.requests_per_minute, alice.streams) == ("alice", ("Qwen/*", "glm-?"), 60, 4)
+    assert alice.digest == hashlib.sha256(b"key of alice").digest()
+    assert bob == ClientKey("Bob.Builder@home_1", hashlib.sha256(b"key of bob").digest())
+
+
+GOOD = digest("x")
+
+
+@pytest.mark.parametrize(
+    "text,line,words",
+    [
+        ("{a: b}", 1, "must be a list"),
+        ("- a", 1, "must be a mapping"),
+        (f"- name: a\n- {{name: b, sha256: {GOOD}}}", 1, "has no sha256"),
+        (f"- sha256: {GOOD}", 1, "has no name"),
+        ("- name: a\n  sha256: short", 2, "64 hex digits"),
+        (f"- sha256: {GOOD}\n  name: a b", 2, "letters, digits"),
+        (f"- sha256: {GOOD}\n  name: {'a' * 65}", 2, "letters, digits"),
+        (f'- sha256: {GOOD}\n  name: "a\\nb"', 2, "letters, digits"),
+        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: a, sha256: {digest('y')}}}", 2, "named a already"),
+        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: b, sha256: {GOOD.upper()}}}", 2, "that of a"),
+        (f"- name: a\n  sha256: {GOOD}\n  models: []", 3, "none at all"),
+        (f"- name: a\n  sha256: {GOOD}\n  models: x", 3, "must be a list"),
+        (f"- name: a\n  sha256: {GOOD}\n  streams: 0", 3, "from 1 to"),
+        (f"- name: a\n  sha256: {GOOD}\n  streams: true", 3, "from 1 to"),
+        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: 1.5", 3, "from 1 to"),
+        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: many", 3, "from 1 to"),
+        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute:", 3, "from 1 to"),
+        (f"- name: a\n  sha256: {GOOD}\n  streams: 1\n  streams: 2", 4, "twice"),
+        (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use name, sha256, models, requests_per_minute, streams"),
+        ("- &a {}", 1, "aliases"),
+        ("- name: [", 1, "check indentation"),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_told_with_its_line(text: str, line: int, words: str) -> None:
+    message = refused(text)
+    assert message.startswith(f"keys.yaml:{line}: ") and words in message and ";" in message
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "[]", "null"])
+def test_a_file_without_keys_does_not_open_the_proxy_to_all(text: str) -> None:
+    assert refused(text).startswith("keys.yaml: no key is in it")
+
+
+def test_there_are_at_most_so_many_keys() -> None:
+    lines = [f"- {{name: k{number}, sha256: {digest(str(number))}}}" for number in range(MAX_KEYS + 1)]
+    assert len(parsed("\n".join(lines[:MAX_KEYS]))) == MAX_KEYS
+    assert "remove some" in refused("\n".join(lines))
+
+
+SECRET = "sk-0123456789abcdef-the-key-itself"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECRET,
+        f"- {SECRET}",
+        f"{SECRET}: alice",
+        f"alice: {SECRET}",
+        f"- {SECRET}: alice",
+        f"- {{name: alice, sha256: {SECRET}}}",
+        f"- {{name: alice, sha256: {GOOD}, streams: {SECRET}}}",
+        f"- {{name: alice, sha256: {GOOD}, models: {SECRET}}}",
+        f"- {{name: alice, sha256: [{SECRET}]}}",
+        f'- {{name: "{SECRET} ", sha256: {GOOD}}}',
+        f"- {SECRET}: alice\n  {SECRET}: bob",
+        f"- *{SECRET}",
+        f"- !{SECRET} a",
+        f"- ? {SECRET}",
+    ],
+)
+def test_who_writes_the_key_itself_into_the_file_does_not_find_it_in_the_log(text: str) -> None:
+    assert SECRET not in refused(text)
+
+
+def test_a_key_is_found_by_its_digest() -> None:
+    keys = Keys(clients=parsed(FILE))
+    assert keys.client(b"key of alice").name == "alice" and keys.client(b"key of bob").name == "Bob.Builder@home_1"
+    for wrong in (b"key of alic", b"key of alice ", b"KEY OF ALICE", digest("key of alice").encode(), b"\xff\x00"):
+        with pytest.raises(Unauthorized, match="not known"):
+            keys.client(wrong)
+    with pytest.raises(Unauthorized, match="a key is needed"):
+        keys.client(b"")
+
+
+def test_the_empty_key_is_a_key_only_by_its_digest() -> None:
+    with pytest.raises(Unauthorized):
+        Keys(clients=(ClientKey("a", b""),)).client(b"")
+
+
+def test_every_digest_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constant time: no early exit, and bytes only."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        assert type(one) is type(other) is bytes
+        compared.append((one, other))
+        return hmac.compare_digest(one, other)
+
+    class Watched:
+        compare_digest = staticmethod(compare)
+
+    monkeypatch.setattr(module, "hmac", Watched)
+    keys = Keys(clients=parsed(FILE))
+    for key in (b"key of alice", b"key of bob"):
+        keys.client(key)
+    with pytest.raises(Unauthorized):
+        keys.client(b"none")
+    assert len(compared) == 3 * 2 and all(len(one) == len(other) == 32 for one, other in compared)
+
+
+def test_no_key_is_shown_by_what_holds_it() -> None:
+    files = KeyFiles(KeyFile(FILE.encode(), "k"), KeyFile(SECRET.encode(), "u"), KeyFile(SECRET.encode(), "a"))
+    for thing in (files, files.read(), *files.read().clients):
+        shown = repr(thing)
+        assert SECRET not in shown and digest("key of alice") not in shown and "\\x" not in shown
+
+
+def test_a_key_may_use_the_models_that_its_globs_name() -> None:
+    alice, bob = parsed(FILE)
+    for model in ("Qwen/Qwen3-8B", "glm-4"):
+        alice.check_model(model)
+    for model in ("qwen/x", "glm-45", "gpt-oss", "", "x\nglm-4"):
+        with pytest.raises(Forbidden, match="may not use") as caught:
+            alice.check_model(model)
+        assert "\n" not in caught.value.message and "Qwen/*, glm-?" in caught.value.message
+    bob.check_model("anything")
+    assert alice.restricted and not bob.restricted
+    assert not ClientKey("c", b"", ("a", "*")).restricted
+
+
+@pytest.mark.parametrize(
+    "clients,upstream,passed,expected",
+    [
+        (False, "", False, "own"),
+        (False, "", True, "own"),
+        (True, "", False, ""),
+        (True, "", True, "own"),
+        (False, "up", False, "up"),
+        (False, "up", True, "own"),
+        (True, "up", False, "up"),
+        (True, "up", True, "own"),
+    ],
+)
+def test_which_key_the_model_server_gets(clients: bool, upstream: str, passed: bool, expected: str) -> None:
+    keys = Keys(clients=parsed(FILE) if clients else (), upstream=upstream)
+    assert keys.goes_up("own", passed=passed) == expected
+    assert keys.goes_up("", passed=passed) == upstream
+
+
+@pytest.mark.parametrize("data,key", [(b"abc", "abc"), (b"  abc\r\n", "abc"), (b"a" * MAX_SECRET, "a" * MAX_SECRET)])
+def test_a_file_may_be_one_key(data: bytes, key: str) -> None:
+    assert parse_secret(data, "up") == key
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"a b", b"a\nb", b"a\r\nX: b", "ä".encode(), b"a\0b", b"a" * 5000])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(data: bytes) -> None:
+    with pytest.raises(RulesError, match=r"up: this must be a key, one line") as caught:
+        parse_secret(data, "up")
+    assert "a b" not in caught.value.message and "\n" not in caught.value.message
+
+
+def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
+    plain, hashed = parse_admin(b"secret\n", "a"), parse_admin(f"sha256:{digest('secret')}\n".encode(), "a")
+    assert plain == hashed
+    keys = Keys(admin=plain)
+    assert keys.is_admin(b"secret") and not keys.is_admin(b"secre") and not keys.is_admin(digest("secret").encode())
+    assert not Keys().is_admin(b"") and not Keys().is_admin(b"secret")
+    for wrong in ("sha256:", "sha256:abc", f"sha256:{digest('x')}0"):
+        with pytest.raises(RulesError, match="64 hex digits"):
+            parse_admin(wrong.encode(), "a")
+
+
+def test_files_become_bytes_and_files_again() -> None:
+    files = KeyFiles(KeyFile(b"a\0b", "/k\xe4"), None, KeyFile(b"", "/a"))
+    assert unpacked(files.packed()) == files
+    assert unpacked(KeyFiles().packed()) == KeyFiles() == unpacked(())
+    assert KeyFiles().read() == Keys()
+
+
+@pytest.mark.parametrize(
+    "body,model",
+    [
+        (b'{"model": "a", "x": {"model": "b"}}', "a"),
+        (b'{"mod\\u0065l": "a"}', "a"),
+        (b'{"x": 1}', ""),
+        (b'{"model": ["a"]}', ""),
+        (b'["model"]', ""),
+        (b'[["model", "a"]]', ""),
+        (b'"model"', ""),
+        (b"", ""),
+        (b"--boundary\r\n", ""),
+        (b"[" * 100_000, ""),
+        (b"\xff\xfe", ""),
+    ],
+)
+def test_the_model_of_a_body_that_passes_as_it_is(body: bytes, model: str) -> None:
+    assert named_model(body) == model
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"model": "a", "model": "b"}', b'{"model": "a", "Model": "b"}', b'{"MODEL": "b"}', b'{"model":1,"model":1}'],
+)
+def test_a_body_in_which_two_readers_find_two_models_is_refused(body: bytes) -> None:
+    with pytest.raises(BadRequest, match="once") as caught:
+        named_model(body)
+    assert caught.value.status == 400
+
+
+def test_the_errors_have_the_status_that_clients_know() -> None:
+    assert (Unauthorized("", "").status, Forbidden("", "").status, TooMany("", "", 1).status) == (401, 403, 429)
+    assert [TooMany("", "", seconds).retry_after for seconds in (0, 0.5, 1, 61.0)] == ["1", "1", "1", "61"]

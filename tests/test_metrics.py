@@ -1,0 +1,221 @@
+"""The metrics: what is counted, under bounded names, in a form that Prometheus reads, right across workers."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.errors import (
+    BadRequest,
+    ClientGone,
+    LimitExceeded,
+    ProxyError,
+    UpstreamBroken,
+    UpstreamRefused,
+    UpstreamSlow,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from proxy.metrics import CONTENT_TYPE, MAX_MODELS, MAX_NAMES, STREAMS, Ended, count, exposition, upstream_kind
+from proxy.tally import SIZE, Tally
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+def tally() -> Tally:
+    return Tally(mmap.mmap(-1, SIZE), 0)
+
+
+def samples(tally: Tally) -> Samples:
+    """What a scrape finds: each sample by its name and labels."""
+    text = exposition(tally, "1.2.3", rules_in_force=True).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(found: Samples, name: str, **labels: str) -> float:
+    return found[f"tool_proxy_{name}", tuple(sorted(labels.items()))]
+
+
+def ended(**more: Any) -> Ended:
+    return Ended(**{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
+
+
+def test_before_the_first_request_there_is_a_valid_answer(tally: Tally) -> None:
+    found = samples(tally)
+    assert value(found, "info", version="1.2.3") == 1 and value(found, "rules_in_force") == 1
+    assert value(found, "active_streams") == value(found, "heartbeats_total") == 0
+    assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
+    assert b"tool_proxy_rules_in_force 0.0\n" in exposition(tally, "", rules_in_force=False)
+
+
+def test_a_request_is_counted_by_dialect_model_and_status(tally: Tally) -> None:
+    count(tally, ended(model="Qwen/Qwen3"))
+    count(tally, ended(model="Qwen/Qwen3"))
+    count(tally, ended(model="Qwen/Qwen3", status=502))
+    count(tally, ended(dialect="messages", model="Qwen/Qwen3"))
+    count(tally, ended(dialect="own", status=404))
+    found = samples(tally)
+    assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="200") == 2
+    assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="502") == 1
+    assert value(found, "requests_total", dialect="messages", model="Qwen/Qwen3", status="200") == 1
+    assert value(found, "requests_total", dialect="own", model="", status="404") == 1
+
+
+def test_what_became_of_the_calls_is_counted(tally: Tally) -> None:
+    fixes = {"text_call": 2, "finish": 1, "rule:x": 3}
+    count(tally, ended(calls=5, fixes=fixes, refusals={"quoted": 4}, heartbeats=7))
+    count(tally, ended(calls=1, heartbeats=1))
+    found = samples(tally)
+    assert (value(found, "calls_total", how="text"), value(found, "calls_total", how="structured")) == (2, 4)
+    assert {fix: value(found, "repairs_total", fix=fix) for fix in fixes} == fixes
+    assert value(found, "refusals_total", reason="quoted") == 4 and value(found, "heartbeats_total") == 8
+
+
+def test_what_went_wrong_is_counted(tally: Tally) -> None:
+    for what in (
+        {"when": "waiting"},
+        {"when": "answering"},
+        {"kind": "timeout"},
+        {"denied": "rate"},
+        {"denied": "rate"},
+    ):
+        count(tally, ended(**what))
+    found = samples(tally)
+    assert value(found, "disconnects_total", when="waiting") == value(found, "disconnects_total", when="answering") == 1
+    assert value(found, "upstream_errors_total", kind="timeout") == 1
+    assert value(found, "denied_total", reason="rate") == 2
+
+
+def test_times_are_in_histograms(tally: Tally) -> None:
+    for seconds, first in ((0.1, 0.05), (0.2, None), (9999.0, 0.051)):
+        count(tally, ended(seconds=seconds, first_byte=first))
+    found = samples(tally)
+    whole, first = "request_duration_seconds", "time_to_first_byte_seconds"
+    buckets = [value(found, f"{whole}_bucket", dialect="chat", le=le) for le in ("0.1", "0.25", "1800.0", "+Inf")]
+    assert buckets == [1, 2, 2, 3]
+    assert value(found, f"{whole}_count", dialect="chat") == 3
+    assert value(found, f"{whole}_sum", dialect="chat") == pytest.approx(9999.3)
+    assert [value(found, f"{first}_bucket", dialect="chat", le=le) for le in ("0.05", "0.1", "+Inf")] == [1, 2, 2]
+
+
+def test_streams_that_are_under_way_are_shown(tally: Tally) -> None:
+    tally.hold(STREAMS, 3)
+    assert value(samples(tally), "active_streams") == 3
+    tally.hold(STREAMS, -3)
+    assert value(samples(tally), "active_streams") == 0
+
+
+def models(tally: Tally) -> set[str]:
+    return {dict(labels)["model"] for name, labels in samples(tally) if name == "tool_proxy_requests_total"}
+
+
+def test_models_have_at_most_so_many_names(tally: Tally) -> None:
+    for number in range(MAX_MODELS + 50):
+        count(tally, ended(model=f"m{number}"))
+    count(tally, ended(model="m0", status=500))
+    assert models(tally) == {*(f"m{number}" for number in range(MAX_MODELS)), "other"}
+    found = samples(tally)
+    assert value(found, "requests_total", dialect="chat", model="other", status="200") == 50
+    assert value(found, "requests_total", dialect="chat", model="m0", status="500") == 1
+
+
+def test_a_name_that_the_model_server_does_not_know_takes_no_place(tally: Tally) -> None:
+    for number in range(MAX_MODELS + 50):
+        count(tally, ended(model=f"made-up-{number}", status=404))
+    count(tally, ended(model="real"))
+    assert models(tally) == {"other", "real"}
+
+
+@pytest.mark.parametrize("group,label", [("fixes", "fix"), ("refusals", "reason")])
+def test_fixes_and_reasons_have_at_most_so_many_names(tally: Tally, group: str, label: str) -> None:
+    count(tally, ended(**{group: {f"rule:{number}": 1 for number in range(MAX_NAMES + 50)}}))
+    family = "repairs" if group == "fixes" else "refusals"
+    found = {labels: count for (name, labels), count in samples(tally).items() if name == f"tool_proxy_{family}_total"}
+    assert len(found) == MAX_NAMES + 1 and found[(label, "other"),] == 50
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        'x"} 1\ntool_proxy_active_streams 99',
+        "x\\",
+        "x\x1f200",
+        "x\x1b[31m",
+        "x\u2028y",
+        "x\r\n",
+        "\ud83d",
+        "é" * 300,
+        "x\0",
+        "😀" * 60,
+    ],
+)
+def test_no_name_can_forge_a_line_or_be_of_any_length(tally: Tally, model: str) -> None:
+    count(tally, ended(model=model))
+    found = samples(tally)
+    assert value(found, "active_streams") == 0
+    (label,) = models(tally)
+    assert label.isprintable() and 0 < len(label.encode()) <= 100
+    text = exposition(tally, "", rules_in_force=True).decode()
+    assert len([line for line in text.splitlines() if line.startswith("tool_proxy_requests_total{")]) == 1
+
+
+def test_a_key_where_the_model_should_be_is_not_shown(tally: Tally) -> None:
+    count(tally, ended(model="sk-0123456789abcdefghij"))
+    assert b"0123456789" not in exposition(tally, "", rules_in_force=True)
+
+
+@pytest.mark.parametrize(
+    "error,kind",
+    [
+        (UpstreamUnreachable("", refused=True), "unreachable"),
+        (UpstreamSlow(""), "connect_timeout"),
+        (UpstreamTimeout(""), "timeout"),
+        (UpstreamBroken(""), "broken"),
+        (LimitExceeded("max_event", 1), "limit"),
+        (UpstreamRefused("", status=400), "refused"),
+        (ClientGone(""), ""),
+        (BadRequest(""), ""),
+        (None, ""),
+    ],
+)
+def test_each_failure_of_the_model_server_has_a_kind(error: ProxyError | None, kind: str) -> None:
+    assert upstream_kind(error) == kind
+
+
+WORKER = """
+import mmap, sys
+from proxy.metrics import STREAMS, Ended, count
+from proxy.tally import SIZE, Tally
+fd = int(sys.argv[1])
+tally = Tally(mmap.mmap(fd, SIZE), 0, fd)
+tally.hold(STREAMS, 2)
+for number in range(100):
+    count(tally, Ended(dialect="chat", model="m", status=200, seconds=1.0, first_byte=0.5, fixes={"finish": 1}))
+"""
+
+
+def test_workers_count_together_and_what_they_counted_outlives_them() -> None:
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, SIZE)
+    try:
+        command = [sys.executable, "-c", WORKER, str(fd)]
+        workers = [subprocess.Popen(command, pass_fds=[fd]) for _ in range(3)]
+        assert [worker.wait(30) for worker in workers] == [0, 0, 0]
+        found = samples(Tally(mmap.mmap(fd, SIZE), 0, fd))
+    finally:
+        os.close(fd)
+    assert value(found, "requests_total", dialect="chat", model="m", status="200") == 300
+    assert value(found, "repairs_total", fix="finish") == 300
+    assert value(found, "time_to_first_byte_seconds_count", dialect="chat") == 300
+    assert value(found, "active_streams") == 0  # their streams ended with them
