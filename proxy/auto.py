@@ -76,10 +76,13 @@ def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused) -> Plan |
     """
     found = read_overflow(error.message, error.body)
     asked = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
-    left = found.limit - found.prompt if found else 0
-    if found is None or not isinstance(asked, int) or not 0 < left < asked:
+    if found is None or not isinstance(asked, int):
         return None
-    return replace(plan, without=(*plan.without, *_MAX_TOKENS)) if found.least else replace(plan, max_tokens=left)
+    left = None if found.prompt is None else found.limit - found.prompt
+    if left is not None and not 0 < left < asked:
+        return None
+    uncounted = left is None or found.least
+    return replace(plan, without=(*plan.without, *_MAX_TOKENS)) if uncounted else replace(plan, max_tokens=left)
 
 
 def _refused_field(request: ChatRequest, message: str) -> str | None:

@@ -6,6 +6,7 @@ workers and threads come on the command line, from `proxy.cli`.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import selectors
@@ -248,6 +249,13 @@ class Worker(ThreadWorker):
     def _on_more(self, conn: TConn, sock: socket.socket) -> None:
         self.poller.unregister(sock)
         self.enqueue_req(conn)
+
+    def handle_request(self, req: Any, conn: TConn) -> bool:
+        """Serve a request. A client that takes nothing for too long is one that is gone, which is no news."""
+        try:
+            return bool(super().handle_request(req, conn))
+        except BlockingIOError as error:  # the socket's own limit (SO_SNDTIMEO)
+            raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
 
     def _keepalive_after(self, conn: TConn, keepalive: bool) -> bool:
         """Keep a connection whose body was left unread only if what is left is there: gunicorn's way is to wait 5 s."""

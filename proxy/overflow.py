@@ -7,52 +7,58 @@ from dataclasses import dataclass
 
 # Nobody explains it at greater length.
 _LONGEST = 4096
-_LIMIT = re.compile(
-    r"maximum context length (?:is|of) (\d{1,9}) tokens|context length is only (\d{1,9})"
-    r"|context size \((\d{1,9}) tokens\)|context length \((\d{1,9}) tokens\)|\"n_ctx\":\s?(\d{1,9})"
-)
-# vLLM's and OpenAI's words for the prompt's length, then llama.cpp's and SGLang's.
-_PROMPT = re.compile(
-    r"request has (\d{1,9}) input tokens|prompt contains at least (\d{1,9}) input tokens|\((\d{1,9}) in the messages"
-    r"|passed (\d{1,9}) input tokens|messages resulted in (\d{1,9}) tokens"
-    r"|request \((\d{1,9}) tokens\) exceeds|\"n_prompt_tokens\":\s?(\d{1,9})"
-    r"|The input \((\d{1,9}) tokens\)|(\d{1,9}) tokens from the input messages"
-)
-_ASKED = re.compile(
-    r"requested (\d{1,9}) output tokens|is too large: (\d{1,9})|(\d{1,9}) in the completion"
-    r"|(\d{1,9}) tokens for the completion"
+# Each server's words. What they leave out is not known.
+_WORDS = tuple(
+    re.compile(re.sub("LIMIT|PROMPT|ASKED", lambda found: rf"(?P<{found[0].lower()}>\d{{1,9}})", words), re.DOTALL)
+    for words in (
+        # vLLM, newest first, and OpenAI.
+        r"max_tokens=ASKED ?cannot be greater than max_model_len=(?:max_total_tokens=)?LIMIT",
+        r"passed (?:PROMPT input tokens|\d{1,9} input characters) and requested ASKED output tokens.{0,99}"
+        r"context length is only LIMIT",
+        r"is too large: ASKED\..{0,99}context length is LIMIT tokens.{0,99}request has PROMPT input tokens",
+        r"context length is LIMIT tokens.{0,99}request has PROMPT input tokens",
+        r"context length is LIMIT tokens.{0,99}requested ASKED output tokens and your prompt contains "
+        r"(?:(?P<least>at least )?PROMPT input tokens|(?:at least )?\d{1,9} characters)",
+        r"context length is LIMIT tokens.{0,99}\(PROMPT in the messages, ASKED in the completion\)",
+        r"context length is LIMIT tokens.{0,99}messages resulted in PROMPT tokens",
+        r"prompt \(length PROMPT\) is longer than the maximum model length of LIMIT",
+        # SGLang.
+        r"The input \(PROMPT tokens\) is longer than the model's context length \(LIMIT tokens",
+        r"Input length \(PROMPT tokens\) exceeds the maximum allowed length \(LIMIT tokens",
+        r"context length of LIMIT tokens.{0,99}: PROMPT tokens from the input messages and ASKED tokens for the",
+        # llama.cpp, which also says the numbers beside the words.
+        r"request \(PROMPT tokens\) exceeds the available context size \(LIMIT tokens",
+        r"\"n_prompt_tokens\": ?PROMPT.{0,99}\"n_ctx\": ?LIMIT",
+        r"\"n_ctx\": ?LIMIT.{0,99}\"n_prompt_tokens\": ?PROMPT",
+    )
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Tokens: the context's `limit`, the `prompt`, and what was `asked` for besides (None if that is not said, or 0).
+    """Tokens: the context's `limit`, the `prompt`, and what was `asked` for besides; None where it is not said.
 
     `least`: vLLM stopped counting the prompt where it was too long, so it has so many tokens or more.
     """
 
     limit: int
-    prompt: int
+    prompt: int | None
     asked: int | None
     least: bool = False
 
 
 def read_overflow(message: str, body: bytes | None = None) -> Overflow | None:
     """The numbers that a refusal names, in its words or in its JSON body (llama.cpp); None if it is about others."""
-    text = message[:_LONGEST]
-    found = _numbers(text)
+    found = _numbers(message[:_LONGEST])
     if found is None and body is not None:
-        found = _numbers(f"{text} {body[:_LONGEST].decode('utf-8', 'replace')}")
+        found = _numbers(body[:_LONGEST].decode("utf-8", "replace"))
     return found
 
 
 def _numbers(text: str) -> Overflow | None:
-    limit, prompt, asked = (_first(pattern, text) for pattern in (_LIMIT, _PROMPT, _ASKED))
-    if not limit or prompt is None:
+    found = next((found for words in _WORDS if (found := words.search(text))), None)
+    if found is None:
         return None
-    return Overflow(limit, prompt, asked or None, "contains at least" in text)
-
-
-def _first(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
-    return int(next(group for group in found.groups() if group)) if found else None
+    said = found.groupdict()
+    asked, prompt = (int(said[name]) if said.get(name) else None for name in ("asked", "prompt"))
+    return Overflow(int(said["limit"]), prompt, asked or None, bool(said.get("least")))

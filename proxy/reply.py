@@ -192,7 +192,11 @@ class StreamReply:
             else:
                 self._changed = True
                 self._unsent.clear()
-            given = self._writer.write(event)
+            try:
+                given = self._writer.write(event)
+            except ProxyError as error:
+                self.failure, self._ended = error, True
+                break
             for said in event.events if isinstance(event, Passed) else (event,):
                 self.started = self.started or bool(given)
                 self._spoke = self._spoke or not isinstance(said, Usage | Finished)

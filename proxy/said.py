@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from .deltas import Delta, read_deltas, read_whole_calls
 from .events import Json, JsonObject, Reasoning, Text
 
+# Mistral's word for a full context, DeepSeek's for a server that is too busy.
+_OTHERS = ("model_length", "insufficient_system_resource")
 # Finish reasons that say that the model did not stop by itself; they always stay (contract C4). The later ones are
 # vLLM's and other servers' words for a generation that they gave up.
-CUT = frozenset(("length", "content_filter", "abort", "aborted", "cancelled", "error", "timeout"))
+CUT = frozenset(("length", "content_filter", "abort", "aborted", "cancelled", "error", "timeout", *_OTHERS))
 # Fields of a delta, or of the entry around it, that say nothing where they are empty, and signs of life that some
 # servers send (F64).
 _NOTHING: tuple[Json, ...] = (None, "", [], {}, False)

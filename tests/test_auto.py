@@ -254,10 +254,11 @@ def test_max_tokens_over_the_context_become_what_is_left_of_it(inside: Inside, m
     assert response.status_code == 200
 
 
+@pytest.mark.parametrize("message", [VLLM_CONTEXT, "max_tokens=32000cannot be greater than max_model_len=8192."])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_where_the_prompt_was_not_counted_to_its_end_no_number_is_asked_for(inside: Inside, field: str) -> None:
+def test_where_the_prompt_was_not_counted_no_number_is_asked_for(inside: Inside, field: str, message: str) -> None:
     """vLLM counts only until it is too long: "at least". Asked without a number it gives what is left (F85)."""
-    with Upstream([answer({"error": {"message": VLLM_CONTEXT, "code": 400}}, 400)], OK) as server:
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
         assert server.seen[1].json == chat()
     assert response.status_code == 200

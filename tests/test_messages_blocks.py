@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.dialects.messages import MessagesWriter, assemble
 from proxy.dialects.messages_blocks import Blocks, MessagesAsked, usage
-from proxy.errors import UpstreamBroken
+from proxy.errors import LimitExceeded, UpstreamBroken
 from proxy.events import (
     Call,
     CallArguments,
@@ -258,6 +258,47 @@ def test_usage_that_the_server_does_not_give_is_zero(odd: JsonObject) -> None:
         "cache_read_input_tokens": 0,
         "output_tokens": 0,
     }
+
+
+def test_counts_that_say_nothing_take_none_back() -> None:
+    first: JsonObject = {"id": "a", "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    assert message(Text(0, "a"), finished(), Usage({}), seen=first)["usage"]["input_tokens"] == 9
+
+
+def test_a_full_context_is_no_end_of_turn() -> None:
+    """Mistral's word for it."""
+    assert message(Text(0, "a"), finished("model_length"))["stop_reason"] == "max_tokens"
+
+
+def test_leading_blanks_of_a_text_stay() -> None:
+    assert content(Text(0, "    "), Text(0, "x = 1"), finished()) == [("text", "    x = 1")]
+
+
+def test_calls_that_take_turns_are_not_read_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two long calls, fragment by fragment: what is read of them stays linear (C7)."""
+    read: list[int] = []
+
+    def counting(text: str) -> bool:
+        read.append(len(text))
+        return False
+
+    monkeypatch.setattr("proxy.dialects.messages_blocks._is_object", counting)
+    blocks = Blocks(ASKED)
+    for index in (0, 1):
+        blocks.take(opened(index))
+    for _ in range(5000):
+        for index in (0, 1):
+            blocks.take(CallArguments(0, index, "0123456789" * 4))
+    assert sum(read) < 20 * 5000 * 40
+
+
+def test_calls_that_wait_behind_another_are_limited() -> None:
+    """Where nothing is repaired nobody else counts them."""
+    blocks = Blocks(ASKED)
+    blocks.take(opened(0))
+    with pytest.raises(LimitExceeded, match="max_calls"):
+        for index in range(1, 3000):
+            blocks.take(opened(index))
 
 
 def test_words_of_refusal_are_text() -> None:

@@ -36,6 +36,26 @@ WORDS = {
     "tokens in the input messages or the completion to fit within the limit.": Overflow(32768, 8000, 32000),
 }
 
+# What Claude Code, which asks for 32,000 tokens, is told where that alone is too much, or the prompt was not counted.
+WORDS |= {
+    "max_tokens=32000cannot be greater than max_model_len=max_total_tokens=16384. Please request fewer output tokens. "
+    "(parameter=max_tokens, value=32000)": Overflow(16384, None, 32000),
+    "max_tokens=32000 cannot be greater than max_model_len=16384.": Overflow(16384, None, 32000),
+    VLLM.replace("at least 33537 input tokens", "33537 input tokens"): Overflow(65536, 33537, 32000),
+    VLLM.replace(
+        "at least 33537 input tokens",
+        "120000 characters (more than 98304 characters, which is the upper bound for 768 input tokens)",
+    ): Overflow(65536, None, 32000),
+    "You passed 120000 input characters and requested 32000 output tokens. However, the model's context length is only "
+    "32768 tokens.": Overflow(32768, None, 32000),
+    "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens "
+    "and your request has 100 input tokens (32000 > 8192 - 100).": Overflow(8192, 100, 32000),
+    "The decoder prompt (length 100001) is longer than the maximum model length of 100000.": (
+        Overflow(100000, 100001, None)
+    ),
+    "Input length (100500 tokens) exceeds the maximum allowed length (99999 tokens).": Overflow(99999, 100500, None),
+}
+
 
 @pytest.mark.parametrize("message", WORDS)
 def test_each_servers_words_are_read(message: str) -> None:

@@ -74,3 +74,13 @@ def test_reasoning_that_is_interrupted_has_ended() -> None:
     assert splitter.feed("<think>a<") == [("thinking", "a")]
     assert splitter.segment() == [("thinking", "<")]
     assert splitter.feed("b") == [("text", "b")]
+
+
+def test_long_texts_and_endless_blanks_are_read() -> None:
+    """Thousands of segments in one piece, and thousands of blanks before the first word (C7)."""
+    made = split(["<think>a</think>" * 20_000])
+    assert made == [("thinking", "a" * 20_000)]
+    splitter = ThinkingSplitter()
+    for _ in range(20_000):
+        assert splitter.feed(" " * 16) == []
+    assert splitter.feed("x") == [("text", " " * 4096 + "x")]

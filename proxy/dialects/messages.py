@@ -123,12 +123,13 @@ def assemble(events: Iterable[JsonObject]) -> JsonObject:
 def _continued(message: JsonObject, prefill: str) -> JsonObject:
     """A message without the beginning that the client gave: a server that repeats it does so in its first text."""
     content = message.get("content")
-    first = content[0] if prefill and isinstance(content, list) and content else None
-    if not isinstance(first, dict) or not str(first.get("text", "")).startswith(prefill):
+    blocks = [block for block in content if isinstance(block, dict)] if prefill and isinstance(content, list) else []
+    first = next((block for block in blocks if block.get("type") == "text"), None)
+    if first is None or not str(first["text"]).startswith(prefill):
         return message
     text = str(first["text"]).removeprefix(prefill)
-    assert isinstance(content, list)
-    return {**message, "content": [*([{**first, "text": text}] if text.strip() else []), *content[1:]]}
+    kept = [{**block, "text": text} if block is first else block for block in blocks]
+    return {**message, "content": [block for block in kept if block.get("text") != ""]}
 
 
 def _last(content: list[Json]) -> JsonObject:
@@ -173,7 +174,7 @@ def error_body(error: ProxyError) -> bytes:
 def _words(error: ProxyError) -> str:
     """A context that is too small is told in the words by which clients know to compact (F95)."""
     found = read_overflow(error.message, error.body) if isinstance(error, UpstreamRefused) else None
-    if found is None:
+    if found is None or found.prompt is None:
         return error.message
     if found.prompt >= found.limit:
         return f"prompt is too long: {max(found.prompt, found.limit + 1)} tokens > {found.limit} maximum"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from ..errors import UpstreamBroken
+from ..errors import LimitExceeded, UpstreamBroken
 from ..events import (
     CallArguments,
     CallClosed,
@@ -34,7 +34,13 @@ from ..said import CUT
 from .thinking import Kind, ThinkingSplitter
 from .tool_ids import client_id
 
-_STOPS = {"length": "max_tokens", "content_filter": "refusal"}
+_STOPS = {"length": "max_tokens", "model_length": "max_tokens", "content_filter": "refusal"}
+# Calls that may wait behind one that is not whole; the engine limits them too, but not where it repairs nothing.
+_MAX_WAITING = 1024
+# A call is looked at again when there is so much more of it.
+_GROWTH = 1.5
+_SMALL = 4096
+_MAX_BLANKS = 4096
 # Where servers say which stop sequence ended the reply: vLLM, SGLang.
 _MATCHED = ("stop_reason", "matched_stop")
 
@@ -59,17 +65,23 @@ class _OpenCall:
 
     index: int
     parts: list[str] = field(default_factory=list)
+    size: int = 0
     judged: bool | None = None
+    again: float = 0.0
 
     def add(self, fragment: str) -> None:
         self.parts.append(fragment)
+        self.size += len(fragment)
         self.judged = None
 
     @property
     def whole(self) -> bool:
-        if self.judged is None:
+        """True if the arguments are a whole object, as far as it is known: they are not read anew each time."""
+        if self.judged is None and self.size >= self.again:
             self.judged = _is_object("".join(self.parts))
-        return self.judged
+            if not self.judged and self.size > _SMALL:
+                self.again = self.size * _GROWTH
+        return bool(self.judged)
 
 
 class Blocks:
@@ -86,6 +98,7 @@ class Blocks:
         self._digest = blake2b(digest_size=24)
         self._call: _OpenCall | None = None
         self._behind: deque[Event] = deque()
+        self._waits = 0
         self._calls = 0
         self._ids: set[str] = set()
         self._finished: Finished | None = None
@@ -96,7 +109,7 @@ class Blocks:
     def see(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
         counts, id_ = body.get("usage"), body.get("id")
-        if isinstance(counts, dict):
+        if isinstance(counts, dict) and any(usage(counts).values()):
             self._counts = counts
         self._refusal += _refusals(body)
         if not self._name:
@@ -107,7 +120,7 @@ class Blocks:
         match event:
             case Passed():
                 return [given for inner in event.events for given in self.take(inner)]
-            case Usage():
+            case Usage() if any(usage(event.usage).values()):
                 self._counts = event.usage
             case Finished() if event.choice == 0:
                 self._finished = event
@@ -157,6 +170,9 @@ class Blocks:
             if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
                 return self._of_call(call, event)
             if not call.whole:
+                self._waits += isinstance(event, CallOpened)
+                if self._waits > _MAX_WAITING:
+                    raise LimitExceeded("max_calls", _MAX_WAITING)
                 self._behind.append(event)
                 return []
             return [*self._end_call(), *self._said(event)]
@@ -196,7 +212,7 @@ class Blocks:
         """The open call is whole, or will not be: its block ends, and what waited behind it follows."""
         self._call = None
         events = [self._stop_block()]
-        waiting, self._behind = self._behind, deque()
+        waiting, self._behind, self._waits = self._behind, deque(), 0
         while waiting:
             event = waiting.popleft()
             assert isinstance(event, Text | Reasoning | CallOpened | CallArguments | CallClosed)
@@ -224,7 +240,7 @@ class Blocks:
         if kind == "thinking" or self._after_thinking:
             text = text.lstrip()
         if not text.strip():
-            self._blank = text if kind == "text" else ""
+            self._blank = text[:_MAX_BLANKS] if kind == "text" else ""
             self._after_thinking = self._after_thinking or kind == "thinking"
             return []
         self._blank = ""

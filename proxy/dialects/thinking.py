@@ -7,6 +7,7 @@ else does.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from ..formats.thoughts import THOUGHTS
@@ -20,6 +21,9 @@ _CLOSERS: dict[str, tuple[str, ...]] = {
 }
 _HEADERS = tuple(thought.opener for thought in THOUGHTS if "final" in thought.opener)
 _MARKERS = (*_CLOSERS, *_HEADERS)
+_LONGEST = max(map(len, _MARKERS))
+_BLANKS = re.compile(r"\s*")
+_MAX_BLANKS = 4096
 
 
 class ThinkingSplitter:
@@ -28,7 +32,9 @@ class ThinkingSplitter:
     def __init__(self) -> None:
         self._closers: tuple[str, ...] = ()
         self._fresh = True
+        # What is not decided begins at `_at`.
         self._pending = ""
+        self._at = 0
 
     def feed(self, text: str) -> list[Piece]:
         """Take the next text; give what is decided."""
@@ -38,6 +44,7 @@ class ThinkingSplitter:
         pieces: list[Piece] = []
         while self._step(pieces):
             pass
+        self._pending, self._at = self._pending[self._at :], 0
         return pieces
 
     def segment(self) -> list[Piece]:
@@ -52,40 +59,44 @@ class ThinkingSplitter:
         if self._closers:
             return self._inside(pieces)
         if not self._fresh:
-            return self._give("text", len(self._pending), pieces)
-        text = self._pending.lstrip()
-        if not text:
+            self._give("text", len(self._pending), pieces)
             return False
-        marker = next((marker for marker in _MARKERS if text.startswith(marker)), None)
+        start = _BLANKS.match(self._pending, self._at).end()  # type: ignore[union-attr]
+        if start == len(self._pending):
+            # Nobody needs more of them than that.
+            self._pending = self._pending[: self._at + _MAX_BLANKS]
+            return False
+        marker = next((marker for marker in _MARKERS if self._pending.startswith(marker, start)), None)
         if marker is not None:
-            self._pending = text[len(marker) :]
+            self._at = start + len(marker)
             self._closers = _CLOSERS.get(marker, ())
             self._fresh = not self._closers and marker not in _HEADERS
             return True
-        if any(marker.startswith(text) for marker in _MARKERS):
+        left = len(self._pending) - start
+        if left < _LONGEST and any(marker.startswith(self._pending[start:]) for marker in _MARKERS):
             return False
         self._fresh = False
         return True
 
     def _inside(self, pieces: list[Piece]) -> bool:
         """Reasoning goes on as far as no end of it has begun."""
-        found = [(at, closer) for closer in self._closers if (at := self._pending.find(closer)) >= 0]
+        found = [(at, closer) for closer in self._closers if (at := self._pending.find(closer, self._at)) >= 0]
         if not found:
-            keep = max(_overlap(self._pending, closer) for closer in self._closers)
+            tail = self._pending[max(self._at, len(self._pending) - _LONGEST) :]
+            keep = max(_overlap(tail, closer) for closer in self._closers)
             self._give("thinking", len(self._pending) - keep, pieces)
             return False
         at, closer = min(found)
         self._give("thinking", at, pieces)
         # gpt-oss begins each next message with the token that may also end the one before.
-        self._pending = self._pending[0 if closer == "<|start|>" else len(closer) :]
+        self._at += 0 if closer == "<|start|>" else len(closer)
         self._closers, self._fresh = (), True
         return True
 
-    def _give(self, kind: Kind, size: int, pieces: list[Piece]) -> bool:
-        if size:
-            pieces.append((kind, self._pending[:size]))
-            self._pending = self._pending[size:]
-        return bool(size and self._pending)
+    def _give(self, kind: Kind, end: int, pieces: list[Piece]) -> None:
+        if end > self._at:
+            pieces.append((kind, self._pending[self._at : end]))
+            self._at = end
 
 
 def _overlap(text: str, marker: str) -> int:
