@@ -283,8 +283,10 @@ class Worker(ThreadWorker):
     def _stop(self, now: float) -> None:
         """The worker is stopping."""
         self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
+        last = now + LINGER_SECONDS
         for conn in self.pending_conns:
-            conn.timeout = min(conn.timeout or now, now + LINGER_SECONDS)
+            conn.timeout = min(conn.timeout or now, last)
+        self._heads = {conn: min(until, last) for conn, until in self._heads.items()}
         if now >= self._drain_at:
             os.eventfd_write(self._drain, 1)
 

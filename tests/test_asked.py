@@ -10,9 +10,9 @@ import pytest
 from proxy import snapshot
 
 from .conftest import Inside
-from .messages_checker import check_error
+from .messages_checker import check_error, check_stream
 from .messages_client import CHAT, COUNT, MESSAGES, MODELS, TOOL, ask, cards, message, reply, said, serving
-from .scripted import WRITE_FILE, Upstream, answer, chat, completion
+from .scripted import LAST, ROLE, SSE, WRITE_FILE, Upstream, answer, chat, chunked, completion, event, text
 
 ALIAS = 'aliases: {"claude-*": mine}\n'
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
@@ -263,3 +263,28 @@ def test_a_compressed_body_is_refused(inside: Inside, path: str) -> None:
     assert response.status_code == 400 and response.json is not None
     assert "compressed" in response.json["error"]["message"]
     assert response.json["error"]["type"] == "invalid_request_error"
+
+
+# What a reply must know of its request.
+
+
+@pytest.mark.parametrize(
+    ("agent", "left_open"), [("claude-cli/2.1.197 (external)", True), ("anthropic-sdk/2.12", False), ("", False)]
+)
+def test_only_claude_codes_block_stays_open_before_an_error(inside: Inside, agent: str, left_open: bool) -> None:
+    broken = [SSE, chunked(ROLE), chunked(text("So")), chunked(event({"error": {"message": "no", "code": 500}})), LAST]
+    with serving(broken) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(), headers={"User-Agent": agent})
+    assert (b"content_block_stop" not in response.data) is left_open
+    assert check_stream(response.data, left_open=left_open)["error"]["type"] == "api_error"
+
+
+@pytest.mark.parametrize(("owner", "text_"), [("llamacpp", " is four."), ("vllm", "The answer is four.")])
+def test_llama_cpp_repeats_the_beginning_that_the_client_gave_in_whole_answers(
+    inside: Inside, owner: str, text_: str
+) -> None:
+    body = ask(stream=False)
+    body["messages"].append({"role": "assistant", "content": "The answer"})
+    with serving(reply(False, "The answer is four."), models=cards("tiny", owner=owner)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=body))
+    assert said(made) == [("text", text_)]

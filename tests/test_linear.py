@@ -27,6 +27,8 @@ from proxy.reader import Reader
 from proxy.window import Window
 from tests.helpers import call_json, function, offered
 
+pytestmark = pytest.mark.once
+
 # The bytes of the shorter text.
 SIZE = 500
 TIMES = 4

@@ -17,6 +17,8 @@ from proxy.formats.scanner import Prose
 from proxy.tools import read_tools
 from tests.helpers import all_cuts, ends, new_engine, new_scanner, run, says, scan, view
 
+pytestmark = pytest.mark.once
+
 CORPORA = Path(__file__).parent / "corpora"
 # Bytes that may wait while prose only talks about markers (contract C2, F68).
 MAX_WAITING = 256

@@ -18,6 +18,8 @@ from proxy.tools import Tools
 from .helpers import function, new_scanner, offered, random_cut, scan
 from .renderers import DSML, RENDERERS, Call, dump
 
+pytestmark = pytest.mark.once
+
 Schema = dict[str, Any]
 Kind = tuple[Schema, st.SearchStrategy[Any]]
 
