@@ -54,7 +54,10 @@ def ask_messages(now: Visit, environ: Mapping[str, Any]) -> Asked:
     prefill = translation.prefill if server == "llamacpp" and not wanted.stream else ""
     its_way = str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE)
     dialect = MessagesDialect(MessagesAsked(str(body["model"]), named, now.id, prefill, leave_open=its_way))
-    return Asked(replace(wanted, results=translation.results), profile, dialect)
+    # Who asked for JSON did so also where the server is not told (C3).
+    config = body.get("output_config")
+    json_reply = bool(body.get("output_format") or (isinstance(config, dict) and config.get("format")))
+    return Asked(replace(wanted, results=translation.results, json_reply=json_reply), profile, dialect)
 
 
 def translated(

@@ -288,3 +288,15 @@ def test_llama_cpp_repeats_the_beginning_that_the_client_gave_in_whole_answers(
     with serving(reply(False, "The answer is four."), models=cards("tiny", owner=owner)) as server:
         made = message(inside(server.url).post(MESSAGES, json=body))
     assert said(made) == [("text", text_)]
+
+
+@pytest.mark.parametrize("owner", ["vllm", "llamacpp"])
+def test_where_the_client_asks_for_json_bare_json_is_no_call(inside: Inside, owner: str) -> None:
+    """C3, also where vLLM is not told, because it would never call a tool then."""
+    bare = json.dumps({"name": "write_file", "arguments": {"path": "a", "content": "b"}})
+    form = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
+    for config, kind in ((None, "tool_use"), (form, "text")):
+        body = ask(tools=[TOOL], output_config=config, stream=False)
+        with serving(reply(False, bare), models=cards("tiny", owner=owner)) as server:
+            made = message(inside(server.url).post(MESSAGES, json=body))
+        assert [block["type"] for block in made["content"]] == [kind]

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.dialects.messages_request import MessagesOptions, Translation, translate, translate_count
 from proxy.errors import BadRequest
 from proxy.events import load_json
 from proxy.rewrite import dump_request, read_chat
+from proxy.token_count import count
 from tests.messages_ask import FUNCTION, MODEL, TOOL, ask, assistant, call, lost, refusal, result, sent, text, user
 
 VARIABLE = "TOOL_PROXY_SHARED"
@@ -64,7 +65,8 @@ def test_claude_codes_request_is_all_there() -> None:
     assert [message["role"] for message in out["messages"]] == ["system", "user", "assistant", "tool"]
     assert out["messages"][0]["content"].startswith("You are a Claude agent")
     assert out["messages"][2]["tool_calls"][0]["id"] == out["messages"][3]["tool_call_id"] == "abc123"
-    assert translation.results == ("(Bash completed with no output)",)
+    assert translation.results[0] == "(Bash completed with no output)"
+    assert [text[:20] for text in translation.results[1:]] == ["<system-reminder>\nAs", "Available agent type"]
     assert lost(translation) == {
         "context_management": 1,
         "output_config.effort": 1,
@@ -207,6 +209,76 @@ def test_the_schema_of_the_answer() -> None:
     assert lost(sent(both)) == {"output_config.format.name": 1, "output_format": 1}
 
 
+FORM = {"type": "json_schema", "schema": SCHEMA}
+
+
+@pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "run"}])
+def test_a_schema_beside_tools_goes_where_it_would_keep_the_model_from_calling(choice: Any) -> None:
+    """vLLM keeps the whole reply to the schema then; other servers take both."""
+    for fields in ({"output_config": {"format": FORM}}, {"output_format": FORM}):
+        given = ask(tools=[TOOL], tool_choice=choice, **fields)
+        translation = sent(given, server="vllm")
+        assert translation.body["tools"] == [FUNCTION]
+        assert "response_format" not in translation.body
+        assert lost(translation) == {"output_config.format" if "output_config" in fields else "output_format": 1}
+        assert "vLLM" in translation.dropped[0].why
+        for server in ("", "sglang", "llamacpp"):
+            assert "response_format" in sent(given, server=server).body
+            assert lost(sent(given, server=server)) == {}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"tools": []},
+        {"tools": [TOOL], "tool_choice": {"type": "none"}},
+        {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+    ],
+)
+def test_a_schema_stays_where_nothing_can_be_called(fields: dict[str, Any]) -> None:
+    translation = sent(ask(output_config={"format": FORM}, **fields), server="vllm", server_tools="drop")
+    assert translation.body["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert "output_config.format" not in lost(translation)
+
+
+BEGUN = (user("hi"), assistant("The answer is ("))
+
+
+@pytest.mark.parametrize(
+    ("thinking", "kinds"),
+    [
+        (None, {}),
+        ({"type": "disabled"}, {}),
+        ({"type": "adaptive"}, {"thinking": 1}),
+        ({"type": "enabled"}, {"thinking": 1}),
+    ],
+)
+def test_llama_cpp_continues_an_answer_only_without_thinking(thinking: Any, kinds: dict[str, int]) -> None:
+    """It refuses the request otherwise."""
+    translation = sent(ask(*BEGUN, thinking=thinking, tools=[TOOL]), server="llamacpp", thinking="enable_thinking")
+    assert translation.body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert lost(translation) == kinds
+    assert "add_generation_prompt" not in translation.body
+
+
+@pytest.mark.parametrize(
+    ("server", "switch", "out"),
+    [
+        ("vllm", "enable_thinking", {"enable_thinking": True}),
+        ("", "enable_thinking", {"enable_thinking": True}),
+        ("llamacpp", "reasoning_effort", None),
+        ("llamacpp", "none", None),
+        ("llamacpp", "", None),
+    ],
+)
+def test_thinking_stays_on_elsewhere(server: str, switch: str, out: Any) -> None:
+    body = sent(ask(*BEGUN, thinking={"type": "adaptive"}), server=server, thinking=switch).body
+    assert body.get("chat_template_kwargs") == out
+    whole = sent(ask(*BEGUN, user("go"), thinking={"type": "adaptive"}), server="llamacpp", thinking="thinking").body
+    assert whole["chat_template_kwargs"] == {"thinking": True}
+
+
 def test_what_nobody_knows_goes_with_a_record() -> None:
     """New betas come every month."""
     translation = sent(ask(new_beta={"a": 1}, metadata={"user_id": "u", "team": "x"}, nothing=None))
@@ -278,6 +350,20 @@ def test_what_is_counted_is_what_would_be_sent() -> None:
     assert found.results == whole.results == ("done",)
 
 
+def test_a_beginning_of_an_answer_is_counted_as_such() -> None:
+    """Else the server would count the start of a new answer behind it."""
+    found = counted(ask(*BEGUN), server="vllm").body
+    assert (found["continue_final_message"], found["add_generation_prompt"]) == (True, False)
+    seen: list[bytes] = []
+
+    def post(_: str, body: bytes) -> tuple[int, bytes]:
+        seen.append(body)
+        return 200, b'{"count":5}'
+
+    assert count(post, found, {}) == (5, "tokenize")
+    assert load_json(seen[0]) == found
+
+
 def test_counting_refuses_what_a_request_would_be_refused_for() -> None:
     for wrong, words in (
         ({"messages": []}, "messages: at least one message"),
@@ -318,6 +404,7 @@ BLOCKS = st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictiona
 ROLES = st.sampled_from(["user", "assistant", "system"])
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(FIELDS, ANY, max_size=3))
 def test_odd_fields_are_refused_or_carried_and_never_an_error_of_the_proxys(fields: dict[str, Any]) -> None:
     check_never_fails({**ask(), **fields})

@@ -98,7 +98,9 @@ def test_what_is_no_system_text(given: Any, words: str) -> None:
 def test_a_system_message_stays_in_its_place_as_the_users() -> None:
     """F82, C8: templates take it only at the top, and there it would change what was read already."""
     both = reminder("b\n\nc")
-    assert messages(system("a"), user("hi"), system(text("b"), text("c")), assistant("ok"), system("d")) == [
+    given = (system("a"), user("hi"), system(text("b"), text("c")), assistant("ok"), system("d"))
+    assert sent(ask(*given, system="s")).body["messages"] == [
+        {"role": "system", "content": "s"},
         {
             "role": "user",
             "content": f"{reminder('a')}\n\nhi\n\n{both}",
@@ -106,6 +108,35 @@ def test_a_system_message_stays_in_its_place_as_the_users() -> None:
         {"role": "assistant", "content": "ok"},
         {"role": "user", "content": reminder("d")},
     ]
+
+
+@pytest.mark.parametrize("top", [None, "", [], [text(BILLING)]])
+def test_the_very_first_system_message_stands_at_the_top(top: Any) -> None:
+    """F82: nothing was read before it. All later ones stay in their places."""
+    given = (system(text("a"), text("b")), system("c"), user("hi"))
+    out = [{"role": "system", "content": "a\n\nb"}, {"role": "user", "content": f"{reminder('c')}\n\nhi"}]
+    later = (*given, assistant("ok"), system("d"), user("go"))
+    assert sent(ask(*given, system=top)).body["messages"] == out
+    assert sent(ask(*later, system=top)).body["messages"][:2] == out
+    found = sent(ask(user("hi"), system("a"), system=top)).body["messages"]
+    assert found == [{"role": "user", "content": f"hi\n\n{reminder('a')}"}]
+
+
+def test_a_system_message_without_words_of_the_users_is_the_users() -> None:
+    """Templates want a first message of the user's."""
+    assert messages(system("a")) == [{"role": "user", "content": reminder("a")}]
+    assert messages(system("a"), assistant("b"), user("c"))[0] == {"role": "user", "content": reminder("a")}
+
+
+def test_the_first_system_message_is_read_like_all_others() -> None:
+    once = system("a", clear_at="next_user_message", output_config={"effort": "low"})
+    translation = sent(ask(once, user("hi")))
+    assert translation.body["messages"] == [HI]
+    assert lost(translation) == {"messages[].output_config": 1}
+    assert refusal(ask(system(PICTURE), user("hi"))).startswith("messages.0.content.0.type: 'image' cannot stand here")
+    assert first(None) is None
+    billed = sent(ask(system(f"{BILLING}\na"), user("hi")))
+    assert billed.body["messages"] == [{"role": "system", "content": "a"}, HI]
 
 
 def test_a_system_message_may_have_no_content() -> None:
@@ -147,6 +178,44 @@ def test_results_of_a_turn_stand_before_all_its_texts() -> None:
     assert [(message["role"], message["content"]) for message in found[2:]] == [
         *(("tool", "1"), ("tool", "2"), ("user", "x"))
     ]
+
+
+def beside_results(*given: Any) -> list[tuple[str, Any]]:
+    """The roles and contents of what follows two calls."""
+    found = messages(user("hi"), assistant(call("toolu_a"), call("toolu_b")), *given)[2:]
+    return [(message["role"], message["content"]) for message in found]
+
+
+ONE, TWO = result("1", "toolu_a"), result("2", "toolu_b")
+R, S = reminder("r"), reminder("s")
+
+
+@pytest.mark.parametrize(
+    ("given", "out"),
+    [
+        ((user(ONE, TWO, text(R)),), [("tool", "1"), ("tool", f"2\n\n{R}")]),
+        ((user(text(R), ONE, text(S), TWO),), [("tool", "1"), ("tool", f"2\n\n{R}\n\n{S}")]),
+        ((user(ONE, result("", "toolu_b"), text(R)),), [("tool", "1"), ("tool", R)]),
+        ((user(ONE, TWO), system("r")), [("tool", "1"), ("tool", f"2\n\n{R}")]),
+        ((user(text(R), ONE), user(TWO, text(S))), [("tool", "1"), ("tool", f"2\n\n{R}\n\n{S}")]),
+        ((user(ONE, text(f"\n{R}\n")),), [("tool", f"1\n\n\n{R}\n")]),
+        ((user(ONE, text(R), text("no, wait")),), [("tool", f"1\n\n{R}"), ("user", "no, wait")]),
+        ((user(ONE, text("no, wait")), system("r")), [("tool", f"1\n\n{R}"), ("user", "no, wait")]),
+        ((user(ONE, text(f"{R}\nno, wait")),), [("tool", "1"), ("user", f"{R}\nno, wait")]),
+        ((user(ONE, PICTURE, text(R)),), [("tool", f"1\n\n{R}"), ("user", [PICTURE_PART])]),
+        (
+            (user(result([PICTURE], "toolu_a"), text(R)),),
+            [("tool", R), ("user", [text("From the result of the call a:"), PICTURE_PART])],
+        ),
+        ((user(text(R)),), [("user", R)]),
+    ],
+)
+def test_what_clients_add_to_results_stands_in_the_last_of_them(given: Any, out: Any) -> None:
+    """F82, C8: a message of the user's behind results is refused by Mistral's templates, and ends the task for Qwen3's,
+    which then leave out the thinking before it.
+    """
+    assert beside_results(*given) == out
+    assert beside_results(*given, assistant("ok"), user("go"))[: len(out)] == out
 
 
 def said_by_assistant(*blocks: Any, **options: Any) -> Any:
@@ -211,13 +280,28 @@ def test_thinking_goes_without_a_field_for_it() -> None:
     assert lost(translation) == {"messages[].content[] of type thinking": 2}
 
 
-def test_an_answer_of_which_nothing_is_left_is_left_out() -> None:
-    """The user's turns stay apart: else the next request would not begin with the bytes of the last one (C8)."""
-    hidden = {"type": "redacted_thinking", "data": "x"}
-    assert messages(user("hi"), assistant(THOUGHT, hidden, text("")), user("go")) == [
-        HI,
-        {"role": "user", "content": "go"},
-    ]
+EMPTY = {"role": "assistant", "content": ""}
+
+
+@pytest.mark.parametrize(
+    "blocks", [(THOUGHT, {"type": "redacted_thinking", "data": "x"}, text("")), (THOUGHT,), (text(""),), ("",)]
+)
+def test_an_answer_of_which_nothing_is_left_is_an_empty_one(blocks: tuple[Any, ...]) -> None:
+    """F82: templates refuse two messages of the user's in a row. One message of both would not begin with the bytes of
+    the last request (C8).
+    """
+    given = [user("hi"), assistant(*blocks)]
+    assert messages(*given, user("go")) == [HI, EMPTY, {"role": "user", "content": "go"}]
+    assert messages(*given) == [HI], "an answer that begins with nothing is a new one"
+
+
+@pytest.mark.parametrize("nothing", [user(""), user(text("")), {"role": "system"}, system("")])
+def test_a_turn_of_the_users_without_content_is_an_empty_one(nothing: Any) -> None:
+    """llama.cpp refuses two answers at the end, and would continue one behind which there is nothing."""
+    given = [user("hi"), assistant("a"), nothing]
+    out = [HI, {"role": "assistant", "content": "a"}, {"role": "user", "content": ""}]
+    assert messages(*given) == out
+    assert messages(*given, assistant("b"), user("go"))[:3] == out
 
 
 @pytest.mark.parametrize(
@@ -259,8 +343,8 @@ def test_the_results_since_the_user_last_spoke() -> None:
     assert newest(user("hi")) == []
     assert newest(*start) == ["old"]
     more = [*start, assistant(call("b")), user(result("new", "b"), text("<system-reminder>x</system-reminder>"))]
-    assert newest(*more) == ["new", "old"]
-    assert newest(*more, system("now")) == ["new", "old"]
+    assert newest(*more) == ["<system-reminder>x</system-reminder>", "new", "old"]
+    assert newest(*more, system("now")) == ["<system-reminder>x</system-reminder>", "new", "now", "old"]
     assert newest(*more, assistant("done"), user("thanks")) == []
     assert newest(*more, assistant("done"), user(PICTURE)) == []
 
@@ -269,6 +353,50 @@ def test_the_results_beside_the_users_words_count() -> None:
     """They stand before the model together."""
     start = [user("hi"), assistant(call()), user(result("old")), assistant(call("b"))]
     assert newest(*start, user(result("new", "b"), text("rather do this"))) == ["new"]
+
+
+DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "all of it"}}
+FOUND = {"type": "search_result", "title": "A", "source": "s", "content": [text("b")]}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "out"),
+    [
+        ((text(R), text("what is it?")), [R]),
+        ((text(f"{R} what is it? {S}\n"),), [R, S]),
+        ((text(f"what is it? {R}"),), [R]),
+        ((text(f"what is {R}\n{S[:-5]}"),), [R, S[:-5]]),
+        ((text("run {} now"),), []),
+        ((DOCUMENT, text("what is it?")), ["all of it"]),
+        ((FOUND, text("what is it?")), ["A\ns\n\nb"]),
+        ((PICTURE,), []),
+    ],
+)
+def test_what_stands_beside_the_users_words_is_no_call_either(blocks: Any, out: list[str]) -> None:
+    """F89: a file that is named by @ comes as a reminder. What the user says in own words is still a call."""
+    assert newest(user("before"), assistant("ok"), user(*blocks)) == sorted(out)
+    assert newest(user(*blocks), assistant("ok"), user("go")) == []
+
+
+QUOTED = '<tool_call>\n{"name": "run",\n "arguments": {}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("mark", ["→", "\t", ":", ": "])
+@pytest.mark.parametrize("before", ["", "Result of calling the Read tool:\n", "Done.\n\n"])
+def test_what_stands_behind_line_numbers_is_no_call(mark: str, before: str) -> None:
+    """F89: nobody quotes the numbers, and a call of several lines is not in the result word for word."""
+    numbered = before + "\n".join(f"{at:6}{mark}{line}" for at, line in enumerate(QUOTED.split("\n"), start=9))
+    called = (user("hi"), assistant(call()))
+    assert QUOTED not in numbered
+    for answered in (user(result(numbered)), user(result(), text(reminder(numbered)))):
+        found = newest(*called, answered)
+        assert any(QUOTED in text for text in found)
+        assert any(numbered in text for text in found)
+
+
+@pytest.mark.parametrize("said", ["1: a", "a 1: b\nc 2: d", "2 a\n3 b", "1\n→2\n:", ""])
+def test_what_is_no_listing_is_given_once(said: str) -> None:
+    assert newest(user("hi"), assistant(call()), user(result(said))) == [said]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +447,7 @@ def test_unknown_fields_of_messages_are_counted() -> None:
     }
 
 
-WORDS = st.sampled_from(["", "a", "b\n", "<system-reminder>x</system-reminder>"])
+WORDS = st.sampled_from(["", "a", "b\n", reminder("x")])
 IDS = st.sampled_from(["toolu_1", "toolu_b64-ZnVuY3Rpb25zLmJhc2g6MA", "call_2"])
 TEXTS = st.builds(text, WORDS)
 USERS = st.lists(TEXTS | st.just(PICTURE) | st.builds(result, WORDS | st.just([PICTURE]), IDS), min_size=1, max_size=3)
@@ -327,13 +455,27 @@ ANSWERS = st.lists(TEXTS | st.just(THOUGHT) | st.builds(call, IDS), max_size=3)
 ASKED = st.lists(st.builds(lambda blocks: user(*blocks), USERS) | st.builds(system, WORDS), min_size=1, max_size=3)
 ANSWERED = st.builds(lambda blocks: {"role": "assistant", "content": blocks}, ANSWERS)
 EXCHANGES = st.lists(st.tuples(ASKED, ANSWERED), min_size=1, max_size=4)
+# A task as an agent works on it: calls, and results beside which only the client says something.
+ADDED = st.lists(st.just(text(reminder("x"))), max_size=2)
+ROUNDS = st.builds(
+    lambda answer, before, said, after, more: [
+        *(assistant(*answer, call()), user(*before, result(said), *after)),
+        *([system("now")] if more else []),
+    ],
+    *(st.lists(TEXTS | st.just(THOUGHT), max_size=2), ADDED, WORDS, ADDED, st.booleans()),
+)
+TASKS = st.builds(
+    lambda rounds, answer: [user("go"), *(entry for given in rounds for entry in given), answer],
+    st.lists(ROUNDS, max_size=3),
+    st.builds(lambda blocks: {"role": "assistant", "content": blocks}, st.lists(TEXTS | st.just(THOUGHT), max_size=2)),
+)
 
 
 @given(EXCHANGES, ASKED, st.sampled_from(["drop", "reasoning"]))
 def test_each_request_begins_with_the_bytes_of_the_one_before(
     exchanges: list[tuple[list[Any], Any]], last: list[Any], history: str
 ) -> None:
-    """C8, for every conversation in which the answers are other than empty strings of the client's making."""
+    """C8, for every conversation, whatever is left of its answers and stands beside its results."""
     given = [user("hi")]
     before = b""
     for asked, answer in [*exchanges, (last, None)]:
@@ -346,12 +488,30 @@ def test_each_request_begins_with_the_bytes_of_the_one_before(
 
 @given(EXCHANGES, ASKED)
 def test_turns_are_as_templates_want_them(exchanges: list[tuple[list[Any], Any]], last: list[Any]) -> None:
-    """F82, F83: no system message below the top, no empty answers, results before the words of their turn."""
-    given = [entry for asked, answer in exchanges for entry in (*asked, answer, assistant("ok"))]
-    found = messages(user("hi"), *given, *last, user("go"))
+    """F82, F83: no system message below the top, turns that alternate, results before the words of their turn, and
+    behind results a message of the user's only for words of the user's own or pictures.
+    """
+    found = messages(user("hi"), *(entry for asked, answer in exchanges for entry in (*asked, answer)), *last)
     roles = [message["role"] for message in found]
     assert "system" not in roles
-    assert ("user", "tool") not in pairwise(roles)
+    assert not {("user", "tool"), ("user", "user"), ("assistant", "assistant")} & {*pairwise(roles)}
+    for before, message in pairwise(found):
+        if (before["role"], message["role"]) == ("tool", "user"):
+            assert message["content"] and reminder("x") not in str(message["content"])
     for message in found:
-        assert message["content"] or message["role"] == "tool" or message.get("tool_calls")
         assert message["content"] != [] and message.get("tool_calls") != []
+        assert isinstance(message["content"], str | list) or message["tool_calls"]
+
+
+@given(st.lists(TASKS, min_size=1, max_size=3), st.sampled_from(["drop", "reasoning"]))
+def test_a_task_is_as_mistrals_templates_want_it(tasks: list[list[Any]], history: str) -> None:
+    """F82: behind the system message the user and the answer take turns, calls and their results aside; a message of
+    the user's never follows results. An agent's task must not end because its client adds reminders.
+    """
+    asked = ask(*(entry for task in tasks for entry in task), user("go"), system="s")
+    found = sent(asked, reasoning_history=history).body["messages"]
+    assert found[0] == {"role": "system", "content": "s"}
+    roles = [message["role"] for message in found[1:]]
+    assert ("tool", "user") not in pairwise(roles)
+    talk = [entry["role"] for entry in found[1:] if entry["role"] != "tool" and "tool_calls" not in entry]
+    assert talk == [*("user", "assistant") * len(tasks), "user"]

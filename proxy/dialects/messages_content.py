@@ -6,6 +6,7 @@ parts. What only text is becomes one string, because many chat templates take no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from types import MappingProxyType
 
@@ -47,7 +48,8 @@ SERVER_BLOCKS = frozenset(
     )
 )
 _NO_FILES = "this server keeps no files (there is no Files API); send the data itself, as base64"
-_FAILED = ("error", "<tool_use_error>")
+# How a text begins that says by itself that something failed.
+_FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
 
 
 def text_part(text: str) -> JsonObject:
@@ -140,7 +142,7 @@ def tool_result(block: JsonObject, place: Place, losses: Losses) -> tuple[JsonOb
         for part in _result_parts(found, where, losses)
     ]
     text = joined(parts)
-    if flag(block, "is_error", place) and not text.lstrip().lower().startswith(_FAILED):
+    if flag(block, "is_error", place) and not _FAILED.match(text):
         text = f"Error: {text}" if text else "Error"
     return {"role": "tool", "tool_call_id": call, "content": text}, [part for part in parts if not is_text(part)]
 

@@ -52,9 +52,10 @@ class MessagesOptions:
 class Translation:
     """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
-    `results`: the texts of the tool results since the last message of the user's own (C3, F89). `dropped`: one audit
-    record for each kind of field that could not be carried. `prefill`: the text that the client wrote as the beginning
-    of the answer; llama.cpp repeats it in whole answers (not in streams), where a Messages client does not expect it.
+    `results`: the texts of the tool results since the last message of the user's own, and of the reminders and
+    documents there, with line numbers and without (C3, F89). `dropped`: one audit record for each kind of field that
+    could not be carried. `prefill`: the text that the client wrote as the beginning of the answer; llama.cpp repeats it
+    in whole answers (not in streams), where a Messages client does not expect it.
     """
 
     body: JsonObject
@@ -84,11 +85,16 @@ _FIELDS = {
 }
 # Servers that can continue a message of the assistant's.
 _CONTINUE = frozenset(("vllm", "sglang"))
-_COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
+# Of the chat request, what the prompt is made of.
+_COUNTED = (
+    *("model", "tools", "chat_template_kwargs"),
+    *("continue_final_message", "add_generation_prompt", "messages"),
+)
 # reasoning_effort by output_config.effort, and by thinking.budget_tokens (up to so many).
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 _BUDGETS = ((4096, "low"), (16384, "medium"))
 _THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
+_NO_TEMPLATE_SWITCH = ("", "none", "reasoning_effort")
 _NO_SWITCH = "the rules name no switch for the model's thinking"
 _NO_EFFORT = "the rules do not say that the model takes a reasoning_effort"
 _NO_BUDGET = "the model's switch takes no budget"
@@ -98,6 +104,7 @@ def translate(body: JsonObject, options: MessagesOptions) -> Translation:
     """The chat-completions request for a Messages request; BadRequest, with the place, if it is none or not carried."""
     limit = whole_number(body, "max_tokens", BODY)
     if limit < 1:
+        # The API takes 0, and only fills its cache then; chat completions cannot ask for that, and vLLM refuses 0.
         raise BODY.field("max_tokens").bad("must be greater than or equal to 1")
     if body.get("compaction"):
         raise BODY.field("compaction").bad("this server summarises no conversations; let the client do it")
@@ -105,7 +112,9 @@ def translate(body: JsonObject, options: MessagesOptions) -> Translation:
 
 
 def translate_count(body: JsonObject, options: MessagesOptions) -> Translation:
-    """The same for `count_tokens`: model, messages, tools and chat_template_kwargs only; needs no `max_tokens`."""
+    """The same for `count_tokens`: only what the prompt is made of, with the marks of a beginning that the answer is to
+    continue; needs no `max_tokens`.
+    """
     whole = _translated(body, options, {})
     return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.results, whole.dropped)
 
@@ -123,9 +132,10 @@ def _translated(body: JsonObject, options: MessagesOptions, first: JsonObject) -
         **_stream(body, options.server),
         **_output(body, options, losses),
         **tool_fields(body, losses),
-        **_prefill(talk, options.server),
-        "messages": [*talk.messages],
     }
+    _let_call(body, translated, options.server, losses)
+    translated |= _prefill(talk, body, options, losses)
+    translated["messages"] = [*talk.messages]
     return Translation(translated, talk.results, losses.records(), talk.prefill)
 
 
@@ -231,8 +241,28 @@ def _format(fields: JsonObject, name: str, place: Place, losses: Losses) -> Json
     return {"response_format": {"type": "json_schema", "json_schema": wanted}}
 
 
-def _prefill(talk: Conversation, server: str) -> JsonObject:
-    """The answer begins with the last message, where the server can do it; others take it for an earlier answer."""
-    if not talk.prefill or server not in _CONTINUE:
+def _let_call(body: JsonObject, fields: JsonObject, server: str, losses: Losses) -> None:
+    """vLLM keeps the whole reply to the schema of `response_format`, so that no tool is ever called beside one. In the
+    API both work; the tools matter more.
+    """
+    if server != "vllm" or "tools" not in fields or fields.get("tool_choice") == "none":
+        return
+    if fields.pop("response_format", None) is not None:
+        config = mapping(body, "output_config", BODY, needed=False)
+        name = "output_format" if config.get("format") is None else "output_config.format"
+        losses.lost(name, "vLLM calls no tool while the answer has to keep to a schema")
+
+
+def _prefill(talk: Conversation, body: JsonObject, options: MessagesOptions, losses: Losses) -> JsonObject:
+    """The answer begins with the last message, where the server can do it; others take it for an earlier answer.
+
+    llama.cpp does it by itself, and refuses it while thinking is on.
+    """
+    if talk.prefill and options.server in _CONTINUE:
+        return {"continue_final_message": True, "add_generation_prompt": False}
+    if not talk.prefill or options.server != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
         return {}
-    return {"continue_final_message": True, "add_generation_prompt": False}
+    thinking = mapping(body, "thinking", BODY, needed=False)
+    if _THINKING.get(str(thinking.get("type"))):
+        losses.lost("thinking", "llama.cpp continues no answer while thinking is on")
+    return {"chat_template_kwargs": {options.thinking: False}}

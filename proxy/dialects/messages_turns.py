@@ -1,8 +1,10 @@
 """The turns of a Messages conversation as chat messages.
 
 Chat templates want one system message, in the first place (F82), and turns that alternate; results of tools follow the
-calls that they answer. So what the user says in one turn is one message, results first. Each turn is written without
-regard to later ones, so that the next request begins with the bytes of this one (contract C8).
+calls that they answer. So what the user says in one turn is one message, results first. What clients add beside
+results stands in the last of them: a user's message behind results is refused by some templates (Mistral's), and to
+others (Qwen3's, GLM's) it is the end of the task, at which they leave out all thinking before it. Each turn is written
+without regard to later ones, so that the next request begins with the bytes of this one (contract C8).
 
 Source: the Anthropic API reference, "Create a Message": `messages`, `system`.
 """
@@ -13,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, islice, takewhile
 
 from ..events import Json, JsonObject
 from .messages_check import BODY, CACHE, Losses, Place, entry, listing, mapping, shown, string, word
@@ -22,6 +25,7 @@ from .messages_content import (
     blocks,
     content,
     is_text,
+    joined,
     parts_of,
     text_part,
     tool_result,
@@ -31,7 +35,11 @@ from .tool_ids import server_id
 
 # Claude Code's line of accounting, which changes with each request (F95).
 _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
-_REMINDER = "<system-reminder>"
+_REMINDER, _REMINDED = "<system-reminder>", "</system-reminder>"
+_REMINDERS = re.compile(rf"{_REMINDER}.*?(?:{_REMINDED}|\Z)", re.DOTALL)
+# What a tool that reads files writes before each line (Claude Code's Read, cat -n, grep -n).
+_NUMBER = re.compile(r"^[ \t]*\d+[→\t:]", re.MULTILINE)
+_BLANK = re.compile(r"^ ", re.MULTILINE)
 _MESSAGE = {"role": "", "content": ""}
 _SYSTEM = {
     **_MESSAGE,
@@ -50,17 +58,37 @@ _ROLES = ("user", "assistant", "system")
 
 @dataclass(slots=True)
 class _Said:
-    """What the user's side says in one turn. `own`: there is more in it than results and reminders."""
+    """What the user's side says in one turn. `shown`: what is in results and cannot stand there; `parts`: all else;
+    `quoted`: the texts in that which are neither the user's words nor a result's.
+    """
 
     results: list[JsonObject] = field(default_factory=list)
     shown: list[JsonObject] = field(default_factory=list)
     parts: list[JsonObject] = field(default_factory=list)
-    own: bool = False
+    quoted: list[str] = field(default_factory=list)
+
+    @property
+    def own(self) -> bool:
+        """There is more in it than results and what clients add to them."""
+        return any(map(_own, self.parts))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is in it."""
+        return not (self.results or self.shown or self.parts)
 
     def messages(self) -> list[JsonObject]:
-        """The results, then all else in one message: what is in results and cannot stand there, then the rest."""
-        parts = [*self.shown, *self.parts]
-        return [*self.results, {"role": "user", "content": content(parts)}] if parts else [*self.results]
+        """The results, then all else in one message, what is in results first. Beside results the texts that clients
+        add stand in the last of them. A turn of nothing is an empty message, so that turns alternate.
+        """
+        if not self.results:
+            return [{"role": "user", "content": content([*self.shown, *self.parts])}]
+        added = [part for part in self.parts if not _own(part)]
+        said = [*self.shown, *filter(_own, self.parts)]
+        *results, last = self.results
+        texts = [text_part(str(last["content"]))] if last["content"] else []
+        results.append({**last, "content": joined([*texts, *added])})
+        return [*results, {"role": "user", "content": content(said)}] if said else results
 
 
 @dataclass(slots=True)
@@ -78,20 +106,25 @@ class _Answer:
             self.texts.append("\n\n")
         self.texts += [text] if text else []
 
+    @property
+    def empty(self) -> bool:
+        """Nothing is left of it."""
+        return not (self.texts or self.thoughts or self.calls)
+
     def messages(self, reasoning: str) -> list[JsonObject]:
-        """The message; none if nothing is in it. Beside calls the content is null, as servers want it when empty."""
+        """The message, an empty one if nothing is left of the turn, so that turns alternate. Beside calls the content
+        is null, as servers want it when empty.
+        """
         text: str | None = "".join(self.texts)
         thought: JsonObject = {reasoning: "\n\n".join(self.thoughts)} if self.thoughts else {}
-        if not (text or self.calls or thought):
-            return []
         calls: JsonObject = {"tool_calls": self.calls} if self.calls else {}
         return [{"role": "assistant", "content": None if calls and not text else text, **thought, **calls}]
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The chat messages; `results`: texts of the tool results since the user's last own words (C3, F89); `prefill`:
-    the text of the last message if that is the beginning of the answer.
+    """The chat messages; `results`: texts of the tool results, and of what clients added or gave as a document, since
+    the user's last own words (C3, F89); `prefill`: the text of the last message if that is the beginning of the answer.
     """
 
     messages: list[JsonObject]
@@ -105,24 +138,39 @@ def conversation(body: JsonObject, losses: Losses, reasoning_history: str) -> Co
     entries = listing(body, "messages", BODY)
     if not entries:
         raise place.bad("at least one message is required")
-    turns = _turns(entries, place, losses, reasoning_history != "drop")
-    written = [turn.messages() if isinstance(turn, _Said) else turn.messages(reasoning_history) for turn in turns]
-    said = [message for messages in written for message in messages]
-    if not said:
-        raise place.bad("there is no content in them")
-    text = _system_text(body.get("system"), BODY.field("system"), losses)
-    system: list[JsonObject] = [{"role": "system", "content": text}] if text else []
-    last = turns[-1]
-    prefill = "".join(last.texts) if isinstance(last, _Answer) and not last.calls else ""
-    return Conversation([*system, *said], tuple(_results(turns)), prefill)
-
-
-def _turns(entries: list[Json], place: Place, losses: Losses, keeps: bool) -> list[_Said | _Answer]:
-    """Messages of the same side are one turn, as the API takes them. `keeps`: thinking goes back."""
-    turns: list[_Said | _Answer] = []
     messages = [entry(value, place.at(index)) for index, value in enumerate(entries)]
+    text = _system_text(body.get("system"), BODY.field("system"), losses)
+    at_top = not text and _opens(messages)
+    if at_top:
+        losses.leave(messages[0], _SYSTEM, place.at(0))
+        text = _instruction(messages[0], place.at(0), losses, over=True)
+    turns = _turns(messages, place, losses, reasoning_history != "drop", int(at_top))
+    if all(turn.empty for turn in turns):
+        raise place.bad("there is no content in them")
+    last = turns[-1]
+    # An answer that begins with nothing is a new one.
+    written = turns[:-1] if isinstance(last, _Answer) and last.empty else turns
+    said = [turn.messages() if isinstance(turn, _Said) else turn.messages(reasoning_history) for turn in written]
+    system: list[JsonObject] = [{"role": "system", "content": text}] if text else []
+    prefill = "".join(last.texts) if isinstance(last, _Answer) and not last.calls else ""
+    return Conversation([*system, *chain.from_iterable(said)], tuple(_results(turns)), prefill)
+
+
+def _opens(messages: list[JsonObject]) -> bool:
+    """True if the first message is a system message and the user's first turn follows: nothing was read before it, so
+    that it can stand at the top.
+    """
+    before = takewhile(lambda message: message.get("role") != "assistant", messages)
+    return messages[0].get("role") == "system" and any(message.get("role") == "user" for message in before)
+
+
+def _turns(messages: list[JsonObject], place: Place, losses: Losses, keeps: bool, begin: int) -> list[_Said | _Answer]:
+    """Messages of the same side are one turn, as the API takes them. `keeps`: thinking goes back; `begin`: the index of
+    the first one.
+    """
+    turns: list[_Said | _Answer] = []
     last = max((index for index, message in enumerate(messages) if message.get("role") == "user"), default=-1)
-    for index, message in enumerate(messages):
+    for index, message in islice(enumerate(messages), begin, None):
         here = place.at(index)
         role = word(message, "role", here)
         if role not in _ROLES:
@@ -136,8 +184,8 @@ def _turns(entries: list[Json], place: Place, losses: Losses, keeps: bool) -> li
             _answer(turn, message, here, losses, keeps)
         elif role == "user":
             _say(turn, message, here, losses)
-        elif index > last or message.get("clear_at") != "next_user_message":
-            _remind(turn, message, here, losses)
+        else:
+            _remind(turn, _instruction(message, here, losses, over=index < last))
     return turns
 
 
@@ -147,7 +195,7 @@ def _say(turn: _Said, message: JsonObject, place: Place, losses: Losses) -> None
         if block["type"] != "tool_result":
             parts = parts_of(block, here, losses)
             turn.parts += parts
-            turn.own = turn.own or any(map(_own, parts))
+            turn.quoted += _quoted(block, parts)
             continue
         result, others = tool_result(block, here, losses)
         turn.results.append(result)
@@ -156,19 +204,34 @@ def _say(turn: _Said, message: JsonObject, place: Place, losses: Losses) -> None
 
 
 def _own(part: JsonObject) -> bool:
-    """True for what the user says, false for what a client adds to it."""
-    return not is_text(part) or not str(part["text"]).lstrip().startswith(_REMINDER)
+    """True for what the user says, false for what a client adds to it: reminders, and no word beside them."""
+    return not is_text(part) or bool(_REMINDERS.sub("", str(part["text"])).strip())
 
 
-def _remind(turn: _Said, message: JsonObject, place: Place, losses: Losses) -> None:
+def _quoted(block: JsonObject, parts: list[JsonObject]) -> list[str]:
+    """The texts of a block that are not the user's own words: reminders, documents, results of searches."""
+    texts = [str(part["text"]) for part in parts if is_text(part)]
+    if block["type"] != "text":
+        return texts
+    return [said for text in texts for said in _REMINDERS.findall(text)] if any(map(_own, parts)) else texts
+
+
+def _instruction(message: JsonObject, place: Place, losses: Losses, *, over: bool) -> str:
+    """The text of a system message; "" if it was for one turn, and that is `over`."""
+    given = message.get("content")
+    if given is None or (over and message.get("clear_at") == "next_user_message"):
+        return ""
+    return _system_text(given, place.field("content"), losses)
+
+
+def _remind(turn: _Said, text: str) -> None:
     """A system message in mid-conversation: user text in its place, marked as clients mark theirs (F82).
 
     At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
     """
-    given = message.get("content")
-    text = "" if given is None else _system_text(given, place.field("content"), losses)
     if text:
-        turn.parts.append(text_part(f"{_REMINDER}\n{text}\n</system-reminder>"))
+        turn.parts.append(text_part(f"{_REMINDER}\n{text}\n{_REMINDED}"))
+        turn.quoted.append(text)
 
 
 def _system_text(value: Json, place: Place, losses: Losses) -> str:
@@ -226,11 +289,26 @@ def _call(block: JsonObject, place: Place, losses: Losses) -> JsonObject:
 
 
 def _results(turns: list[_Said | _Answer]) -> Iterable[str]:
-    """The texts of the newest results, back to the turn in which the user last spoke: that turn's too, because they
-    stand before the model together with the user's words.
+    """The texts of the newest results and of what clients added, back to the turn in which the user last spoke: that
+    turn's too, because they stand before the model together with the user's words.
     """
     for turn in reversed(turns):
         if isinstance(turn, _Said):
-            yield from (str(result["content"]) for result in turn.results)
+            for text in (*(str(result["content"]) for result in turn.results), *turn.quoted):
+                yield from _as_quoted(text)
             if turn.own:
                 return
+
+
+def _as_quoted(text: str) -> Iterable[str]:
+    """The text, and also without the line numbers before its lines, if there are any: nobody quotes those (F89).
+
+    One numbered line is no listing, and what stands in it is quoted as it is. Some tools write a blank behind the
+    number; where all lines may have it, both readings count.
+    """
+    yield text
+    bare, count = _NUMBER.subn("", text)
+    if count > 1:
+        yield bare
+        if "\n " in bare:
+            yield _BLANK.sub("", bare)
