@@ -27,7 +27,9 @@ OTHERS ?= python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/py
 LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
 
 # Files of tests side by side, one per core; the benchmarks must have the machine to themselves.
-TOGETHER := -m 'not benchmarks' --numprocesses auto --maxprocesses 4 --dist loadfile
+ALL := -m 'not benchmarks and not heavy'
+EACH := -m 'not benchmarks and not heavy and not once'
+TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test others lint bench agents clean deploy rollback deploy-test cluster-test lock audit
 
@@ -35,7 +37,7 @@ demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
 
 test: lint
-	$(BIN)/python -m pytest $(TOGETHER)
+	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
 	$(BIN)/python -m pytest -q -m benchmarks
 	$(MAKE) --no-print-directory others
 
@@ -47,7 +49,7 @@ others:
 	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
-	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(TOGETHER) || exit 1; \
+	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) $(TOGETHER) || exit 1; \
 	  touch $$folder/tested; \
 	done
 

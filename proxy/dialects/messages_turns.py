@@ -230,7 +230,8 @@ def _remind(turn: _Said, text: str) -> None:
     At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
     """
     if text:
-        turn.parts.append(text_part(f"{_REMINDER}\n{text}\n{_REMINDED}"))
+        marked = f"{_REMINDER}\n{text}\n{_REMINDED}" if _own(text_part(text)) else text
+        turn.parts.append(text_part(marked))
         turn.quoted.append(text)
 
 
