@@ -334,6 +334,16 @@ def test_gunicorn_gets_address_workers_threads_and_room_for_idle_connections(tmp
 
 
 @pytest.mark.usefixtures("serve")
+def test_many_threads_share_two_places_for_memory_unless_the_operator_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    assert served().env["MALLOC_ARENA_MAX"] == "2"
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "7")
+    assert served().env["MALLOC_ARENA_MAX"] == "7"
+
+
+@pytest.mark.usefixtures("serve")
 def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
