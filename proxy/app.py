@@ -124,7 +124,7 @@ def _rewrite(service: Service) -> Response | None:
         service.take_thread()
         now.threaded = True
     now.client = _client(now, named)
-    if request.method in ("POST", "PUT"):
+    if request.method in ("POST", "PUT") and now.route not in gate.ADMIN:
         now.body = read_body(request.environ, now.snapshot.settings.max_body)
     gate.take_model(now)
     if listed:

@@ -6,9 +6,11 @@ workers and threads come on the command line, from `proxy.cli`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -23,6 +25,8 @@ from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 _TCP = (socket.AF_INET, socket.AF_INET6)
+_NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 # For how long a worker's main loop may not beat; never a limit on a request.
 timeout = 60
@@ -90,6 +94,9 @@ MAX_LINGERING = 1000
 HEAD_SECONDS = 10.0
 HEAD_BYTES = 16 * 1024
 
+# Where there is no descriptor for one more connection, it is tried again after so long.
+FULL_SECONDS = 0.5
+
 # What was not read of a request that is refused may take so long to come; then the connection is closed.
 UNREAD_SECONDS = 0.05
 
@@ -106,8 +113,10 @@ MEMORY_BYTES = 13 * 1024 * 1024
 
 
 def on_starting(server: Any) -> None:
-    """Make the workers' memory."""
+    """Make the workers' memory, and take as many descriptors as are allowed: each stream needs two."""
     _memory()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def on_reload(server: Any) -> None:
@@ -167,9 +176,10 @@ class Worker(ThreadWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Until when they may take, oldest first: connections with half a head, and answered ones.
-        self._heads: dict[TConn, float] = {}
+        # Until when they may take, oldest first: connections with half a head (and how much of it), and answered ones.
+        self._heads: dict[TConn, tuple[float, int]] = {}
         self._lingering: dict[socket.socket, float] = {}
+        self._full_until = 0.0
         self._drain = -1
         self._drain_at = float("inf")
 
@@ -201,6 +211,8 @@ class Worker(ThreadWorker):
         gunicorn keeps it open to the end, and new connections hang in it. After a reload the master and the new
         workers have it still.
         """
+        if enabled and time.monotonic() < self._full_until:
+            return
         super().set_accept_enabled(enabled)
         if enabled or self.alive:
             return
@@ -211,44 +223,87 @@ class Worker(ThreadWorker):
                 self.accept(listener)
             listener.close()
 
+    def accept(self, listener: Any) -> None:
+        """Accept a connection; where there is no room for one more, later ones wait in the listener."""
+        try:
+            super().accept(listener)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self.log.error("no connection can be accepted: %s", error)
+            self.set_accept_enabled(False)
+            self._full_until = time.monotonic() + FULL_SECONDS
+
+    def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
+        """One round of the loop. What goes wrong with one connection must not end the worker."""
+        try:
+            super().wait_for_and_dispatch_events(timeout)
+        except Exception:
+            self.log.exception("a connection could not be looked after")
+            time.sleep(UNREAD_SECONDS)  # it may be there again at once
+
     def enqueue_req(self, conn: TConn) -> None:
         """A connection that may have something to read gets a thread when a request's head is there."""
         conn.close = partial(self._close, conn)  # type: ignore[method-assign]
-        came = self._came(conn)
-        if came < 0:
-            self._heads.pop(conn, None)
-            super().enqueue_req(conn)
-        elif came:
-            # The poll wakes when there is more than that.
-            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, came + 1)
-            self._heads.setdefault(conn, time.monotonic() + HEAD_SECONDS)
-            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
+        head = self._head(conn)
+        if head is None or b"\n\r\n" in head or b"\n\n" in head:
+            self._start(conn)
+        elif len(head) >= HEAD_BYTES:
+            with contextlib.suppress(OSError):
+                conn.sock.send(_TOO_LARGE)
+            self._drop(conn)
+        elif head:
+            self._await_head(conn, len(head))
         else:
             conn.set_timeout()
             self.pending_conns.append(conn)
             self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
 
-    def _came(self, conn: TConn) -> int:
-        """How many bytes of a head have come; -1 if it is whole, or a thread must see what is the matter."""
+    def _head(self, conn: TConn) -> bytes | None:
+        """What has come of a request, read or not; None if a thread must see what is the matter."""
         sock, parser = conn.sock, conn.parser
-        # On other sockets the poll takes no number of bytes; and a thread that read ahead has the beginning already.
-        if sock.family not in _TCP or (isinstance(parser, RequestParser) and parser.unreader.buf.getvalue()):
-            return -1
+        # On other sockets the poll takes no number of bytes.
+        if sock.family not in _TCP:
+            return None
+        ahead = parser.unreader.buf.getvalue() if isinstance(parser, RequestParser) else b""
         try:
             sock.setblocking(False)
             data = sock.recv(HEAD_BYTES, socket.MSG_PEEK)
         except BlockingIOError:
-            return 0
+            return bytes(ahead)
         except OSError:
-            return -1
-        whole = not data or len(data) == HEAD_BYTES or b"\n\r\n" in data or b"\n\n" in data
-        if whole and conn in self._heads:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        return -1 if whole else len(data)
+            return None
+        return bytes(ahead) + data if data else None
+
+    def _start(self, conn: TConn) -> None:
+        if self._heads.pop(conn, None) is not None:
+            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        try:
+            super().enqueue_req(conn)
+        except RuntimeError as error:  # no thread can be started
+            self.log.error("a connection is closed: %s", error)
+            self._drop(conn)
+
+    def _await_head(self, conn: TConn, came: int) -> None:
+        """Wait for more of a head. What wakes the poll and is no more than before is the client's end."""
+        until, before = self._heads.get(conn, (time.monotonic() + HEAD_SECONDS, -1))
+        if came <= before:
+            self._drop(conn)
+            return
+        self._heads[conn] = until, came
+        ahead = len(conn.parser.unreader.buf.getvalue()) if isinstance(conn.parser, RequestParser) else 0
+        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, came - ahead + 1)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
 
     def _on_more(self, conn: TConn, sock: socket.socket) -> None:
         self.poller.unregister(sock)
         self.enqueue_req(conn)
+
+    def _drop(self, conn: TConn) -> None:
+        """Close a connection of which no request came."""
+        self._heads.pop(conn, None)
+        self.nr_conns -= 1
+        util.close(conn.sock)
 
     def handle_request(self, req: Any, conn: TConn) -> bool:
         """Serve a request. A client that takes nothing for too long is one that is gone, which is no news."""
@@ -260,25 +315,25 @@ class Worker(ThreadWorker):
     def _keepalive_after(self, conn: TConn, keepalive: bool) -> bool:
         """Keep a connection whose body was left unread only if what is left is there: gunicorn's way is to wait 5 s."""
         parser: Any = conn.parser
-        return keepalive and bool(parser.finish_body(deadline=time.monotonic() + UNREAD_SECONDS))
+        try:
+            return keepalive and bool(parser.finish_body(deadline=time.monotonic() + UNREAD_SECONDS))
+        except Exception:  # the rest is no HTTP; the answer is out already
+            return False
 
     def murder_pending(self) -> None:
-        """What the worker does at least once a second: end what has waited for long enough."""
+        """What the worker does at least once a second: end what has waited for long enough, or stands in the way."""
         now = time.monotonic()
         while self._lingering and next(iter(self._lingering.values())) <= now:
             self._let_go(next(iter(self._lingering)))
-        while self._heads and next(iter(self._heads.values())) <= now:
-            self._give_up(next(iter(self._heads)))
+        while self._heads:
+            conn, (until, _) = next(iter(self._heads.items()))
+            if until > now and self.nr_conns < self.worker_connections:
+                break
+            self.poller.unregister(conn.sock)
+            self._drop(conn)
         if not self.alive:
             self._stop(now)
         super().murder_pending()
-
-    def _give_up(self, conn: TConn) -> None:
-        """Close a connection whose request's head never came whole."""
-        del self._heads[conn]
-        self.poller.unregister(conn.sock)
-        self.nr_conns -= 1
-        util.close(conn.sock)
 
     def _stop(self, now: float) -> None:
         """The worker is stopping."""
@@ -286,7 +341,7 @@ class Worker(ThreadWorker):
         last = now + LINGER_SECONDS
         for conn in self.pending_conns:
             conn.timeout = min(conn.timeout or now, last)
-        self._heads = {conn: min(until, last) for conn, until in self._heads.items()}
+        self._heads = {conn: (min(until, last), came) for conn, (until, came) in self._heads.items()}
         if now >= self._drain_at:
             os.eventfd_write(self._drain, 1)
 

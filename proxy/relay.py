@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from .errors import UpstreamBroken
 from .pump import Pump
 from .upstream import UpstreamCall
 
@@ -31,5 +32,7 @@ def relay(call: UpstreamCall, pump: Pump) -> Relayed:
     """
     parts = pump.receive(call)
     first = next(parts, b"")
+    if not 200 <= call.status <= 599:
+        raise UpstreamBroken(f"the model server answered with status {call.status}")
     passed = tuple((name, call.header(name)) for name in _PASSED if call.header(name))
     return Relayed(call.status, passed, call.length, filter(None, chain((first,), parts)))

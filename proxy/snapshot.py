@@ -61,6 +61,7 @@ class Snapshot:
     audit: AuditFile | None = None
     keys: Keys = field(default_factory=Keys)
     _ready: _Known = field(default_factory=_Known)
+    _asking: threading.Lock = field(default_factory=threading.Lock)
     _served: dict[str, _Served] = field(default_factory=dict)
     _proxied: set[str] = field(default_factory=set)
 
@@ -122,10 +123,14 @@ class Snapshot:
 
     def ready(self) -> bool:
         """True if a model server answers its health check; asked at most every two seconds."""
-        now = time.monotonic()
-        if now >= self._ready.until:
-            answer = any(map(_is_ready, self.upstream.by_health()))
-            self._ready = _Known(answer, time.monotonic() + READY_CACHED)
+        # One asks; the others are told what was so a moment ago, if anything is known.
+        if time.monotonic() >= self._ready.until and self._asking.acquire(blocking=not self._ready.until):
+            try:
+                if time.monotonic() >= self._ready.until:
+                    answer = any(map(_is_ready, self.upstream.by_health()))
+                    self._ready = _Known(answer, time.monotonic() + READY_CACHED)
+            finally:
+                self._asking.release()
         return self._ready.value
 
 

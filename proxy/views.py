@@ -110,12 +110,16 @@ def passed(path: str) -> Response:
     call = now.way.open(method, path + _query(), headers, body)
     try:
         answer = relay(call, pump)
+        parts = answer.parts
+        if answer.status >= 400:
+            # What breaks off is told by a status while it can be.
+            discreet = _discreet(now, parts)
+            parts = chain((next(discreet, b""),), discreet)
     except BaseException:
         call.close()
         raise
     now.first_byte = time.monotonic()
     sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
-    parts = answer.parts if answer.status < 400 else _discreet(now, answer.parts)
     response = Response(_sent(now, parts), answer.status, [*answer.headers, *sized])
     response.call_on_close(call.close)
     return response

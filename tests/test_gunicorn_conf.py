@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from gunicorn.config import Config
 
@@ -142,6 +143,71 @@ def test_half_a_head_holds_no_thread(tmp_path: Path, sent: bytes) -> None:
         for byte in rest:
             clients[0].sendall(bytes((byte,)))
         assert b" 200 OK" in clients[0].recv(65536)
+
+
+def spent(process: subprocess.Popen[str]) -> float:
+    """The seconds of CPU that a gunicorn has used, workers and all."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    return sum(sum(each.cpu_times()[:2]) for each in family)
+
+
+@pytest.mark.parametrize("sent", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT"], ids=["first", "later"])
+@pytest.mark.parametrize("gone", [True, False])
+def test_the_end_of_a_client_in_the_middle_of_a_head_costs_nothing(tmp_path: Path, sent: bytes, gone: bool) -> None:
+    """The poll tells of it at once, and again and again if nobody listens."""
+    with started(tmp_path, CONF, threads=4) as running:
+        clients = [told(running.port, sent) for _ in range(20)]
+        time.sleep(0.3)
+        for client in clients:
+            client.close() if gone else client.shutdown(socket.SHUT_WR)
+        before = spent(running.process)
+        time.sleep(1.0)
+        assert spent(running.process) - before < 0.5
+        assert asked(running.port) == b"[30, 30]"
+        for client in clients:
+            client.close()
+
+
+def test_half_a_request_behind_a_whole_one_holds_no_thread(tmp_path: Path) -> None:
+    with serving(tmp_path, CONF, threads=2) as port, ExitStack() as stack:
+        head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        clients = [stack.enter_context(closing(told(port, head + b"G"))) for _ in range(20)]
+        assert all(b" 200 OK" in client.recv(65536) for client in clients)
+        start = time.monotonic()
+        assert asked(port) == b"[30, 30]"
+        assert time.monotonic() - start < 2.5
+        clients[0].sendall(head[1:])
+        assert b" 200 OK" in clients[0].recv(65536)
+
+
+def test_a_head_that_does_not_end_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path, CONF, threads=1) as port, ExitStack() as stack:
+        for _ in range(4):
+            client = stack.enter_context(closing(told(port, b"GET / HTTP/1.1\r\nA: " + b"x" * 20_000)))
+            with contextlib.suppress(ConnectionResetError):  # it is closed with something unread
+                assert client.recv(65536).startswith(b"HTTP/1.1 431 ")
+        assert asked(port) == b"[30, 30]"
+
+
+def test_without_descriptors_it_waits_until_there_are_some(tmp_path: Path) -> None:
+    conf = tmp_path / "conf.py"
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
+    conf.write_text(f"exec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\n{limit}")
+    with serving(tmp_path, conf, threads=2) as port:
+        with ExitStack() as stack:
+            for _ in range(60):
+                stack.enter_context(closing(told(port, b"G")))
+            time.sleep(0.5)
+        assert asked(port) == b"[30, 30]"
+
+
+def test_half_heads_give_way_where_there_is_no_room_for_others(tmp_path: Path) -> None:
+    with serving(tmp_path, CONF, threads=2) as port, ExitStack() as stack:
+        for _ in range(120):  # `serving` allows 100 connections
+            stack.enter_context(closing(told(port, b"G")))
+        start = time.monotonic()
+        assert asked(port) == b"[30, 30]"
+        assert time.monotonic() - start < 5
 
 
 def test_half_a_head_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:

@@ -90,3 +90,17 @@ def test_a_relay_that_fails_before_the_head_is_a_status_and_closes_the_upstream(
         assert inside(server.url, header_timeout=0.1).post("/v1/completions", json={}).status_code == status
         if action is Act.EXPECT_CLOSE:
             assert server.seen[0].gone_after(time.monotonic())
+
+
+@pytest.mark.parametrize("status", [99, 199, 600, 999])
+def test_a_status_that_is_none_is_an_upstream_that_broke(status: int) -> None:
+    """No server may send it on: gunicorn would refuse it, and the request never end."""
+    line = b"HTTP/1.1 %03d x\r\nContent-Length: 0\r\n\r\n" % status
+    with Upstream([line]) as server, pytest.raises(UpstreamBroken), relayed(server):
+        pass
+
+
+def test_an_error_that_breaks_off_is_told_by_a_status(inside: Inside) -> None:
+    with Upstream([b"HTTP/1.1 429 x\r\nContent-Length: 20\r\n\r\nno", Act.CLOSE]) as server:
+        response = inside(server.url).post("/v1/completions", json={})
+    assert (response.status_code, response.json["error"]["code"]) == (502, 502)  # type: ignore[index]
