@@ -3,6 +3,8 @@
 #              on Python 3.11, and on 3.12 and 3.13 where they are installed
 # make lint    ruff and mypy alone
 # make bench   the benchmarks
+# make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
+# make soak MINUTES=10  200 clients and random faults; nothing unexpected, and no growth
 # make agents  real Claude Code, fetched with npm, without and with the proxy, in front of bad model servers
 # make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
 # make rollback HOST=user@host  go back to the release before
@@ -31,7 +33,7 @@ ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test others lint bench agents clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -59,6 +61,13 @@ lint: .venv/test.stamp
 
 bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.run
+
+faults: .venv/test.stamp
+	$(BIN)/python -m pytest tests/test_faults.py tests/faults tests/soak
+
+soak: MINUTES := 10
+soak: .venv/test.stamp
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 agents: .venv/test.stamp
 	$(BIN)/python -m tests.agents

@@ -31,6 +31,7 @@ from ..events import (
     load_json,
 )
 from ..said import CUT
+from .escapes import Escapes
 from .thinking import Kind, ThinkingSplitter
 from .tool_ids import client_id
 
@@ -68,6 +69,7 @@ class _OpenCall:
     size: int = 0
     judged: bool | None = None
     again: float = 0.0
+    escapes: Escapes = field(default_factory=Escapes)
 
     def add(self, fragment: str) -> None:
         self.parts.append(fragment)
@@ -194,8 +196,13 @@ class Blocks:
             return self._end_call()
         if isinstance(event, CallOpened) or not event.fragment:
             return []
-        call.add(event.fragment)
-        return [self._delta({"type": "input_json_delta", "partial_json": event.fragment})]
+        return self._arguments(call, call.escapes.feed(event.fragment))
+
+    def _arguments(self, call: _OpenCall, text: str) -> list[JsonObject]:
+        if not text:
+            return []
+        call.add(text)
+        return [self._delta({"type": "input_json_delta", "partial_json": text})]
 
     def _opened(self, event: CallOpened) -> list[JsonObject]:
         before = [*self._flushed(), *self._stopped(), *self._started()]
@@ -210,8 +217,9 @@ class Blocks:
 
     def _end_call(self) -> list[JsonObject]:
         """The open call is whole, or will not be: its block ends, and what waited behind it follows."""
+        rest = self._arguments(self._call, self._call.escapes.finish()) if self._call is not None else []
         self._call = None
-        events = [self._stop_block()]
+        events = [*rest, self._stop_block()]
         waiting, self._behind, self._waits = self._behind, deque(), 0
         while waiting:
             event = waiting.popleft()

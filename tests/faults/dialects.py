@@ -1,0 +1,237 @@
+"""The dialects as a client knows them: how each one asks, and what it makes of the bytes that it gets.
+
+A new one joins the fault matrix and the soak by its line in `DIALECTS`. Nothing of the proxy's own code is used here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tests.messages_checker import StreamReading, check_error, check_message, need
+from tests.scripted import WRITE_FILE
+
+
+@dataclass
+class Told:
+    """What a client has of an answer: `finish` is "" until it is one, `odd` counts events that are none of its dialect.
+
+    `calls` are names and arguments as far as they came, `ids` the calls' ids; `error` is the kind of the error that the
+    answer ends with, "" if there is none, and `words` what it says.
+    """
+
+    text: str = ""
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    finish: str = ""
+    error: str = ""
+    words: str = ""
+    odd: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """True if it ends in an error, and nothing in it means success."""
+        return bool(self.error) and not self.finish
+
+    @property
+    def whole_calls(self) -> list[tuple[str, Any]]:
+        """The calls that a client could run: those whose arguments are an object."""
+        return [(name, read) for name, given in self.calls if isinstance(read := _read(given), dict)]
+
+
+def _read(given: str) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(given)
+    return None
+
+
+class Dialect(Protocol):
+    """One dialect. The judges raise AssertionError where a strict client could not take what it got."""
+
+    name: str
+    path: str
+    beat: bytes
+    statuses: Mapping[int, int]
+
+    def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
+        """The body of a request, with or without a tool."""
+
+    def stream(self, data: bytes) -> Told:
+        """A stream to its end: it has an error or a finish, and not both."""
+
+    def whole(self, data: bytes) -> Told:
+        """A whole answer."""
+
+    def error(self, data: bytes, status: int) -> Told:
+        """The body of an answer whose status is an error's."""
+
+    def status(self, status: int) -> int:
+        """How this dialect says a status."""
+
+
+class Chat:
+    """Chat Completions."""
+
+    name = "chat"
+    path = "/v1/chat/completions"
+    beat = b": ping\n\n"
+    statuses: Mapping[int, int] = {}
+    _finishes: Mapping[str, str] = {"tool_calls": "calls"}
+
+    def status(self, status: int) -> int:
+        """As it is."""
+        return self.statuses.get(status, status)
+
+    def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
+        """A chat request."""
+        offered = {"tools": [WRITE_FILE]} if tools else {}
+        return {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "stream": streamed, **offered, **more}
+
+    def stream(self, data: bytes) -> Told:
+        """Events until `[DONE]` or an error; nothing follows either, and nothing but usage a finish."""
+        told, done = Told(), False
+        for said in events(data):
+            need(not done and not told.error, f"{said!r} follows the end")
+            if said == "[DONE]":
+                done = True
+                continue
+            body = _read(said)
+            if isinstance(body, dict) and body.get("error"):
+                self._fail(told, body["error"])
+                told.finish = ""  # an error behind the finish is an error: `[DONE]` never came
+            elif isinstance(body, dict) and isinstance(body.get("choices"), list):
+                for choice in body["choices"]:
+                    self._hear(told, choice)
+            else:
+                told.odd += 1
+        need(done is not bool(told.error), "neither [DONE] nor an error, or both")
+        need(told.error or told.finish, "[DONE] without a finish")
+        return told
+
+    def _hear(self, told: Told, choice: dict[str, Any]) -> None:
+        need(not told.finish, f"{choice} follows the finish")
+        need(choice["index"] == 0, "another choice")
+        said = choice["delta"]
+        told.text += said.get("content") or ""
+        for call in said.get("tool_calls") or ():
+            self._hear_call(told, call["index"], call)
+        told.finish = self._finish(choice.get("finish_reason"))
+
+    def _hear_call(self, told: Told, index: int, call: dict[str, Any]) -> None:
+        given = call["function"]
+        if index == len(told.calls):
+            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")
+            told.ids.append(call["id"])
+            told.calls.append((given["name"], given.get("arguments") or ""))
+            return
+        need(type(index) is int and 0 <= index < len(told.calls), f"index {index!r}")
+        need(not call.get("id") and not given.get("name"), f"{call} says again who it is")
+        name, before = told.calls[index]
+        told.calls[index] = (name, before + (given.get("arguments") or ""))
+
+    def _finish(self, reason: str | None) -> str:
+        return self._finishes.get(reason or "", reason or "")
+
+    def whole(self, data: bytes) -> Told:
+        """A chat completion."""
+        body = json.loads(data.decode("utf-8", "replace"))
+        need("error" not in body, "an error with status 200")
+        (choice,) = body["choices"]
+        said = choice["message"]
+        told = Told(text=said.get("content") or "", finish=self._finish(choice["finish_reason"]))
+        for call in said.get("tool_calls") or ():
+            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")
+            told.ids.append(call["id"])
+            told.calls.append((call["function"]["name"], call["function"]["arguments"]))
+        need(told.finish, "a whole answer without a finish")
+        return told
+
+    def error(self, data: bytes, status: int) -> Told:
+        """OpenAI's error object."""
+        told = Told()
+        self._fail(told, json.loads(data)["error"])
+        return told
+
+    @staticmethod
+    def _fail(told: Told, error: Any) -> None:
+        need(isinstance(error, dict), f"the error is {error!r}")
+        need(isinstance(error["message"], str) and error["message"], "an error without a message")
+        need(isinstance(error["type"], str) and error["type"], "an error without a type")
+        told.error, told.words = error["type"], error["message"]
+
+
+class Messages:
+    """Messages."""
+
+    name = "messages"
+    path = "/v1/messages"
+    beat = b'event: ping\ndata: {"type":"ping"}\n\n'
+    # A server without room has a status of its own here, and what this API does not know is a bad request.
+    statuses: Mapping[int, int] = {503: 529, 415: 400, 422: 400}
+    _finishes: Mapping[str, str] = {"end_turn": "stop", "tool_use": "calls", "max_tokens": "length"}
+
+    def status(self, status: int) -> int:
+        """As this API knows it."""
+        return self.statuses.get(status, status)
+
+    def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
+        """A Messages request."""
+        tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
+        body = {"model": "tiny", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}], "stream": streamed}
+        return {**body, **({"tools": [tool]} if tools else {}), **more}
+
+    def stream(self, data: bytes) -> Told:
+        """The message that the events make, or what there was of it before the error."""
+        reading = StreamReading()
+        made = reading.read(data)
+        told = Told(text="".join(block.said for block in reading.blocks if block.kind == "text"))
+        for block in reading.blocks:
+            if block.kind == "tool_use":
+                told.ids.append(block.start["id"])
+                told.calls.append((block.start["name"], block.said))
+        if made["type"] == "error":
+            told.error, told.words = made["error"]["type"], made["error"]["message"]
+        else:
+            told.finish = self._finish(made["stop_reason"])
+        return told
+
+    def _finish(self, reason: str) -> str:
+        return self._finishes.get(reason, reason)
+
+    def whole(self, data: bytes) -> Told:
+        """A message."""
+        made = check_message(data)
+        told = Told(finish=self._finish(made["stop_reason"]))
+        for block in made["content"]:
+            if block["type"] == "tool_use":
+                told.ids.append(block["id"])
+                told.calls.append((block["name"], json.dumps(block["input"])))
+            else:
+                told.text += block.get("text", "")
+        return told
+
+    def error(self, data: bytes, status: int) -> Told:
+        """Anthropic's error object, whose type goes with the status."""
+        given = check_error(data, status)["error"]
+        return Told(error=given["type"], words=given["message"])
+
+
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (Chat(), Messages())}
+
+
+def events(data: bytes) -> Iterator[str]:
+    """The data of each event, as the standard says it: any line end, several lines, comments, no half event.
+
+    Raises AssertionError if bytes follow the last whole event: the stream was cut there.
+    """
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    blocks = text.split("\n\n")
+    need(not blocks[-1].strip("\n"), f"the stream ends in the middle of an event: {blocks[-1][:200]!r}")
+    for block in blocks:
+        lines = [line for line in block.split("\n") if line.startswith("data:") or line == "data"]
+        said = "\n".join(line[5:].removeprefix(" ") for line in lines)
+        if said:
+            yield said

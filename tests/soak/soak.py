@@ -1,0 +1,238 @@
+"""The soak itself: the proxy as a child process, clients, faults, reloads, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import random
+import re
+import signal
+import statistics
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+
+from tests.conftest import Proxy, start
+from tests.soak.clients import Line, Result
+from tests.soak.plans import OK, Plan, make
+from tests.soak.report import Counts, Sample, curve, growth, measured, table
+from tests.soak.upstream import Upstream
+
+# The model server's silence ends a reply within these, and a stream that began before a reload has the time to end.
+FLAGS = ("--heartbeat", "0.5", "--idle-timeout", "3", "--header-timeout", "4", "--client-timeout", "10")
+LIMITS = ("--max-event", "1048576", "--max-body", "1048576", "--graceful-timeout", "15", "--threads", "512")
+# Of the whole time: when the reloads with new workers are; between them the workers stay, and are measured.
+EARLY, LATE = (0.02, 0.05, 0.08), (0.95, 0.98)
+# Seconds until the workers are warm: each thread's part of the allocator has seen the largest answers.
+WARM = 200.0
+# With less time than this, in minutes, growth is shown but not judged.
+LONG_ENOUGH = 6.0
+# A model server whose client left is let go within 100 ms; 200 clients on two cores may hold up each other.
+LET_GO = 5.0
+# Seconds until all is over once the clients have gone: longer than any silence of the model server's is borne.
+IDLE = 20.0
+# Descriptors that a worker may have more than before its first request.
+FEW = 6
+SHOWN = 20
+_LINE = re.compile(r" id=(soak-\d+) method=")
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, folder: Path, *, minutes: float, clients: int, seed: int) -> None:
+        self._folder, self._minutes, self._clients = folder, minutes, clients
+        self._rng = random.Random(seed)
+        self._plans: dict[str, Plan] = {}
+        self._upstream = Upstream(self._plans)
+        self._counts = Counts()
+        self._samples: list[Sample] = []
+        self._answered: set[str] = set()
+        self._left: dict[str, float] = {}
+
+    async def run(self, workers: int) -> int:
+        """The exit code."""
+        await self._upstream.listen()
+        rules = self._folder / "rules.yaml"
+        rules.write_text("settings: {max_tool_calls: 0}\n")
+        flags = (*FLAGS, *LIMITS, "--workers", str(workers), "--rules", str(rules))
+        with ExitStack() as stack:
+            await self._start(flags, stack)
+            before = self._descriptors()
+            await self._load()
+            await self._idle(before)
+            try:
+                await asyncio.to_thread(stack.close)
+            except AssertionError as wrong:  # its log tells of a defect
+                self._unexpected("log", str(wrong)[-3000:])
+        await self._upstream.end()
+        self._check_requests()
+        return self._verdict()
+
+    async def _start(self, flags: tuple[str, ...], stack: ExitStack) -> None:
+        url, folder = f"http://127.0.0.1:{self._upstream.port}", self._folder / "proxy"
+        self._proxy: Proxy = await asyncio.to_thread(lambda: start(url, *flags, folder=folder, stack=stack))
+        master = psutil.Process((await asyncio.to_thread(self._proxy.health))["worker"]).parent()
+        assert master is not None
+        self._master = master
+        self._began = time.monotonic()
+        self._seconds = self._minutes * 60
+
+    def _unexpected(self, what: str, why: str) -> None:
+        self._counts.unexpected.append(f"{what}: {why}")
+
+    def _descriptors(self) -> tuple[int, int]:
+        """Those of the master, and the most that one worker has."""
+        return self._master.num_fds(), max(each.num_fds() for each in self._master.children())
+
+    async def _load(self) -> None:
+        """The clients, and what goes on around them, until the time is over."""
+        clients = [self._client(random.Random(self._rng.random())) for _ in range(self._clients)]
+        around = [
+            asyncio.create_task(each) for each in (self._reload(), self._hang_up(), self._refuse(), self._sample())
+        ]
+        await asyncio.gather(*clients, *around)
+
+    @property
+    def _over(self) -> bool:
+        return time.monotonic() >= self._began + self._seconds
+
+    async def _sleep(self, seconds: float) -> None:
+        """So long, but no longer than the time that is left."""
+        await asyncio.sleep(max(0.0, min(seconds, self._began + self._seconds - time.monotonic())))
+
+    async def _client(self, rng: random.Random) -> None:
+        line = Line(self._proxy.port, rng)
+        while not self._over:
+            await self._sleep(rng.random() * 0.6)
+            self._counts.requests += 1
+            plan = make(self._counts.requests, rng)
+            self._plans[plan.id] = plan
+            result = await line.run(plan)
+            self._note(plan, result)
+            del self._plans[plan.id]
+        self._counts.stale += line.stale
+        self._counts.kept += line.reused
+        line.close()
+
+    def _note(self, plan: Plan, result: Result) -> None:
+        counts = self._counts
+        counts.faults[plan.fault] += 1
+        counts.clients[plan.leave.value] += 1
+        counts.outcomes[result.outcome] += 1
+        if result.left_at:
+            self._left[plan.id] = result.left_at
+        elif not result.again:
+            self._answered.add(plan.id)
+        down = self._upstream.was_down(result.began, time.monotonic())
+        if result.outcome not in plan.expected | (frozenset(("status 502",)) if down else frozenset()):
+            self._unexpected(repr(plan), f"{result.outcome} {result.why}")
+
+    async def _reload(self) -> None:
+        """Settings and rules are read anew, every few seconds."""
+        while not self._over:
+            await self._sleep(5)
+            self._counts.reloads[f"/_reload {await asyncio.to_thread(self._posted)}"] += 1
+
+    def _posted(self) -> int:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._proxy.port, timeout=30)) as client:
+            client.request("POST", "/_reload")
+            return client.getresponse().status
+
+    async def _hang_up(self) -> None:
+        """New workers, a few times."""
+        for share in (*EARLY, *LATE):
+            await self._sleep(self._began + share * self._seconds - time.monotonic())
+            self._master.send_signal(signal.SIGHUP)
+            self._counts.reloads["SIGHUP"] += 1
+
+    async def _refuse(self) -> None:
+        """Now and then nobody listens at the model server's port."""
+        while not self._over:
+            await self._sleep(5 + 10 * self._rng.random())
+            self._upstream.refuse()
+            await asyncio.sleep(0.1 + 0.3 * self._rng.random())
+            await self._upstream.listen()
+
+    async def _sample(self) -> None:
+        """What the workers have, once a second."""
+        while not self._over:
+            await self._sleep(1)
+            now = time.monotonic() - self._began
+            if 0.1 * self._seconds <= now < LATE[0] * self._seconds:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    self._samples.append(Sample(now, measured(self._master.children())))
+
+    async def _idle(self, before: tuple[int, int]) -> None:
+        """Nothing is under way any more, and nothing is left open, soon after the last client has gone."""
+        deadline = time.monotonic() + IDLE
+        while (left := await asyncio.to_thread(self._under_way, before)) and time.monotonic() < deadline:
+            await asyncio.sleep(0.2)
+        if left:
+            self._unexpected("at the end", left)
+
+    def _under_way(self, before: tuple[int, int]) -> str:
+        """What is left, or ""."""
+        workers = {each.pid for each in self._master.children()}
+        healths = {}
+        for _ in range(50):
+            health = self._proxy.health()
+            healths[health["worker"]] = health["active_requests"]
+        after = self._descriptors()
+        if healths.keys() != workers or any(healths.values()) or self._upstream.open:
+            return f"requests by worker: {healths} of {workers}; open at the model server: {self._upstream.open}"
+        if after[0] > before[0] + FEW or after[1] > before[1] + FEW:
+            return f"descriptors of the master and of a worker: {after}, at the beginning {before}"
+        return ""
+
+    def _check_requests(self) -> None:
+        """Each request went up once at most and has one line in a log without errors; its model server was let go."""
+        for id_, count in self._upstream.asked.items():
+            if count > 1 and id_ in self._answered:
+                self._unexpected(id_, f"the model server was asked {count} times")
+        lines: Counter[str] = Counter()
+        with self._proxy.log.open(errors="replace") as log:
+            for line in log:
+                found = _LINE.search(line)
+                if found:
+                    lines[found[1]] += 1
+                if "ERROR" in line:
+                    self._unexpected("log", line.strip())
+        for id_ in self._answered | self._left.keys():
+            if lines[id_] > 1 or (id_ in self._answered and not lines[id_]):
+                self._unexpected(id_, f"{lines[id_]} lines in the log")
+        asked, closed = self._upstream.came, self._upstream.closed
+        at_it = {each: at for each, at in self._left.items() if asked.get(each, at) < at < closed.get(each, at)}
+        self._counts.let_go = sorted(closed[each] - at for each, at in at_it.items())
+        if self._counts.let_go and self._counts.let_go[-1] > LET_GO:
+            self._unexpected("let go", f"after {self._counts.let_go[-1]:.1f} s")
+
+    def _verdict(self) -> int:
+        """Print all; 0 if all holds."""
+        if not self._counts.outcomes[OK]:
+            self._unexpected("outcomes", "nothing went well")
+        judged = self._minutes >= LONG_ENOUGH
+        warm = [each for each in self._samples if each.moment >= WARM or not judged]
+        counts, grown = self._counts, growth(warm)
+        print(f"{self._clients} clients, {self._minutes:g} minutes, {counts.requests:,} requests")
+        print(table("faults:", counts.faults))
+        print(table("clients:", counts.clients))
+        print(table("outcomes:", counts.outcomes))
+        print(table("reloads:", counts.reloads), f"and {len(self._upstream.down)} times nobody listened")
+        print(f"on a kept connection: {counts.kept:,}, of them stale and asked again: {counts.stale}")
+        if counts.let_go:
+            middle, most = statistics.median(counts.let_go), counts.let_go[-1]
+            left = f"{len(counts.let_go)} that left in the middle of an answer"
+            print(f"let go, of {left}: median {middle * 1000:.1f} ms, at most {most * 1000:.0f} ms")
+        for name, first, last, flat in grown:
+            said = "flat" if flat else "NOT FLAT"
+            print(f"{name}, all workers: {first:.0f} -> {last:.0f} ({said if judged else 'too short to tell'})")
+        print(f"memory over the time: {curve(self._samples)}; judged from {WARM:g} s on")
+        print(f"unexpected: {len(counts.unexpected)}")
+        for each in counts.unexpected[:SHOWN]:
+            print(f"  {each}")
+        return 0 if not counts.unexpected and (not judged or all(flat for *_, flat in grown)) else 1

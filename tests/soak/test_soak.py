@@ -1,0 +1,112 @@
+"""The soak's own judges can fail, and a short soak holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults.bench import Answer
+from tests.faults.dialects import DIALECTS
+from tests.faults.scripts import INPUT
+from tests.scripted import DONE, ROLE, arguments, chunked, completion, event, finish, opened, text
+from tests.scripted import SSE as HEAD
+from tests.soak import plans
+from tests.soak.clients import judge
+from tests.soak.plans import EVENT, FAULTS, OK, Leave, Plan, Said, make, status
+from tests.soak.report import Sample, growth
+from tests.soak.soak import Soak
+
+FAILED = event({"error": {"message": "died", "type": "api_error", "param": None, "code": 502}})
+CALL = [opened(0, "a", "write_file"), arguments(0, json.dumps(INPUT))]
+JSON, SSE = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
+
+
+def plan(fault: str = "none", *, call: str = "") -> Plan:
+    """A streamed chat request whose model says `so`."""
+    expected = frozenset((OK,)) if fault == "none" else FAULTS[fault].of_stream
+    return Plan("soak-1", DIALECTS["chat"], True, True, fault, Leave.STAYS, Said("so", call), [], expected)
+
+
+def given(*parts: bytes, status: int = 200, ended: bool = True) -> Answer:
+    headers = SSE if status == 200 else JSON
+    return Answer(DIALECTS["chat"], True, "soak-1", status, headers, b"".join(parts), ended)
+
+
+def test_a_success_is_one_only_with_all_that_the_model_said() -> None:
+    assert judge(plan(), given(ROLE, text("so"), finish(), DONE)).outcome == OK
+    assert judge(plan(), given(ROLE, text("s"), finish(), DONE)).outcome == "wrong"
+    assert judge(plan(), given(ROLE, text("so"), *CALL, finish("tool_calls"), DONE)).outcome == "wrong"
+    called = plan(call="structured")
+    assert judge(called, given(ROLE, text("so"), *CALL, finish("tool_calls"), DONE)).outcome == OK
+    assert judge(called, given(ROLE, text("so"), finish(), DONE)).outcome == "wrong"
+    assert judge(called, given(ROLE, text("so"), *CALL, finish(), DONE)).outcome == "wrong"
+
+
+def test_what_is_neither_a_success_nor_an_error_is_wrong() -> None:
+    assert judge(plan(), given(ROLE, text("so"), finish())).outcome == "wrong"
+    assert judge(plan(), given(ROLE, text("so"), finish(), DONE, ended=False)).outcome == "cut"
+    assert judge(plan(), given(b"<html>", status=502)).outcome == "wrong"
+
+
+def test_an_error_event_is_one_only_behind_a_part_of_what_was_said_and_without_a_whole_call() -> None:
+    broken = plan("RST", call="structured")
+    assert judge(broken, given(ROLE, text("so"), FAILED)).outcome == EVENT
+    assert judge(broken, given(ROLE, text("so"), CALL[0], FAILED)).outcome == EVENT
+    assert judge(broken, given(ROLE, text("other"), FAILED)).outcome == "wrong"
+    assert judge(broken, given(ROLE, text("so"), *CALL, FAILED)).outcome == "wrong"
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_status_is_that_of_the_chat_dialect(name: str) -> None:
+    dialect = DIALECTS[name]
+    body = {"type": "error", "error": {"type": "overloaded_error", "message": "full"}}
+    data = json.dumps(body).encode()
+    answered = Answer(dialect, True, "soak-1", dialect.status(503), JSON, data, True)
+    wanted = replace(plan("503 at once"), dialect=dialect)
+    assert judge(wanted, answered).outcome == status(503)
+
+
+def test_each_kind_of_fault_comes_and_can_be_played() -> None:
+    rng = random.Random(1)
+    made = [make(number, rng) for number in range(4000)]
+    assert {each.fault for each in made} == FAULTS.keys() and {each.leave for each in made} == {*Leave}
+    assert all(each.steps is not None and each.expected for each in made)
+    assert {each.streamed for each in made if each.fault == "none"} == {True, False}
+    assert all(OK not in each.expected for each in made if each.leave is Leave.BAD or each.fault == "RST")
+
+
+def test_growth_is_told_from_noise() -> None:
+    def samples(grow: float) -> list[Sample]:
+        return [Sample(at / 90, (100.0 + at % 7 + grow * at, 50.0 + at % 5, 60.0)) for at in range(90)]
+
+    assert [flat for *_, flat in growth(samples(0.0))] == [True, True, True]
+    assert [flat for *_, flat in growth(samples(1.0))] == [False, True, True]
+
+
+@pytest.mark.heavy
+def test_a_short_soak_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = asyncio.run(Soak(tmp_path, minutes=0.2, clients=200, seed=2).run(2))
+    told = capsys.readouterr().out
+    assert code == 0 and "unexpected: 0" in told, told
+
+
+@pytest.mark.heavy
+def test_a_soak_in_which_something_is_not_as_expected_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model server breaks off where the plan says that all is well."""
+    fault = replace(FAULTS["none"], streamed=lambda said, rng: [HEAD, chunked(text(said.words))])
+    monkeypatch.setitem(plans.FAULTS, "none", fault)
+    code = asyncio.run(Soak(tmp_path, minutes=0.05, clients=20, seed=2).run(1))
+    told = capsys.readouterr().out
+    assert code == 1 and "unexpected: 0" not in told and "fault='none'" in told
+
+
+def test_a_completion_is_what_a_whole_plan_says() -> None:
+    said = Said("so", "text")
+    assert json.loads(plans.whole(said)) == completion({"role": "assistant", "content": said.text})
