@@ -4,7 +4,7 @@
 # make lint    ruff and mypy alone
 # make bench   the benchmarks
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
-# make soak MINUTES=10  200 clients and random faults; nothing unexpected, and no growth
+# make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
 # make agents  real Claude Code, fetched with npm, without and with the proxy, in front of bad model servers
 # make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
 # make rollback HOST=user@host  go back to the release before
@@ -65,7 +65,7 @@ bench: .venv/test.stamp
 faults: .venv/test.stamp
 	$(BIN)/python -m pytest tests/test_faults.py tests/faults tests/soak
 
-soak: MINUTES := 10
+soak: MINUTES := 8
 soak: .venv/test.stamp
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 

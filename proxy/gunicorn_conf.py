@@ -65,6 +65,7 @@ forwarder_headers = ""
 # Agents send short lines and few headers; what is over these is answered 414 and 431 before the application runs.
 limit_request_line = 4094
 limit_request_fields = 64
+limit_request_field_size = 8190
 
 # The pure Python parser, whatever else is installed: one set of bytes is read in one way.
 http_parser = "python"
@@ -92,7 +93,7 @@ MAX_LINGERING = 1000
 
 # A thread is given to a request whose head is there, or so much of it; what takes longer from its first byte is closed.
 HEAD_SECONDS = 10.0
-HEAD_BYTES = 16 * 1024
+HEAD_BYTES = int(os.environ.get("TOOL_PROXY_MAX_REQUEST_HEAD") or 16 * 1024)
 
 # Where there is no descriptor for one more connection, it is tried again after so long.
 FULL_SECONDS = 0.5

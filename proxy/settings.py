@@ -147,6 +147,9 @@ class Settings:
     max_depth: int = _setting(
         MAX_DEPTH, checks.whole(10, MAX_DEPTH), "levels of one request's body", group=_LIMITS
     )
+    max_request_head: int = _setting(
+        16384, checks.whole(4096, 2**19), "bytes of the head of a client's request", group=_LIMITS
+    )
     max_header: int = _setting(
         MAX_HEAD, checks.whole(1024, 2**20), "bytes of the head of the model server's answer", group=_LIMITS
     )
