@@ -61,7 +61,7 @@ class Asking:
 CHAT = Asking()
 MESSAGES = Asking("messages", counts=True)
 FULL = Sizes()
-QUICK = Sizes(first=40, paced_seconds=2.5, flat_events=600, over_seconds=1.5, whole=150)
+QUICK = Sizes(first=20, paced_seconds=1.2, flat_events=600, over_seconds=0.8, whole=60)
 
 
 def warm(target: Target, asking: Asking = CHAT) -> None:

@@ -24,6 +24,8 @@ from tests.bad_server import of_bytes
 from tests.helpers import function, offered
 from tests.real import llama
 
+pytestmark = pytest.mark.once
+
 TEXT = {"type": "string"}
 BASH = function(
     "Bash", {"command": TEXT, "description": TEXT, "timeout": {"type": "number"}}, "command", additionalProperties=False

@@ -37,6 +37,8 @@ from tests.scripted import (
     text,
 )
 
+pytestmark = pytest.mark.once
+
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 TOOL = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
 ASKED: dict[str, Callable[..., dict[str, Any]]] = {

@@ -85,11 +85,11 @@ from tests.scripted import (
 )
 
 EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+# Only `make faults` runs these, and whole answers.
+heavy = pytest.mark.heavy
+MODES = pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=heavy)], ids=["streamed", "whole"])
 # What is special on another Python is in the tests of the parts.
 pytestmark = pytest.mark.once
-# Only `make faults` runs these.
-heavy = pytest.mark.heavy
 
 NOBODY = free_port()
 

@@ -41,6 +41,8 @@ from tests.scripted import (
 )
 from tests.test_upstream import full_backlog
 
+pytestmark = pytest.mark.once
+
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"

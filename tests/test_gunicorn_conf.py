@@ -26,6 +26,8 @@ from proxy import gunicorn_conf
 from proxy.config import MEMORY_VARIABLE
 from proxy.shared_memory import SIZE, Memory
 
+pytestmark = pytest.mark.once
+
 CONF = Path(gunicorn_conf.__file__)
 # What the master has loaded anyway.
 GUNICORNS = ("gunicorn", "gunicorn.http.parser", "gunicorn.workers.gthread")

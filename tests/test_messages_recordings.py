@@ -32,6 +32,8 @@ from tests.messages_checker import (
 )
 from tests.test_recordings import SAID, SWALLOWED, fail, gathered, through, tools_for
 
+pytestmark = pytest.mark.once
+
 FOLDER = Path(__file__).parent / "recordings" / "messages"
 NAMES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.txt"))
 STREAMS = [name for name in NAMES if name.endswith("-stream-200.txt")]

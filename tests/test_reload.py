@@ -40,6 +40,8 @@ from tests.scripted import (
     text,
 )
 
+pytestmark = pytest.mark.once
+
 CHAT = "/v1/chat/completions"
 WHOLE = json.dumps(chat(stream=False)).encode()
 BAD = "settings: {heartbeat: often}\n"

@@ -25,6 +25,8 @@ from proxy.tools import Tools, read_tools
 from .helpers import all_cuts, calls, ends, function, new_engine, offered, piece, run, view
 from .random_schemas import TOOLS, Kind, repaired, validator
 
+pytestmark = pytest.mark.once
+
 PATIENCE = 10.0
 SCHEMA: JsonObject = {
     "type": "object",

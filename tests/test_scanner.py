@@ -17,6 +17,8 @@ from proxy.formats.scanner import Found, Prose, Refused, Scanner
 
 from .helpers import all_cuts, call_json, function, merged, new_scanner, offered, scan
 
+pytestmark = pytest.mark.once
+
 Calls = list[tuple[str, Any]]
 
 LS = ("bash", {"command": "ls"})

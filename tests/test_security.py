@@ -37,6 +37,8 @@ from tests.scripted import (
     text,
 )
 
+pytestmark = pytest.mark.once
+
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 FINE = stream(ROLE, text("a"), finish(), DONE)
 MODELS = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
