@@ -40,7 +40,7 @@ demo: .venv/demo.stamp
 
 test: lint
 	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
-	$(BIN)/python -m pytest -q -m benchmarks
+	$(BIN)/python -m pytest -q -m benchmarks tests/test_benchmarks.py
 	$(MAKE) --no-print-directory others
 
 # Each version once; a name that does not run (a shim of pyenv's) is none.
