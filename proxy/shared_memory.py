@@ -9,17 +9,16 @@ that is killed while it writes leaves what was there before.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from .tally import Tally, lock
+from .tally import Tally, turn
 
 # The master makes it of this size: two numbers, the rules with their path and keys, one line of text, and the tally.
 # Only the pages that are used take memory. A release that lays it out in another way must give it another size: by that
@@ -60,17 +59,9 @@ class Memory:
         self._one = threading.Lock()
         self.tally = Tally(self._map, _TALLY, fd)
 
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> contextlib.AbstractContextManager[None]:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
-        with self._one:
-            if self._fd is not None:
-                lock(self._fd, _TURN)
-            try:
-                yield
-            finally:
-                if self._fd is not None:
-                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _TURN)
+        return turn(self._one, self._fd, _TURN)
 
     def generation(self) -> int:
         """How often rules were published; 0 is never. Cheap: asked before each request."""

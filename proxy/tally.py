@@ -132,17 +132,8 @@ class Tally:
                     return float(at + 1)
             return float(_SECONDS)
 
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """One thread of one worker at a time; the lock of one that dies is free."""
-        with self._one:
-            if self._fd is not None:
-                lock(self._fd, _TURN)
-            try:
-                yield
-            finally:
-                if self._fd is not None:
-                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _TURN)
+    def _turn(self) -> contextlib.AbstractContextManager[None]:
+        return turn(self._one, self._fd, _TURN)
 
     def _value(self, place: int) -> float:
         value: float = _VALUE.unpack_from(self._map, place)[0]
@@ -250,6 +241,22 @@ class Tally:
         _, last, *counts, _ = _TIMES.unpack_from(self._map, place)
         passed = min(max(0, second - last), _SECONDS)
         return counts[passed:] + [0] * passed
+
+
+@contextlib.contextmanager
+def turn(one: threading.Lock, fd: int | None, byte: int) -> Iterator[None]:
+    """One thread of one worker at a time, by a byte of a file (none is a memory of this process alone).
+
+    The lock of a worker that dies is free.
+    """
+    with one:
+        if fd is not None:
+            lock(fd, byte)
+        try:
+            yield
+        finally:
+            if fd is not None:
+                fcntl.lockf(fd, fcntl.LOCK_UN, 1, byte)
 
 
 def lock(fd: int, byte: int) -> None:
