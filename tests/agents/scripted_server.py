@@ -6,9 +6,7 @@ It is asked in chat completions and in Messages alike, owns one model, and refus
 from __future__ import annotations
 
 import json
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
 from tests.agents import chat_replies as chat
@@ -17,6 +15,7 @@ from tests.agents import messages_replies as messages
 from tests.agents.agent import FINAL, MODEL, Agent
 from tests.agents.rows import Row
 from tests.real.replay import events
+from tests.real.threaded import Threaded
 
 DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages"}
 FINALS = {"chat": chat.final, "messages": messages.final}
@@ -138,24 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: what came is recorded on the way."""
 
 
-class ScriptedServer:
+class ScriptedServer(Threaded[_Server]):
     """A context manager: the server of one row at `url`, for one agent's tools."""
 
     def __init__(self, row: Row, agent: Agent) -> None:
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        super().__init__(_Server(("127.0.0.1", 0), _Handler))
         self._server.row, self._server.agent = row, agent
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> ScriptedServer:
-        """Start to answer."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop to answer and close the listening socket."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()

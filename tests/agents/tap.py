@@ -11,9 +11,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from tests.real.threaded import Threaded
 
 HEAD = re.compile(rb"(?P<method>[A-Z]+) (?P<path>\S+) HTTP/1\.[01]\r\n(?P<fields>.*?)\r\n\r\n", re.DOTALL)
 LENGTH = re.compile(rb"(?i)^content-length:\s*(\d+)", re.MULTILINE)
@@ -81,29 +82,14 @@ def _pass_on(source: socket.socket, target: socket.socket, kept: bytearray) -> N
         target.shutdown(socket.SHUT_WR)
 
 
-class Tap:
+class Tap(Threaded[_Server]):
     """A context manager: a tap at `url` in front of the server at `target`."""
 
     def __init__(self, target: str) -> None:
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        super().__init__(_Server(("127.0.0.1", 0), _Handler))
         place = urlsplit(target)
         self._server.target = (place.hostname or "", place.port or 80)
         self._server.connections = []
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Tap:
-        """Start to listen."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop to listen."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
     def bodies(self) -> list[dict[str, Any]]:
         """Return the requests that asked the model something, in the order of their connections."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 import socketserver
-import threading
 from collections.abc import Iterator
 from http import client
 from pathlib import Path
-from types import TracebackType
 from typing import Any
+
+from tests.real.threaded import Threaded
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 DEFAULT_FOLDER = "llama-server-agents"
@@ -134,24 +134,9 @@ class _Handler(socketserver.StreamRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
 
-class ReplayServer:
+class ReplayServer(Threaded[_Server]):
     """A context manager: a server at `url` that replays one folder of `tests/recordings`."""
 
     def __init__(self, folder: str = DEFAULT_FOLDER) -> None:
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        super().__init__(_Server(("127.0.0.1", 0), _Handler))
         self._server.folder = RECORDINGS / folder
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> ReplayServer:
-        """Start to answer."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop to answer and close the listening socket."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
