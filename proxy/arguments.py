@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .events import Json, JsonObject, load_json
+from .fixes import FIXES, mend
 from .literals import dump, read_json
 from .reader import MAX_KEY, NotACall, Parsing, Reader
 from .shapes import Shape, all_parts, children, faults, same
@@ -282,7 +283,13 @@ def _loaded(data: bytes) -> Json:
 
 
 def _wrong(value: Json, shapes: Iterable[Shape]) -> bool:
-    return any(faults(value, shape) for shape in shapes)
+    """True if a schema refuses the value, or knows a key of it by another name."""
+    for shape in shapes:
+        if faults(value, shape):
+            return True
+        if isinstance(value, dict | list) and mend(value, shape, FIXES)[1]:
+            return True
+    return False
 
 
 def _stays_text(shape: Shape) -> bool:

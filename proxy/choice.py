@@ -29,7 +29,7 @@ from .literals import canonical
 from .pending import CallLimits
 from .reader import RawCall
 from .repair import Repairer
-from .said import CUT, Said
+from .said import Said, was_cut
 
 # What is dropped as no text, by the format that found it (F18).
 _DROPPED = {
@@ -37,6 +37,9 @@ _DROPPED = {
     "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
     "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
 }
+
+# The words of the API reference for a reply that was cut; every client knows them.
+_USUAL_CUTS = frozenset(("length", "content_filter"))
 
 
 @dataclass(slots=True)
@@ -152,7 +155,7 @@ class Choice:
 
     def end(self) -> tuple[Event, ...]:
         """The rest of the choice, and its true finish (contract C4)."""
-        stopped = self.finish not in CUT
+        stopped = not was_cut(self.finish)
         events = [*self._end_echo(), *self._pieces(self.scanner.finish(stopped=stopped))]
         if self._gatherer is not None:
             closing = self._gatherer.finish(stopped=stopped)
@@ -359,13 +362,21 @@ class Choice:
             )
         return self._gatherer.feed(deltas)
 
+    def _true_finish(self) -> str:
+        """The finish reason that is true of what left."""
+        if self.finish is not None and was_cut(self.finish):
+            return self.finish
+        return "tool_calls" if self.calls else "stop"
+
     def _finished(self) -> list[Event]:
         """The finish, in the server's own chunk if that can leave as it came."""
-        reason = self.finish if self.finish in CUT else "tool_calls" if self.calls else "stop"
-        assert reason is not None
+        reason = self._true_finish()
         if reason != self.finish:
             why = "the finish says what left the proxy"
             self.audit.append(Repair("finish", str(self.finish), reason, why))
+        elif was_cut(reason) and reason not in _USUAL_CUTS:
+            # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
+            self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))
         events: list[Event] = []
         final = next((held for held in reversed(self._queue) if held.final), None)
         # Nothing follows the finish: what came behind it goes before it, and then it is written anew.

@@ -1,8 +1,8 @@
 """What is put right in the values of a call, by the tool's own schema (F22 to F24, F33 to F35).
 
 One ordered tuple of pure functions. Each gets a value and what the schema says of its place, and gives the value that
-must have been meant, or the very same one. None is even asked where the schema accepts the value as it stands, and
-what it gives is taken only if the schema accepts that better (contract C3).
+must have been meant, or the very same one. None is even asked where the schema accepts the value as it stands, all its
+keys among those that it declares, and what it gives is taken only if the schema accepts that better (contract C3).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .events import Json, JsonObject
 from .literals import dump, read_literal
-from .shapes import Judge, Shape, all_parts, children, kind_fits
+from .shapes import Judge, Shape, all_parts, children, inner_shapes, kind_fits
 
 MAX_DEPTH = 64
 # Values that are looked at in one call.
@@ -72,12 +72,12 @@ class _Mender:
         """Mend what is in the value, then the value, until no fix brings it nearer."""
         judge = self._judge
         self._left -= 1
-        if depth > MAX_DEPTH or self._left < 0 or not judge.faults(value, shape):
+        if depth > MAX_DEPTH or self._left < 0 or not self._is_odd(value, shape):
             return value, ()
         now, steps = self._inside(value, shape, place, depth)
         best = judge.score(now, shape)
         for fix in self._fixes:
-            changed = fix.apply(now, shape, judge) if best[1] and not judge.spent else now
+            changed = fix.apply(now, shape, judge) if any(best) and not judge.spent else now
             if changed is now:
                 continue
             result, inner = self._inside(changed, shape, place, depth)
@@ -87,16 +87,20 @@ class _Mender:
                 now, best = result, reached
         return now, steps
 
+    def _is_odd(self, value: Json, shape: Shape) -> bool:
+        """True if the schema refuses the value, or does not know a key of it."""
+        return bool(self._judge.faults(value, shape) or self._judge.unknown_keys(value, shape))
+
     def _inside(self, value: Json, shape: Shape, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Mend the members or items of a value by what the schemas that apply to it say of them."""
-        if not isinstance(value, dict | list) or not self._judge.faults(value, shape):
+        if not isinstance(value, dict | list) or not self._is_odd(value, shape):
             return value, ()
         shapes = self._judge.applied(value, shape)
         steps: list[Step] = []
         found: dict[str | int, Json] = {}
         for key, member in _members(value):
             found[key] = member
-            for said in _said(key, shapes) if self._left >= 0 else ():
+            for said in inner_shapes(key, shapes) if self._left >= 0 else ():
                 found[key], done = self.mend(found[key], said, f"{place}.{key}" if place else str(key), depth + 1)
                 steps += done
         if not steps:
@@ -110,16 +114,6 @@ def _members(value: list[Json] | JsonObject) -> Iterator[tuple[str | int, Json]]
 
 def _strings(found: Mapping[str | int, Json]) -> JsonObject:
     return {str(key): value for key, value in found.items()}
-
-
-def _said(key: str | int, shapes: tuple[Shape, ...]) -> Iterator[Shape]:
-    if isinstance(key, str):
-        yield from children(key, shapes)
-        return
-    for shape in shapes:
-        inner = shape.prefix[key] if key < len(shape.prefix) else shape.items
-        if inner is not None:
-            yield inner
 
 
 def _known_keys(value: JsonObject, shape: Shape, judge: Judge) -> frozenset[str]:
@@ -194,16 +188,20 @@ def _one_apart(one: str, other: str) -> bool:
 
 
 def unwrap(values: Json, shape: Shape, judge: Judge) -> Json:
-    """The arguments out of an object that holds nothing else: `{"arguments": {…}}`."""
+    """The arguments out of an object whose only key no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`,
+    `{"get_weather": {…}}`. Under a name that no wrapper has, all of its keys must be the schema's.
+    """
     if not isinstance(values, dict) or len(values) != 1:
         return values
     key, inner = next(iter(values.items()))
     known = _known_keys(values, shape, judge)
-    if key not in _WRAPPERS or key in known or not known:
+    if key in known or not known:
         return values
     if isinstance(inner, str):
         inner = _literal(inner)
-    return inner if isinstance(inner, dict) else values
+    if not isinstance(inner, dict):
+        return values
+    return inner if key in _WRAPPERS or (inner and inner.keys() <= known) else values
 
 
 def drop_optional(values: Json, shape: Shape, judge: Judge) -> Json:

@@ -1,7 +1,9 @@
 """The text of a call's arguments to an object, whatever a server or a model made of it (F19 to F21, F26 to F31).
 
 A ladder: strict JSON first, then one rung after the other, each a pure function from a text to an object, or to a text
-that is nearer to one and is climbed again. The last rung guesses, and the caller must check what comes of it.
+that is nearer to one and is climbed again. No rung makes anything up (contract C9): every string is what stood between
+its marks, and a string that does not end has no reading. The last rung reads by the schema, and the caller must check
+that the schema accepts what comes of it.
 """
 
 from __future__ import annotations
@@ -10,17 +12,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import SupportsIndex
-
-import json_repair
 
 from .events import Json, JsonObject
-from .literals import dump, missing_closers, read_json, read_literal
+from .literals import Also, dump, missing_closers, read_json, read_literal
+from .shapes import Shape
+from .unescaped import read_unescaped
 
-# What is given to `json-repair`, and how often it may look at a character: so many times each, and some more.
-MAX_GUESSED = 64_000
-LOOKS = 4
-LOOKS_MORE = 10_000
 # Rungs behind each other, and readings of one text.
 MAX_RUNGS = 3
 MAX_READINGS = 48
@@ -28,33 +25,45 @@ MAX_READINGS = 48
 _BEFORE = re.compile(r"[^{}\[\]\"']{1,96}(?=\{)")
 _MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
 _BEHIND = re.compile(rf"[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*")
+_MARKUP_BEHIND = re.compile(rf"(?:\s*(?:{_MARKUP}))*\s*")
 _BLANKS = re.compile(r"\s*")
 _MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
 # A string, also one that never ends, and what follows a comment that never ends, stay as they are.
 _COMMENT = re.compile(
-    r'("(?:[^"\\]|\\.)*+(?:"|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL
+    r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)"""
+    r"|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/",
+    re.DOTALL,
 )
-_QUOTES = str.maketrans("“”„‟", '""""')
-_ESCAPED = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PLAIN = re.compile(r"[\w./ -]{1,24}")
+_LAST_STRING = re.compile(r"""["'][\s\]}]*\Z""")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One way to read a text. `read` gets the text and the keys whose arrays may have lost their brackets; it gives
-    None, or raises ValueError, where it does not apply.
+class Hints:
+    """What the tool's schema says of its arguments: `lists` are the keys whose value can be nothing but an array, and
+    so may have lost its brackets (F14); `shape` is None where the tool is not known.
+    """
 
-    `example` is a text that this rung is for. `guesses`: only a schema can tell whether it is right. `completes`: only
-    for what the model ended by itself (contract C4, F56).
+    lists: Collection[str] = ()
+    shape: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One way to read a text. `read` gives None, or raises ValueError, where it does not apply.
+
+    `example` is a text that this rung is for, as arguments of `EXAMPLE_SCHEMA`. `by_schema`: only where the schema
+    accepts what comes of it. `completes`: only for what the model ended by itself (contract C4, F56). `behind` are the
+    only rungs that may have led to the text; None for any.
     """
 
     id: str
     why: str
     example: str
-    read: Callable[[str, Collection[str]], Json]
-    guesses: bool = False
+    read: Callable[[str, Hints], Json]
+    by_schema: bool = False
     completes: bool = False
+    behind: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +75,48 @@ class Climbed:
     rungs: tuple[Rung, ...]
 
     @property
-    def guessed(self) -> bool:
-        """True if the object is a guess, which is to be taken only if the schema accepts it."""
-        return any(rung.guesses for rung in self.rungs)
+    def by_schema(self) -> bool:
+        """True if the object is to be taken only if the schema accepts it."""
+        return any(rung.by_schema for rung in self.rungs)
 
 
-def climb(text: str, *, lists: Collection[str] = (), stopped: bool = True) -> Iterator[Climbed]:
+def climb(
+    text: str, *, lists: Collection[str] = (), shape: Shape | None = None, stopped: bool = True
+) -> Iterator[Climbed]:
     """The objects that the text may stand for, the surest first; none if it stands for none.
 
-    `stopped`: the model ended by itself, so closers that are missing may be supplied. `lists` are the keys whose value
-    can be nothing but an array (F14).
+    `stopped`: the model ended by itself, so closers that are missing may be supplied. `lists` and `shape` are those of
+    `Hints`.
     """
-    climber = _Climber(tuple(rung for rung in RUNGS if stopped or not rung.completes), lists)
+    climber = _Climber(tuple(rung for rung in RUNGS if stopped or not rung.completes), Hints(lists, shape))
     return climber.climb(text, ())
 
 
 class _Climber:
-    def __init__(self, rungs: tuple[Rung, ...], lists: Collection[str]) -> None:
+    def __init__(self, rungs: tuple[Rung, ...], hints: Hints) -> None:
         self._rungs = rungs
-        self._lists = lists
+        self._hints = hints
         self._left = MAX_READINGS
 
     def climb(self, text: str, below: tuple[Rung, ...]) -> Iterator[Climbed]:
         """The objects of a text that the rungs `below` have led to."""
-        strict = _read(_strict, text, ())
+        strict = _read(_strict, text, self._hints)
         if isinstance(strict, dict):
             yield Climbed(strict, text, below)
             return
         for rung in self._rungs if len(below) < MAX_RUNGS else ():
-            if rung in below or (rung.guesses and below):
+            if rung in below or not _may_follow(rung, below):
                 continue
             self._left -= 1
-            value = _read(rung.read, text, self._lists) if self._left >= 0 else None
+            value = _read(rung.read, text, self._hints) if self._left >= 0 else None
             if isinstance(value, dict):
                 yield from _climbed(value, (*below, rung))
             elif isinstance(value, str):
                 yield from self.climb(value, (*below, rung))
+
+
+def _may_follow(rung: Rung, below: tuple[Rung, ...]) -> bool:
+    return rung.behind is None or all(each.id in rung.behind for each in below)
 
 
 def _climbed(values: JsonObject, rungs: tuple[Rung, ...]) -> Iterator[Climbed]:
@@ -113,14 +128,14 @@ def _climbed(values: JsonObject, rungs: tuple[Rung, ...]) -> Iterator[Climbed]:
     yield Climbed(values, text, rungs)
 
 
-def _read(read: Callable[[str, Collection[str]], Json], text: str, lists: Collection[str]) -> Json:
+def _read(read: Callable[[str, Hints], Json], text: str, hints: Hints) -> Json:
     try:
-        return read(text, lists)
+        return read(text, hints)
     except (ValueError, RecursionError):
         return None
 
 
-def _strict(text: str, lists: Collection[str]) -> Json:
+def _strict(text: str, hints: Hints) -> Json:
     return read_json(text)
 
 
@@ -131,16 +146,16 @@ def _first_of_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
     return found
 
 
-def _first_keys(text: str, lists: Collection[str]) -> Json:
+def _first_keys(text: str, hints: Hints) -> Json:
     found = read_json(text, _first_of_doubles)
     return found if isinstance(found, dict) else None
 
 
-def _nothing(text: str, lists: Collection[str]) -> Json:
+def _nothing(text: str, hints: Hints) -> Json:
     return {} if text.strip() in ("", "null", '""') else None
 
 
-def _inner(text: str, lists: Collection[str]) -> Json:
+def _inner(text: str, hints: Hints) -> Json:
     """The text that a JSON string holds."""
     value = json.loads(text)
     return value if isinstance(value, str) and "{" in value else None
@@ -165,7 +180,7 @@ def objects_in(text: str) -> list[str]:
     return found if start == len(text) and found else [text]
 
 
-def _doubled(text: str, lists: Collection[str]) -> Json:
+def _doubled(text: str, hints: Hints) -> Json:
     """The first object, if only repetitions of it follow."""
     start = _behind_blanks(text, 0)
     first, end = _DECODER.raw_decode(text, start)
@@ -185,11 +200,11 @@ def _behind_blanks(text: str, at: int) -> int:
     return blanks.end() if blanks else at
 
 
-def _opened(text: str, lists: Collection[str]) -> Json:
+def _opened(text: str, hints: Hints) -> Json:
     return "{" + text if _MEMBER.match(text) else None
 
 
-def _without_junk(text: str, lists: Collection[str]) -> Json:
+def _without_junk(text: str, hints: Hints) -> Json:
     """The object without what stands before it and behind it."""
     before = _BEFORE.match(text)
     start = before.end() if before else len(text) - len(text.lstrip())
@@ -204,92 +219,49 @@ def _without_junk(text: str, lists: Collection[str]) -> Json:
     return text[start:end] if end - start < len(text.strip()) else None
 
 
-def _literals(text: str, lists: Collection[str]) -> Json:
-    return read_literal(text, lists=lists, words=_NO_NUMBERS)
+def _literals(text: str, hints: Hints) -> Json:
+    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS)
 
 
-def _without_comments(text: str, lists: Collection[str]) -> Json:
+def _without_comments(text: str, hints: Hints) -> Json:
     """The text without JavaScript's comments, which stand in no string."""
     return _changed(text, _COMMENT.sub(lambda found: found.group(1) or " ", text))
 
 
-def _plain_quotes(text: str, lists: Collection[str]) -> Json:
-    """The text with plain quotation marks, if all of its own are typographic."""
-    return None if '"' in text or "'" in text else _changed(text, text.translate(_QUOTES))
+def _typographic(text: str, hints: Hints) -> Json:
+    """The object with typographic quotation marks around strings; those within strings stay."""
+    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=Also.TYPOGRAPHIC)
 
 
 def _changed(before: str, after: str) -> str | None:
     return after if after != before else None
 
 
-def _closed(text: str, lists: Collection[str]) -> Json:
+def _closed(text: str, hints: Hints) -> Json:
     closers = missing_closers(text)
     return text + closers if closers and text.rstrip()[-1:] not in (",", ":") else None
 
 
-class _Spent(ValueError):
-    """`json-repair` has looked at more characters than it may."""
+def _bare_keys(text: str, hints: Hints) -> Json:
+    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=Also.BARE_KEYS)
 
 
-class _Metered(str):
-    """A text that can be looked at only so often: at worst, `json-repair` needs a time that grows with the cube of the
-    length.
-    """
-
-    left: int
-
-    def __getitem__(self, at: SupportsIndex | slice) -> str:
-        self.left -= 1
-        if self.left < 0:
-            raise _Spent
-        return str.__getitem__(self, at)
-
-
-def _guessed(text: str, lists: Collection[str]) -> Json:
-    """What `json-repair` makes of it, which supplies closers too; nothing of what was cut off in the middle."""
-    metered = _Metered(text.strip())
-    if len(metered) > MAX_GUESSED or not (metered.startswith("{") and metered.endswith("}")):
+def _without_commas(text: str, hints: Hints) -> Json:
+    """The object whose commas are missing. Where its last value is a string, all between may be a part of a string."""
+    if _LAST_STRING.search(text):
         return None
-    metered.left = LOOKS * len(metered) + LOOKS_MORE
-    value: Json = json_repair.loads(metered, skip_json_loads=True)  # type: ignore[assignment]
-    # It reads 1e400 as infinity, which is no JSON, and makes up what is missing.
-    return _strict(json.dumps(value, allow_nan=False), ()) if value and _is_said(value, text) else None
+    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=Also.LOST_COMMAS)
 
 
-def _is_said(value: Json, text: str) -> bool:
-    """True if nothing was made up and nothing left out: the text has each string in quotation marks, as many empty
-    values as there are, and the same number of letters and digits.
-    """
-    leaves = list(_leaves(value))
-    if _letters(json.dumps(value, ensure_ascii=False)) != _letters(text):
-        return False
-    empty = sum(leaf in (None, "") for leaf in leaves)
-    if empty > sum(text.count(word) for word in ('""', "''", "null", "None")):
-        return False
-    return all(_is_quoted(leaf, text) for leaf in leaves if isinstance(leaf, str))
+def _unescaped(text: str, hints: Hints) -> Json:
+    """The object whose strings hold marks without a backslash; markup behind it is not its own."""
+    end = text.rfind("}") + 1
+    if hints.shape is None or not end or not _MARKUP_BEHIND.fullmatch(text, end):
+        return None
+    return read_unescaped(text[:end], hints.shape)
 
 
-def _leaves(value: Json) -> Iterator[Json]:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict | list):
-            waiting += each.values() if isinstance(each, dict) else each
-        else:
-            yield each
-
-
-def _letters(text: str) -> int:
-    """The number of letters and digits, without those of escapes."""
-    return sum(map(str.isalnum, _ESCAPED.sub("", text)))
-
-
-def _is_quoted(leaf: str, text: str) -> bool:
-    begins = _PLAIN.match(leaf)
-    start = begins.group() if begins else ""
-    return not start or any(f"{mark}{start}" in text for mark in "\"'“‘`")
-
-
+EXAMPLE_SCHEMA: JsonObject = {"type": "object", "properties": {"a": {}}}
 RUNGS = (
     Rung("empty_arguments", "nothing, or null, stands for no arguments", "null", _nothing, completes=True),
     Rung("duplicate_key", "a key is there twice; the first value counts", '{"a": 1, "a": 2}', _first_keys),
@@ -298,16 +270,19 @@ RUNGS = (
     Rung("opening_brace", "the opening brace was missing", '"a": 1}', _opened),
     Rung("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>', _without_junk),
     Rung("literals", "it was not written as JSON is", "{'a': True,}", _literals),
+    Rung("bare_keys", "its keys stood without quotation marks", "{a: 'b'}", _bare_keys),
+    Rung("lost_commas", "commas were missing", '{"a": 1 "b": 2}', _without_commas),
     Rung("comments", "comments stood in it", '{"a": 1 /* one */}', _without_comments),
-    Rung("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}", _plain_quotes),
+    Rung("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}", _typographic),
     Rung("closers", "the model stopped, and only closers were missing", '{"a": [1', _closed, completes=True),
     Rung(
-        "json_repair",
-        "json-repair read it so, and the schema accepts it",
-        '{"a": "b" c"}',
-        _guessed,
-        guesses=True,
+        "inner_quotes",
+        "marks within strings had no backslash; the schema tells where the strings end",
+        '{"a": "b "c" d"}',
+        _unescaped,
+        by_schema=True,
         completes=True,
+        behind=frozenset(("double_encoded", "opening_brace")),
     ),
 )
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
+from enum import Flag, auto
 
 from .events import Json, JsonObject, finite, load_json
 from .limits import MAX_DEPTH
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _WORD = re.compile(r"[^\s,:{}\[\]()\"'<=]+")
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$-]*")
 _WORDS: dict[str, Json] = {
     "true": True,
     "True": True,
@@ -26,6 +28,9 @@ _WORDS: dict[str, Json] = {
 }
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+# What can end a string, by the mark that began it.
+_TYPOGRAPHIC = {mark: re.compile(r"[“”\\]") for mark in "“„‟"} | {"”": re.compile(r"[”\\]")}
+_ALL_STRINGS = {**_STRING, **_TYPOGRAPHIC}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _HEX = {"x": 2, "u": 4, "U": 8}
 _IN_NESTED = re.compile(r"""["'{}\[\]]""")
@@ -42,15 +47,35 @@ class Spelled(float):
     text: str
 
 
+class Also(Flag):
+    """What a text may hold besides the literals of JSON and Python.
+
+    `BARE_KEYS`: `{path: "a"}`; `LOST_COMMAS`: `{"a": 1 "b": 2}`; `TYPOGRAPHIC`: `{“a”: „b“}`.
+    """
+
+    BARE_KEYS = auto()
+    LOST_COMMAS = auto()
+    TYPOGRAPHIC = auto()
+
+
+JSON_AND_PYTHON = Also(0)
+
+
 def read_literal(
-    text: str, *, marks: Collection[str] = (), lists: Collection[str] = (), words: Collection[str] = ()
+    text: str,
+    *,
+    marks: Collection[str] = (),
+    lists: Collection[str] = (),
+    words: Collection[str] = (),
+    also: Also = JSON_AND_PYTHON,
 ) -> Json:
     """The value that the text stands for; ValueError if it is none or if anything is behind it.
 
     `marks` are texts that enclose a string without any escapes (Gemma's). `lists` are keys of the outermost object
     whose value may be several ones without the brackets of their array (F14). `words` are more names of null.
+    `also` is what else may be so.
     """
-    reader = _Reader(text, marks, lists, words)
+    reader = _Reader(text, marks, lists, words, also)
     value = reader.value(0)
     reader.blanks()
     if reader.pos < len(text):
@@ -184,8 +209,21 @@ def missing_closers(text: str) -> str:
 class _Reader:
     """A position in the text."""
 
-    def __init__(self, text: str, marks: Collection[str], lists: Collection[str], words: Collection[str]) -> None:
+    def __init__(
+        self,
+        text: str,
+        marks: Collection[str],
+        lists: Collection[str],
+        words: Collection[str],
+        also: Also,
+    ) -> None:
         self._text = text
+        self._commas_lost = Also.LOST_COMMAS in also
+        self._strings = _ALL_STRINGS if Also.TYPOGRAPHIC in also else _STRING
+        self._bare_key = _IDENTIFIER if Also.BARE_KEYS in also else None
+        if marks:
+            # A format with marks of its own around strings writes keys without any.
+            self._bare_key = _WORD
         self._words = {**_WORDS, **dict.fromkeys(words)} if words else _WORDS
         self._marks = tuple(marks)
         self._lists = lists
@@ -202,7 +240,7 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise ValueError("nested too deep")
         first = self.blanks()
-        if first in _STRING and first:
+        if first in self._strings:
             return self._string(first)
         if first == "{":
             return self._object(depth)
@@ -248,21 +286,25 @@ class _Reader:
         """Read up to the next item, or past the end, where a comma may stand too many; whether there is one."""
         if not first and self.blanks() == ",":
             self.pos += 1
-        elif not first and self.blanks() != closer:
+        elif not first and self.blanks() != closer and not self._comma_lost():
             raise ValueError("a comma was expected")
         if self.blanks() != closer:
             return True
         self.pos += 1
         return False
 
+    def _comma_lost(self) -> bool:
+        """True if the next key, or the next item, follows without a comma."""
+        return self._commas_lost and self.blanks() in ('"', "'", "{")
+
     def _key(self) -> str:
         first = self.blanks()
-        if first in _STRING and first:
+        if first in self._strings:
             return self._string(first)
         marked = self._marked()
         if marked is not None:
             return marked
-        found = _WORD.match(self._text, self.pos) if self._marks else None
+        found = self._bare_key.match(self._text, self.pos) if self._bare_key else None
         if not found:
             raise ValueError("a key was expected")
         self.pos = found.end()
@@ -297,11 +339,11 @@ class _Reader:
         parts: list[str] = []
         start = self.pos + 1
         while True:
-            found = _STRING[quote].search(self._text, start)
+            found = self._strings[quote].search(self._text, start)
             if not found:
                 raise ValueError("a string does not end")
             parts.append(self._text[start : found.start()])
-            if found.group() == quote:
+            if found.group() != "\\":
                 self.pos = found.end()
                 return _joined(parts)
             start = found.end()
@@ -319,6 +361,18 @@ def _escape(text: str, at: int) -> tuple[str, int]:
     if letter in _ESCAPES and letter:
         return _ESCAPES[letter], at + 1
     return (letter if letter in ("\\", '"', "'", "/") else f"\\{letter}"), at + len(letter)
+
+
+def unescape(inside: str) -> str:
+    """What a string stands for, of which this stands between its marks; marks without a backslash are its own."""
+    parts: list[str] = []
+    start = 0
+    while (at := inside.find("\\", start)) >= 0:
+        parts.append(inside[start:at])
+        part, start = _escape(inside, at + 1)
+        parts.append(part)
+    parts.append(inside[start:])
+    return _joined(parts)
 
 
 def _joined(parts: list[str]) -> str:

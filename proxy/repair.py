@@ -58,7 +58,8 @@ class Repairer:
         tool = self.tools.resolve(name)
         lists = [key for key in tool.properties if tool.is_list(key)] if tool else []
         best: Repaired | None = None
-        for climbed in islice(climb(text, lists=lists, stopped=stopped), _MAX_COMPARED):
+        shape = tool.shape if tool else None
+        for climbed in islice(climb(text, lists=lists, shape=shape, stopped=stopped), _MAX_COMPARED):
             try:
                 found = self._repaired(name, text, climbed)
             except ValueError:  # nested too deeply to be written anew
@@ -79,14 +80,14 @@ class Repairer:
 
     def _repaired(self, name: str, text: str, climbed: Climbed) -> Repaired | None:
         tool = self.tools.resolve(name) if name else self._inferred(climbed.values)
-        if tool is None and (not name or climbed.guessed):
+        if tool is None and (not name or climbed.by_schema):
             return None
         call = _Call(tool.name if tool else name, tool, climbed.values)
         call = self._by_rules(self._mended(self._by_rules(call, _OF_WHAT_IS_THERE)), _ALL_CONDITIONS)
         wrong = faults(call.values, call.tool.shape) if call.tool else 0
         if wrong:
             call, wrong = self._by_guarded_rules(call, wrong)
-        if wrong and climbed.guessed:
+        if wrong and climbed.by_schema:
             return None
         unchanged = same(call.values, climbed.values)
         arguments = climbed.text if unchanged else dump(call.values)

@@ -7,11 +7,22 @@ from dataclasses import dataclass
 from .deltas import Delta, read_deltas, read_whole_calls
 from .events import Json, JsonObject, Reasoning, Text
 
-# Mistral's word for a full context, DeepSeek's for a server that is too busy.
-_OTHERS = ("model_length", "insufficient_system_resource")
-# Finish reasons that say that the model did not stop by itself; they always stay (contract C4). The later ones are
-# vLLM's and other servers' words for a generation that they gave up.
-CUT = frozenset(("length", "content_filter", "abort", "aborted", "cancelled", "error", "timeout", *_OTHERS))
+# The words by which servers say that the model stopped by itself. Every other one says that the reply was cut, vLLM's
+# `repetition` too: it stays, and nothing is completed (contract C4).
+NATURAL = frozenset(
+    ("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn"),
+)
+
+
+# Words of servers that gave the generation up, or lost it. DeepSeek's for a server that is too busy is the last one.
+GAVE_UP = frozenset(("abort", "aborted", "cancelled", "error", "timeout", "insufficient_system_resource"))
+
+
+def was_cut(finish: str | None) -> bool:
+    """True if a finish reason says that the model did not stop by itself; None is a stream that only ended."""
+    return finish is not None and finish not in NATURAL
+
+
 # Fields of a delta, or of the entry around it, that say nothing where they are empty, and signs of life that some
 # servers send (F64).
 _NOTHING: tuple[Json, ...] = (None, "", [], {}, False)

@@ -28,8 +28,9 @@ class Shape:
     """One schema. `parts` must hold too (`allOf`, `$ref`), and one of each of `groups` (`anyOf`, `oneOf`).
 
     `kinds` are the types that a value may have, all parts considered. `closed`: no key but those of `properties`;
-    `others` is what the remaining keys' values must be, None for anything. `never`: nothing is allowed (`false`).
-    `words` are the strings among `values`, by what they are without letter case.
+    `others` is what the remaining keys' values must be, None for anything; `extensible`: the schema says itself that
+    other keys may be there. `never`: nothing is allowed (`false`). `words` are the strings among `values`, by what
+    they are without letter case.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -40,6 +41,7 @@ class Shape:
     required: frozenset[str] = frozenset()
     closed: bool = False
     others: Shape | None = None
+    extensible: bool = False
     prefix: tuple[Shape, ...] = ()
     items: Shape | None = None
     parts: tuple[Shape, ...] = ()
@@ -51,6 +53,10 @@ class Shape:
 def compile_schema(schema: JsonObject) -> Shape:
     """The shape of a whole schema; what is over MAX_SHAPES parts allows everything."""
     return _Compiler(schema).shape(schema)
+
+
+# What a schema may say of keys that it does not name.
+_FOR_OTHER_KEYS = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 
 class _Compiler:
@@ -89,6 +95,7 @@ class _Compiler:
             rest = schema.get("additionalProperties")
             shape.closed = rest is False
             shape.others = self.shape(rest) if isinstance(rest, dict) else None
+        shape.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
         self._fill_items(shape, schema)
         parts = [*_list(schema.get("allOf")), *([resolve(schema["$ref"], self._root)] if "$ref" in schema else [])]
         shape.parts = tuple(map(self.shape, parts))
@@ -177,6 +184,7 @@ class Judge:
         self._depth = 0
         # The values are kept, so that no other one gets the identity of a judged one.
         self._known: dict[tuple[int, int], tuple[int, Json]] = {}
+        self._unknown: dict[tuple[int, int], tuple[int, Json]] = {}
 
     @property
     def spent(self) -> bool:
@@ -205,9 +213,35 @@ class Judge:
         self._depth -= 1
         return found
 
-    def score(self, value: Json, shape: Shape) -> tuple[bool, int]:
-        """How far a value is from what a schema says: the wrong type is worse than any number of faults inside."""
-        return not kind_fits(value, shape.kinds) or shape.never, self.faults(value, shape)
+    def score(self, value: Json, shape: Shape) -> tuple[bool, int, int]:
+        """How far a value is from what a schema says: the wrong type is worse than any number of faults inside, and
+        these are worse than keys that the schema does not know.
+        """
+        wrong_type = not kind_fits(value, shape.kinds) or shape.never
+        return wrong_type, self.faults(value, shape), self.unknown_keys(value, shape)
+
+    def unknown_keys(self, value: Json, shape: Shape) -> int:
+        """How many keys in a value no schema of their object declares, where one declares some and none says that
+        there may be others. They are allowed, but may be misspelled (contract C1).
+        """
+        if not isinstance(value, dict | list):
+            return 0
+        self._left -= 1
+        key = (id(value), id(shape))
+        known = self._unknown.get(key)
+        if known is not None:
+            return known[0]
+        if self._left < 0 or self._depth >= MAX_LEVELS:
+            return 0
+        self._depth += 1
+        self._unknown[key] = 0, value  # a circle adds nothing to itself
+        found = _undeclared(value, shape) if isinstance(value, dict) else 0
+        applied = self.applied(value, shape)
+        for place, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            found += sum(self.unknown_keys(inner, part) for part in inner_shapes(place, applied))
+        self._unknown[key] = found, value
+        self._depth -= 1
+        return found
 
     def applied(self, value: Json, shape: Shape) -> tuple[Shape, ...]:
         """The shapes that say something of a value: the shape, its parts, the nearest alternative of each group."""
@@ -278,6 +312,21 @@ def _beyond(value: Json, name: str, limit: float) -> bool:
     if name.startswith("exclusive"):
         return measured <= limit if name.endswith("Minimum") else measured >= limit
     return measured < limit if name.startswith("min") else measured > limit
+
+
+def _undeclared(values: JsonObject, shape: Shape) -> int:
+    parts = all_parts(shape)
+    if any(part.extensible for part in parts) or not any(part.properties for part in parts):
+        return 0
+    return sum(not any(key in part.properties for part in parts) for key in values)
+
+
+def inner_shapes(place: str | int, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
+    """What these shapes say of the member or the item at a place."""
+    if isinstance(place, str):
+        return children(place, shapes)
+    found = (shape.prefix[place] if place < len(shape.prefix) else shape.items for shape in shapes)
+    return tuple(inner for inner in found if inner is not None)
 
 
 def children(key: str, shapes: Sequence[Shape]) -> tuple[Shape, ...]:

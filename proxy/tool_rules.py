@@ -90,7 +90,8 @@ def apply_rule(rule: ToolRule, name: str, values: JsonObject, tools: Tools) -> t
 def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: Tools) -> str:
     wanted = rule.to
     if rule.action == "convert_tool_to_write":
-        if name.casefold() != "read" or "content" not in values:
+        # An empty content would empty the file.
+        if name.casefold() != "read" or not values.get("content"):
             return name
         wanted = "write"
     tool = tools.resolve(wanted)

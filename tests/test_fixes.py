@@ -266,10 +266,64 @@ def test_F34_only_if_one_key_can_be_meant_and_it_is_not_there() -> None:
         assert mended(schema, dict(values)) == (values, [])
 
 
-def test_F34_a_free_key_that_the_schema_allows_is_left_alone() -> None:
+def test_F34_a_key_of_another_spelling_is_put_right_unless_the_schema_allows_others() -> None:
+    """C1: a schema that declares properties and says nothing of others counts as closed for this."""
     schema: JsonObject = {"type": "object", "properties": {"file_path": TEXT}}
-    assert mended(schema, {"filePath": "x"}) == ({"filePath": "x"}, [])
-    assert mended({**schema, "required": ["file_path"]}, {"filePath": "x"}) == ({"file_path": "x"}, ["key_spelling"])
+    for said in ({}, {"required": ["file_path"]}, {"additionalProperties": False}):
+        assert mended({**schema, **said}, {"filePath": "x"}) == ({"file_path": "x"}, ["key_spelling"])
+    for said in (
+        {"additionalProperties": True},
+        {"additionalProperties": TEXT},
+        {"patternProperties": {"^x": TEXT}},
+        {"unevaluatedProperties": {}},
+    ):
+        assert mended({**schema, **said}, {"filePath": "x"}) == ({"filePath": "x"}, [])
+    assert mended({"type": "object"}, {"filePath": "x"}) == ({"filePath": "x"}, [])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("values", "fixed", "fixes"),
+    [
+        ({"arguments": {"city": "a", "days": 1}}, {"city": "a", "days": 1}, ["unwrapped"]),
+        ({"input": '{"city": "a"}'}, {"city": "a"}, ["unwrapped"]),
+        ({"get_weather": {"city": "a"}}, {"city": "a"}, ["unwrapped"]),
+        ({"get_weather": '{"days": 1}'}, {"days": 1}, ["unwrapped"]),
+        ({"City": "a", "days</arg_key>": 1}, {"city": "a", "days": 1}, ["key_markup", "key_spelling"]),
+        # A key that fits nothing stays.
+        ({"get_weather": {"town": "a"}}, None, []),
+        ({"get_weather": {"city": "a", "town": "b"}}, None, []),
+        ({"get_weather": {}}, None, []),
+        ({"get_weather": "city"}, None, []),
+        ({"get_weather": {"city": "a"}, "days": 1}, None, []),
+        ({"town": "a"}, None, []),
+        ({"city": "a", "City": "b"}, None, []),
+    ],
+)
+def test_C1_schemas_that_say_nothing_of_other_keys_are_closed_for_the_repair_of_keys(
+    nested: bool, values: JsonObject, fixed: JsonObject | None, fixes: list[str]
+) -> None:
+    schema: JsonObject = {"type": "object", "properties": {"city": TEXT, "days": INTEGER}}
+    if nested:
+        within: JsonObject = {"type": "object", "properties": {"list": {"type": "array", "items": schema}}}
+        assert mended(within, {"list": [values]}) == ({"list": [fixed or values]}, fixes)
+        assert mended({**within, "additionalProperties": True}, {"list": [values]})[1] == fixes
+    else:
+        assert mended(schema, values) == (fixed or values, fixes)
+        assert mended({**schema, "additionalProperties": True}, values) == (values, [])
+
+
+def test_C1_a_key_that_one_part_of_a_schema_declares_is_known_to_all() -> None:
+    parts: JsonObject = {
+        "allOf": [
+            {"type": "object", "properties": {"a_b": TEXT}},
+            {"type": "object", "properties": {"c": TEXT}},
+        ]
+    }
+    assert mended(parts, {"a_b": "x", "c": "y"}) == ({"a_b": "x", "c": "y"}, [])
+    assert mended(parts, {"aB": "x", "c": "y"}) == ({"a_b": "x", "c": "y"}, ["key_spelling"])
+    parts["allOf"] = [*parts["allOf"], {"additionalProperties": True}]  # type: ignore[misc]
+    assert mended(parts, {"aB": "x", "c": "y"}) == ({"aB": "x", "c": "y"}, [])
 
 
 @pytest.mark.parametrize("empty", ["", None])

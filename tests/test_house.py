@@ -21,7 +21,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
         *("urls", "keys", "models", "sse", "redact", "glide"),
     ),
     ("window", "reader"),
-    ("ladder", "inference", "fixes", "repair"),
+    ("unescaped", "ladder", "inference", "fixes", "repair"),
     ("arguments", "formats", "deltas", "pending", "calls", "said", "echo"),
     ("choice", "engine"),
     (
@@ -40,8 +40,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 # The engine and what is below it.
 SANS_IO = (
     *("errors", "limits", "events", "literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file"),
-    *("tools_section", "rules", "models", "sse", "glide", "window", "reader", "ladder", "inference", "fixes", "repair"),
-    *("arguments", "deltas", "pending", "calls", "said", "echo"),
+    *("tools_section", "rules", "models", "sse", "glide", "window", "reader", "unescaped", "ladder", "inference"),
+    *("fixes", "repair", "arguments", "deltas", "pending", "calls", "said", "echo"),
 )
 SANS_IO_ROOMS = (
     *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "observed"),

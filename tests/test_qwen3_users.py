@@ -12,7 +12,7 @@ import pytest
 
 from proxy import config
 from proxy.config import load
-from proxy.events import JsonObject
+from proxy.events import Json, JsonObject
 from proxy.policy import Policy
 from proxy.tool_rules import apply_rule, rules_for
 from proxy.tools import Tool, Tools
@@ -242,12 +242,27 @@ def test_a_call_that_needs_no_rule_stays_the_same_object(name: str, values: Json
     assert called(policy_of(FILE), name, values)[1] is values
 
 
-@pytest.mark.parametrize(("name", "values", "new_name", "after"), BUILT_IN[:9])
+@pytest.mark.parametrize(("name", "values", "new_name", "after"), BUILT_IN[:8])
 def test_the_same_rules_are_built_in_and_guarded(
     name: str, values: JsonObject, new_name: str, after: JsonObject
 ) -> None:
     policy = load({}, {})[1].policy("m")
     assert policy.rules == () and called(policy, name, values) == (new_name, after)
+
+
+@pytest.mark.parametrize("content", ["b", "", " ", None, {"a": 1}, ["b"]])
+def test_C9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
+    """A read that came with a content is a read all the same: the content may be empty, and the file with it."""
+    policy = load({}, {})[1].policy("m")
+    assert not [rule for rule in policy.guarded if rule.action in ("rename_tool", "convert_tool_to_write")]
+    values: JsonObject = {"filePath": "a", "content": content}
+    assert called(policy, "read", values) == ("read", values)
+
+
+@pytest.mark.parametrize("content", ["", None, [], {}])
+def test_C9_their_own_file_never_makes_an_empty_write_of_a_read(content: Json) -> None:
+    values: JsonObject = {"filePath": "a", "content": content}
+    assert called(policy_of(FILE), "read", values) == ("read", values)
 
 
 def test_a_read_with_content_stays_one_where_no_write_is_offered() -> None:

@@ -67,7 +67,7 @@ def test_what_needs_nothing_stays_byte_for_byte_though_something_is_missing() ->
         ('{"path": 1.10}', '{"path": "1.10"}', ["text"]),
         ('{"arguments": {"path": "a", "count": "3"}}', '{"path": "a", "count": 3}', ["unwrapped", "literal"]),
         ('{"path": "a", "tags": "b"}', '{"path": "a", "tags": ["b"]}', ["item"]),
-        ('{"path": "say "hi" now"}', '{"path": "say \\"hi\\" now"}', ["json_repair"]),
+        ('{"path": "say "hi" now"}', '{"path": "say \\"hi\\" now"}', ["inner_quotes"]),
     ],
 )
 def test_what_is_wrong_is_put_right_and_told(text: str, arguments: str, fixes: list[str]) -> None:
@@ -80,12 +80,13 @@ def test_F56_what_was_cut_off_is_never_completed(text: str) -> None:
     assert ids(text, stopped=False) is None
 
 
-def test_a_guess_counts_only_if_the_schema_accepts_it() -> None:
-    text = '{"count": "3" 4"}'
-    assert ids(text) is None
-    assert repaired({}, text) is not None
-    (unknown,) = {repairer.repair("other", text, stopped=True) for repairer in (Repairer(offered(), Policy()),)}
-    assert unknown is None
+def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> None:
+    text = '{"label": "3" 4"}'
+    schema: JsonObject = {"type": "object", "properties": {"label": {"type": "string"}}}
+    assert ids(text, schema) == ('{"label": "3\\" 4"}', ["inner_quotes"])
+    assert ids(text, {**schema, "required": ["other"]}) is None
+    assert ids(text, {}) is None
+    assert Repairer(offered(), Policy()).repair("other", text, stopped=True) is None
 
 
 def test_a_tool_that_was_not_offered_gets_strict_json_only() -> None:

@@ -205,7 +205,10 @@ def test_a_tool_is_renamed_only_to_an_offered_one() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "offered", "becomes"),
     [
-        ("read", {"content": ""}, "write", "write"),
+        ("read", {"content": ""}, "write", "read"),
+        ("read", {"content": None}, "write", "read"),
+        ("read", {"content": [], "path": "b"}, "write", "read"),
+        ("read", {"content": " "}, "write", "write"),
         ("Read", {"content": "a", "path": "b"}, "Write", "Write"),
         ("read", {"content": "a"}, "bash", "read"),
         ("read", {"path": "a"}, "write", "read"),

@@ -30,12 +30,11 @@ from ..events import (
     choice_number,
     load_json,
 )
-from ..said import CUT
+from ..said import GAVE_UP, was_cut
 from .escapes import Escapes
 from .thinking import Kind, ThinkingSplitter
 from .tool_ids import client_id
 
-_STOPS = {"length": "max_tokens", "model_length": "max_tokens", "content_filter": "refusal"}
 # Calls that may wait behind one that is not whole; the engine limits them too, but not where it repairs nothing.
 _MAX_WAITING = 1024
 # A call is looked at again when there is so much more of it.
@@ -141,13 +140,13 @@ class Blocks:
         stopped by itself: where nothing is repaired it may be none, and half a call must not look whole (C4).
         """
         reason = self._finished.reason if self._finished else "stop"
-        if reason in CUT and reason not in _STOPS:
+        if reason in GAVE_UP:
             raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
-        if reason not in CUT and not all(map(_is_object, filter(str.strip, self._waiting()))):
+        if not was_cut(reason) and not all(map(_is_object, filter(str.strip, self._waiting()))):
             raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
         events: list[JsonObject] = []
         while self._call is not None:
-            if reason not in CUT and not "".join(self._call.parts).strip():
+            if not was_cut(reason) and not "".join(self._call.parts).strip():
                 events.append(self._delta({"type": "input_json_delta", "partial_json": "{}"}))
             events += self._end_call()
         events += [*self._flushed(), *self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
@@ -310,8 +309,11 @@ class Blocks:
         return [{"type": "message_start", "message": message}]
 
     def _stop(self, reason: str) -> tuple[str, str | None]:
-        if reason in _STOPS:
-            return _STOPS[reason], None
+        if reason == "content_filter":
+            return "refusal", None
+        if was_cut(reason):
+            # `length`, Mistral's `model_length`, vLLM's `repetition`: the model did not stop by itself.
+            return "max_tokens", None
         if self._refusal:
             return "refusal", None
         if self._calls:

@@ -1,0 +1,216 @@
+"""Quotation marks without a backslash in strings, read by the schema (contract C9)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from proxy.events import JsonObject
+from proxy.shapes import Shape, compile_schema
+from proxy.unescaped import read_unescaped
+
+TEXT: JsonObject = {"type": "string"}
+WRITE = {"type": "object", "properties": {"path": TEXT, "content": TEXT, "mode": TEXT}, "required": ["path", "content"]}
+EDIT: JsonObject = {"type": "object", "properties": {"old": TEXT, "new": TEXT, "all": {"type": "boolean"}}}
+PAIR: JsonObject = {**EDIT, "required": ["old", "new"]}
+EDITS: JsonObject = {
+    "type": "object",
+    "properties": {"path": TEXT, "edits": {"type": "array", "items": PAIR}, "tags": {"type": "array", "items": TEXT}},
+    "required": ["path", "edits"],
+}
+NESTED: JsonObject = {"type": "object", "properties": {"edit": PAIR, "path": TEXT}, "required": ["edit", "path"]}
+# Texts with marks that come in pairs.
+PAIRED = (
+    'say "hi"',
+    '"all of it"',
+    '{"a": {"b": 1}}',
+    '{"a": "b", "c": "d"}',
+    '[{"a": "b"}, {"a": "c"}]',
+    'x = {"a": "b"}; y',
+    'node -e "f("x")"',
+    'print("}")',
+    'print("]}")\nprint("}, {")',
+    '"a", "b", "c"',
+    '<a href="x" title="y">\n\t<b class="z">ü</b>\r\n</a>',
+    'if [ "$a" == "b" ]; then echo "c: d"; fi',
+    'a "b\\c" d',
+)
+UNPAIRED = ('5" wide', 'a "', '"a', 'he said "yes')
+
+
+def broken(values: Any) -> str:
+    """The JSON text of values, of whose strings no mark has a backslash."""
+    text = json.dumps(values, ensure_ascii=False)
+    return text.replace('\\"', '"')
+
+
+def read(values: Any, schema: JsonObject) -> JsonObject | None:
+    """What comes of values that were written so; None if it is refused."""
+    return text_read(broken(values), schema)
+
+
+def text_read(text: str, schema: JsonObject) -> JsonObject | None:
+    try:
+        return read_unescaped(text, shape(schema))
+    except ValueError:
+        return None
+
+
+def shape(schema: JsonObject) -> Shape:
+    return compile_schema(schema)
+
+
+@pytest.mark.parametrize("text", PAIRED)
+def test_a_string_ends_before_the_next_own_key_and_the_last_one_at_the_last_mark(text: str) -> None:
+    for values in (
+        {"path": "a", "content": text},
+        {"content": text, "path": "a"},
+        {"path": text, "content": text},
+        {"mode": text, "path": text, "content": text},
+        {"path": "a", "content": text, "mode": "b"},
+        {"content": text, "mode": text, "path": "a"},
+    ):
+        assert read(values, WRITE) == values
+
+
+@pytest.mark.parametrize("text", UNPAIRED)
+def test_marks_need_no_pairs_where_only_one_end_can_be_meant(text: str) -> None:
+    for values in ({"path": "a", "content": text}, {"content": text, "path": "a"}, {"path": text, "content": "a"}):
+        assert read(values, WRITE) == values
+
+
+@pytest.mark.parametrize("text", [*UNPAIRED, '{"a": "b", "mode": "c"}'])
+def test_a_key_that_may_be_missing_ends_no_string_whose_marks_do_not_come_in_pairs(text: str) -> None:
+    """C9: all from there on may belong to the string."""
+    assert read({"path": "a", "content": text, "mode": "b"}, WRITE) is None
+
+
+@pytest.mark.parametrize("text", PAIRED)
+def test_objects_in_objects_and_arrays_end_where_what_follows_them_does(text: str) -> None:
+    for values in (
+        {"path": "a", "edits": [{"old": text, "new": "b"}]},
+        {"path": "a", "edits": [{"old": "b", "new": text}]},
+        {"edits": [{"old": text, "new": text}, {"old": "b", "new": text}, {"new": text, "old": text}], "path": "a"},
+        {"edits": [{"old": text, "all": True, "new": text}], "path": text, "tags": ["a", "b"]},
+    ):
+        assert read(values, EDITS) == values
+    for edit in ({"old": text, "new": text}, {"new": "a", "old": text}):
+        for values in ({"edit": edit, "path": text}, {"path": text, "edit": edit}):
+            assert read(values, NESTED) == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": "p", "content": "{"path": "x", "content": "y"}"}',
+        '{"content": "{"a": "x", "path": "y"}", "path": "p"}',
+        '{"path": "p", "content": "a", "mode": "b", "mode": "c "d" e"}',
+        '{"path": "p", "path": "q", "content": "c "d" e"}',
+    ],
+)
+def test_C9_an_own_keys_opener_that_stands_twice_leaves_no_reading(text: str) -> None:
+    assert text_read(text, WRITE) is None
+
+
+@pytest.mark.parametrize("item", ['a "b" c', 'a", b', '"'])
+def test_C9_marks_in_an_array_of_strings_leave_no_reading(item: str) -> None:
+    assert read({"path": "p", "edits": [], "tags": [item, "x"]}, EDITS) is None
+    assert read({"path": "p", "edits": [], "tags": ["x", item]}, EDITS) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A key that the tool does not declare: its value, or a part of the string?
+        '{"path": "p", "content": "echo "hi"", "description": "greets"}',
+        # A comma may be missing, or all of it is the string.
+        '{"path": "p", "content": "a" "mode": "b"}',
+        '{"path": "p", "content": "echo "hi""\n"mode": "b"}',
+        '{"path": "p", "content": "a" /* b */, "mode": "c"}',
+    ],
+)
+def test_C9_where_a_string_can_be_read_in_two_ways_neither_is_taken(text: str) -> None:
+    assert text_read(text, WRITE) is None
+
+
+def test_C9_keys_of_an_object_that_may_have_others_end_strings_too() -> None:
+    schema: JsonObject = {**WRITE, "additionalProperties": TEXT}
+    assert read({"path": "p", "content": 'a "b" c'}, schema) == {"path": "p", "content": 'a "b" c'}
+    assert read({"path": "p", "content": '{"a": "b", "c": "d"}'}, schema) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": "p", "content": "a "b" c',
+        '{"path": "p", "content": "a "b" c"',
+        '{"path": "p", "content": "a "b" c}',
+        '{"path": "p", "content": "x = {"a": "b"}}',
+        '{"path": "p", "content": "x = {"a": 1}"',
+        '{"path": "p", "content": "a "b" c"}}',
+        '{"path": "p", "content": "a "b" c"} and more',
+        '{"path": "p", "content": """a "b" c"}',
+        '{"path": "p", "content": """a',
+        '{"path": "p", "content": """, "mode": "a"}',
+    ],
+)
+def test_C9_nothing_supplies_the_end_of_a_string(text: str) -> None:
+    assert text_read(text, WRITE) is None
+
+
+@pytest.mark.parametrize("mark", ['"', "'"])
+@pytest.mark.parametrize("inner", ['def f():\n    "doc"\n    return "a"', "it's \"x\"", '"a", "mode": "b"', "x" * 5000])
+def test_three_marks_are_one_delimiter(mark: str, inner: str) -> None:
+    quoted = mark * 3 + inner + mark * 3
+    assert text_read(f'{{"path": "p", "content": {quoted}}}', WRITE) == {"path": "p", "content": inner}
+    assert text_read(f'{{"content": {quoted}, "path": "p"}}', WRITE) == {"path": "p", "content": inner}
+    assert text_read(f'{{"path": "p", "content": {quoted}, "mode": "m"}}', WRITE) in (
+        {"path": "p", "content": inner, "mode": "m"},
+        None if "mode" in inner else {},
+    )
+
+
+@pytest.mark.parametrize("text", ['"', '""', '"" + a', '"""doc""" and more', '"""'])
+def test_C9_three_marks_that_begin_a_string_and_do_not_end_it_leave_no_reading(text: str) -> None:
+    for values in ({"path": "a", "content": text}, {"content": text, "path": "a"}):
+        assert read(values, WRITE) is None
+
+
+def test_escapes_are_decoded_and_marks_with_a_backslash_end_nothing() -> None:
+    text = r'{"path": "a\tb", "content": "say \"a\", \"path\": and "b"\n\u00fc \d \\", "mode": ""}'
+    assert text_read(text, WRITE) == {"path": "a\tb", "content": 'say "a", "path": and "b"\nü \\d \\', "mode": ""}
+
+
+def test_other_values_and_keys_are_read_as_they_stand() -> None:
+    """C9: numbers and words keep their value; a key that stood there as a key stays."""
+    schema: JsonObject = {**WRITE, "properties": {**WRITE["properties"], "n": {}, "o": {"type": "object"}}}
+    text = '{"extra": 1.10, "n": null, "o": {"x": ["a", {}], "y": "b"}, "path": \'a\', "content": "b "c" d"}'
+    found = text_read(text, schema)
+    assert found == {"extra": 1.1, "n": None, "o": {"x": ["a", {}], "y": "b"}, "path": "a", "content": 'b "c" d'}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '"a"', '{"path" "a"}', '{"path": }', '{path: "a"}', '{"path": a b}', "{}}"]
+)
+def test_what_is_no_object_has_no_reading(text: str) -> None:
+    assert text_read(text, WRITE) is None
+
+
+def test_without_declared_keys_no_mark_is_a_strings_own() -> None:
+    assert text_read('{"a": "b "c" d"}', {"type": "object"}) is None
+    assert text_read('{"a": "b"}', {"type": "object"}) == {"a": "b"}
+
+
+UNITS = ('"', '", ', '", "path": ', '", "x": ', '"}', '"}]', '"}, {"old": ', '"   ', "\\", '"""', "{", '{"a":', "'")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_C7_no_text_takes_long(unit: str) -> None:
+    for head in ('{"path": "p", "content": "', '{"path": "p", "edits": [{"old": "', '{"path": '):
+        for tail in ('"}', '"}]}', ""):
+            began = time.process_time()
+            text_read(head + unit * (300_000 // len(unit)) + tail, EDITS if "edits" in head else WRITE)
+            assert time.process_time() - began < 10
