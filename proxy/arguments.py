@@ -4,6 +4,11 @@ The arguments stream live while they are a strict prefix of one JSON object (RFC
 once. Strings that nothing can change any more go on as they come; every other value waits until it is complete, and
 leaves if the schema accepts it. From the first byte that is not such a prefix, nothing more leaves: what is repaired
 at the end must go on where that stopped (`tail`).
+
+Nothing leaves before the first byte of the first value. A quotation mark may be one of the string's own that lacks its
+backslash, whatever stands behind it: `{"code": "print("}")"}` reads as a whole object up to its first brace. So the
+mark that could end a string waits, with what follows it, until the opener of another of the tool's keys, or the end of
+the call, decides (`end`).
 """
 
 from __future__ import annotations
@@ -70,8 +75,9 @@ class Gate:
 class LiveArguments:
     """Fragments in any cut; each `feed` gives what may leave now.
 
-    `complete` is true once all of the object could leave, `closed` once it has ended at all. `broken`: nothing more
-    leaves. `excess` is what came behind the object, if that is more than blanks; it does not belong to `text`.
+    `complete` is true once all of the object could leave, `closed` once it has ended at all, if its last mark is the
+    end of its last string. `broken`: nothing more leaves. `excess` is what came behind the object, if that is more
+    than blanks; it does not belong to `text`.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -87,6 +93,8 @@ class LiveArguments:
         self._exceeded = False
         self._said: JsonObject = {}
         self._live: tuple[str, int] | None = None
+        # The last member, if only the end of the call tells whether it is over.
+        self._last: tuple[str, Json] | None = None
         self.broken = gate.shut
         self.complete = False
         self.closed = False
@@ -127,6 +135,31 @@ class LiveArguments:
         self._sent = self._safe
         return new
 
+    @property
+    def ends_in_string(self) -> bool:
+        """True if the object is closed, and the mark before its brace may be one of its last string's own."""
+        return self.closed and _ends_in_string(self.object)
+
+    @property
+    def waits_for_end(self) -> bool:
+        """True if only the end of the call tells whether all of the object may leave."""
+        return self._last is not None and not self.broken
+
+    def end(self) -> str:
+        """Say that no more of the call comes; give what may leave now."""
+        if self.broken or self._last is None:
+            return ""
+        key, value = self._last
+        self._last = None
+        if not self._gate.accepts(self._reader.text(0, self._reader.pos)):
+            self.broken = True
+            return ""
+        self._commit(key, value, self._reader.pos)
+        self.complete = True
+        new = self._reader.text(self._sent, self._safe)
+        self._sent = self._safe
+        return new
+
     def tail(self, values: JsonObject) -> str | None:
         """What must follow that which has left, so that all of it says these values; None if nothing can."""
         if self.complete:
@@ -149,11 +182,14 @@ class LiveArguments:
     def _says(self, values: JsonObject, keys: Iterable[str]) -> bool:
         return all(key in values and same(values[key], self._said[key]) for key in keys)
 
-    def drop_blanks(self) -> None:
-        """Forget the blanks behind the object: they stand between it and another one."""
-        if self.closed:
-            self._blank_to = self._end_reader.pos
-            del self._window.data[self._blank_to :]
+    def drop_blanks(self) -> str:
+        """Forget the blanks behind the object, and give them: they stand between it and another one."""
+        if not self.closed:
+            return ""
+        self._blank_to = self._end_reader.pos
+        blanks = self._reader.text(self._blank_to, self._window.end)
+        del self._window.data[self._blank_to :]
+        return blanks
 
     def _cut_excess(self) -> None:
         """Take out what is not the object's, if it is more than blanks."""
@@ -184,16 +220,16 @@ class LiveArguments:
         reader = self._reader
         yield from reader.blanks()
         yield from reader.expect(b"{")
-        self._allow()
         yield from reader.blanks()
         if (yield from reader.byte()) == b"}":
             reader.pos += 1
         else:
             yield from self._members()
-        if not self._gate.accepts(reader.text(0, reader.pos)):
-            raise NotACall
-        self._allow()
-        self.complete = True
+        if self._last is None:
+            if not self._gate.accepts(reader.text(0, reader.pos)):
+                raise NotACall
+            self._allow()
+            self.complete = True
         while True:
             yield from reader.blanks()
             if (yield from reader.byte()):
@@ -201,36 +237,47 @@ class LiveArguments:
 
     def _members(self) -> Parsing[None]:
         """Read from the first key to the closing brace. A comma and a key leave with the value behind them, and the end
-        of a value when a comma or the brace follows: a quotation mark in the middle of a string may lack its backslash.
+        of a value when the next key has come; of a last string only the end of the call tells.
         """
         reader = self._reader
+        key = yield from self._key(())
         while True:
-            key = yield from self._key()
             value = yield from self._value(key)
             end = reader.pos
             yield from reader.blanks()
             mark = yield from reader.which((b",", b"}"))
             if mark is None:
                 raise NotACall
-            self._said[key] = value
-            self._live = None
-            self._safe = end
             if mark == b"}":
-                return
+                break
             yield from reader.blanks()
+            following = yield from self._key((key,))
+            self._commit(key, value, end)
+            key = following
+        if _ends_in_string(reader.text(0, reader.pos)):
+            self._last = key, value
+        else:
+            self._commit(key, value, end)
 
-    def _key(self) -> Parsing[str]:
+    def _commit(self, key: str, value: Json, end: int) -> None:
+        """The value is over, and may leave."""
+        self._said[key] = value
+        self._live = None
+        self._safe = end
+
+    def _key(self, last: tuple[str, ...]) -> Parsing[str]:
+        """Read a key and its colon; `last` is the key before, if there is one."""
         reader = self._reader
         key = _loaded((yield from reader.string(MAX_KEY)))
-        if not isinstance(key, str) or key in self._said or not self._gate.knows(key):
+        if not isinstance(key, str) or key in self._said or key in last or not self._gate.knows(key):
             raise NotACall
         yield from reader.blanks()
         yield from reader.expect(b":")
-        yield from reader.blanks()
         return key
 
     def _value(self, key: str) -> Parsing[Json]:
         reader, shapes = self._reader, self._gate.shapes(key)
+        yield from reader.blanks()
         if key not in self._gate.waits and (yield from reader.byte()) == b'"' and all(map(_stays_text, shapes)):
             return (yield from self._live_string(key, shapes))
         value = _loaded((yield from reader.value()))
@@ -273,6 +320,11 @@ class LiveArguments:
             raise NotACall
         reader.pos = start + length
         self._allow()
+
+
+def _ends_in_string(text: str) -> bool:
+    """True if a quotation mark stands before the brackets at the end of an object."""
+    return text.rstrip("}] \t\r\n")[-1:] in ('"', "'")
 
 
 def _loaded(data: bytes) -> Json:

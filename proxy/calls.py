@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from .arguments import Gate, LiveArguments
+from .call_chunks import Piece, Pieces
 from .deltas import Delta
 from .errors import UpstreamBroken
 from .events import Call, CallArguments, CallClosed, CallOpened, Event, Failed, Json, Repair, Text
 from .ladder import is_junk, objects_in
 from .literals import canonical
-from .pending import EMPTIES, CallLimits, Pending
+from .pending import EMPTIES, CallLimits, Pending, rejoined
 from .repair import Repaired, Repairer
 from .tool_rules import apply_rule, renames, touched
 
@@ -30,8 +31,9 @@ class CallGatherer:
     text until now, by name and canonical arguments: a structured one that only repeats one of them is dropped (F28).
     `at_once`: the calls are those of a whole answer, so that none is opened before it is known what it is.
 
-    `clean` is true if the last deltas left exactly as they came, so that their event need not be written anew. `audit`
-    are repairs that belong to no call, `refused` counts what was no call by the reason.
+    `said` are the last deltas and the calls they belong to, `pieces` is what became of them. `ended` is what they let
+    go of calls before them; `unchanged` is true if all of that left as it came. `audit` are repairs that belong to no
+    call, `refused` counts what was no call by the reason.
     """
 
     def __init__(
@@ -58,7 +60,12 @@ class CallGatherer:
         self._by_index: dict[int, Pending] = {}
         self._by_id: dict[str, Pending] = {}
         self._last: Pending | None = None
-        self.clean = True
+        self.said: list[Piece] = []
+        self.pieces = Pieces.LEFT
+        self.ended: list[Event] = []
+        self.unchanged = True
+        # True while the last deltas are as clients expect them.
+        self._regular = True
         self.audit: list[Repair] = []
         self.refused: Counter[str] = Counter()
 
@@ -81,19 +88,39 @@ class CallGatherer:
     def feed(self, deltas: Iterable[Delta]) -> tuple[Event, ...]:
         """Take the deltas of one chunk; give what they open and add."""
         events: list[Event] = []
-        self.clean = True
+        self.said, self.ended, self.unchanged, self._regular = [], [], True, True
         for delta in deltas:
             events += self._completed(delta) if delta.whole else self._delta(delta)
+        self.pieces = self._became(events)
         return tuple(events)
+
+    def _became(self, events: Iterable[Event]) -> Pieces:
+        """What became of the last deltas."""
+        calls = [piece.call for piece in self.said]
+        if not self._regular or any(call.dropped for call in calls):
+            return Pieces.CHANGED
+        if all(call.all_left for call in calls):
+            return Pieces.LEFT
+        if any(call.live is not None and call.live.broken for call in calls):
+            return Pieces.CHANGED
+        ending = all(call.all_left or (call.live is not None and call.live.waits_for_end) for call in calls)
+        return Pieces.WAIT if ending or not [*events] else Pieces.CHANGED
+
+    def end_calls(self) -> None:
+        """Say that something else came: of the calls so far no more comes. What may leave is `ended`."""
+        self.said, self.ended, self.unchanged = [], [], True
+        self._end_before(len(self._calls))
 
     def finish(self, *, stopped: bool) -> tuple[Event, ...]:
         """Say that no more deltas come; `stopped` if the model ended by itself and was not cut off."""
         events: list[Event] = []
         before: set[str] = set()
-        calls = [*self._separated()]
+        calls = [*self._separated(rejoined(self._calls))]
+        self.unchanged = True
         for call in calls:
             text = canonical(call.text.strip()) if len(calls) > 1 else ""
             if (call.flushed or not (call.names or call.server_id)) and text and text in before:
+                self.unchanged = False
                 self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", call.name))
                 continue
             before.add(text)
@@ -103,10 +130,10 @@ class CallGatherer:
         self._calls.clear()
         return tuple(events)
 
-    def _separated(self) -> Iterator[Pending]:
+    def _separated(self, calls: list[Pending]) -> Iterator[Pending]:
         """The calls, those without a name object by object (F41)."""
-        count = len(self._calls)
-        for call in self._calls:
+        count = len(calls)
+        for call in calls:
             texts = [] if call.names else objects_in(call.text.strip())
             count += max(0, len(texts) - 1)
             self._check(count)
@@ -117,29 +144,77 @@ class CallGatherer:
                 yield Pending("" if place else call.server_id, early=[text], odd=True)
 
     def _delta(self, delta: Delta) -> list[Event]:
+        known = len(self._calls)
         call = self._call_of(delta)
-        call.see(delta)
-        if delta.name and len(call.names) < _MAX_NAMES:
-            call.names.append(delta.name)
+        begins = len(self._calls) > known
+        self._see(call, delta, begins)
         if call.live is not None:
-            # Name and id were said; a repetition is not passed on (F39, F45).
-            self.clean = self.clean and delta.plain and not delta.name and delta.id is None
             return self._fragment(call, delta.fragment, delta.index)
+        # Unless a brace alone says that another call begins, the ones before it are over.
+        events: list[Event] = []
+        if begins and call.before is None:
+            events = self._end_before(call.number)
         call.early.append(delta.fragment)
         call.first = call.first or delta.fragment.lstrip()[:1]
         if not call.names or call.first != "{":
-            self.clean = False
             self._limit(call, len(delta.fragment), 0)
-            return []
+            return events
         early = call.text
         call.early.clear()
-        same = delta.plain and bool(delta.name) and early == delta.fragment and delta.id == call.server_id
-        self.clean = self.clean and same
-        return self._begin(call) + self._fragment(call, early, delta.index)
+        self._begin(call)
+        # What came before was counted when it came.
+        self._limit(call, len(delta.fragment) - len(early), 0)
+        return events + self._fragment(call, early, delta.index)
+
+    def _see(self, call: Pending, delta: Delta, begins: bool) -> None:
+        """Note what the next delta of a call says, and whether it says it as clients expect it: name and id in the
+        first one and nowhere else (F39, F45).
+        """
+        call.see(delta)
+        if delta.name and len(call.names) < _MAX_NAMES:
+            call.names.append(delta.name)
+        self.said.append(Piece(call, begins, delta.fragment))
+        named = bool(delta.name and delta.id) if begins else not delta.name and delta.id is None
+        self._regular = self._regular and named and delta.plain and delta.index == call.number
+
+    def _end_before(self, number: int) -> list[Event]:
+        """Let go what may leave of the first calls, because no more of them comes: what came with earlier deltas as
+        `ended`. What came with these is given, and belongs to their event.
+        """
+        events: list[Event] = []
+        for call in self._calls[:number]:
+            live = call.live
+            if live is None or not live.closed or call.dropped or call.behind:
+                continue
+            left = self._leave(call, live.end())
+            if call.unresolved and not self._waits(call) and call.gate is not None:
+                hollow = self._is_hollow(call) and not call.gate.shut
+                left += self._open(call) if hollow else self._open_whole(call)
+            if any(call is piece.call for piece in self.said):
+                events += left
+                continue
+            self.ended += left
+            self.unchanged = self.unchanged and call.all_left
+        return events
+
+    def _leave(self, call: Pending, new: str) -> list[Event]:
+        """Let go what may leave of a call, as soon as it is open: with the first byte of its first value, unless an
+        earlier call is not told yet.
+        """
+        if new:
+            call.ready.append(new)
+        if call.dropped or not call.ready:
+            return []
+        if call.unresolved and self._waits(call):
+            return []
+        events = self._open(call) if call.unresolved else []
+        text = "".join(call.ready)
+        call.ready.clear()
+        return events if call.dropped else [*events, CallArguments(self._choice, call.index, text)]
 
     def _completed(self, delta: Delta) -> list[Event]:
         """A call that is said as a whole, late: what has not come of it is taken from there (F25)."""
-        self.clean = False
+        self._regular = False
         by_id = self._by_id.get(delta.id or "")
         there = delta.index is not None and delta.index < len(self._calls)
         waiting = [call for call in self._calls if call.live is None or not call.live.closed]
@@ -179,15 +254,14 @@ class CallGatherer:
         was_closed = live.closed
         new = live.feed(fragment)[left:]
         self._limit(call, len(fragment), len(new))
-        self.clean = self.clean and new == fragment and index == call.index
-        events: list[Event] = []
-        if new and not call.dropped and call.index >= 0:
-            events.append(CallArguments(self._choice, call.index, new))
+        events = self._leave(call, new)
         hollow = live.closed and (bool(live.excess) or not was_closed) and self._is_hollow(call)
-        if live.closed and not was_closed and not hollow and call.unresolved and not self._waits(call):
+        whole = live.closed and not was_closed and not hollow and not live.ends_in_string
+        if whole and call.unresolved and not self._waits(call):
             events += self._open_whole(call)
         if live.excess:
             excess, live.excess = live.excess, ""
+            self._regular = False
             if hollow and call.gate is not None and not call.behind:
                 # The true arguments may come behind empty ones, of which no more than the brace has left (F25).
                 excess, call.odd = EMPTIES.sub("", excess, count=1), True
@@ -196,7 +270,10 @@ class CallGatherer:
                     return [*events, *self._fragment(call, begun + excess.lstrip(), index, left=live.sent)]
             elif excess.lstrip().startswith("{") and not call.behind:
                 # Behind a whole object another one begins: servers that count all calls as the first (F41).
-                return [*events, *self._delta(Delta(index, None, "", excess.lstrip()))]
+                begun = excess.lstrip()
+                events += self._delta(Delta(index, None, "", begun))
+                self._calls[-1].gap = excess.removesuffix(begun)
+                return events
             if call.behind or excess.strip():
                 call.behind.append(excess)
         return events
@@ -213,18 +290,28 @@ class CallGatherer:
         call = self._known(delta)
         if call is None or (call.ends_before(delta) and not (call.may_take(delta) and self._is_hollow(call))):
             self._check(len(self._calls) + 1)
-            if call is not None and call.live is not None and delta.fragment.lstrip().startswith("{"):
-                call.live.drop_blanks()
-            again = [call.again] if call is not None and call.again and not delta.name else []
-            flushed = call is not None and bool(delta.id) and call.server_id == delta.id
-            call = Pending(server_index=delta.index, number=len(self._calls), names=again, flushed=flushed)
-            self._calls.append(call)
+            call = self._next_call(call, delta)
         if delta.index is not None:
             self._by_index[delta.index] = call
         if delta.id and not call.server_id:
             call.server_id = delta.id
             self._by_id.setdefault(delta.id, call)
         self._last = call
+        return call
+
+    def _next_call(self, last: Pending | None, delta: Delta) -> Pending:
+        """A new call behind the last one of its index."""
+        call = Pending(server_index=delta.index, number=len(self._calls))
+        self._calls.append(call)
+        if last is None:
+            return call
+        call.flushed = bool(delta.id) and last.server_id == delta.id
+        if last.again and not delta.name:
+            call.names.append(last.again)
+        if last.live is not None and delta.fragment.lstrip().startswith("{"):
+            call.gap = last.live.drop_blanks()
+        if not delta.name and not delta.id and not call.names:
+            call.before = last
         return call
 
     def _known(self, delta: Delta) -> Pending | None:
@@ -236,14 +323,15 @@ class CallGatherer:
             return named
         return self._by_index.get(delta.index)
 
-    def _begin(self, call: Pending) -> list[Event]:
-        """The call can be told now: open it, unless a rule may still change its name, or all of it."""
+    def _begin(self, call: Pending) -> None:
+        """The call can be told now: it goes out live, unless a rule may still change its name, or all of it."""
         written = self._written_name(call)
         tool = self._repairer.tools.resolve(written)
         name = tool.name if tool else written
         rules = self._repairer.rules(name)
         repeated = any(name == known for known, _ in self._written)
-        shut = repeated or self._at_once or self._repairer.policy.whole or self._waits(call)
+        # One with the id of the call before it may be that one, sent again, which only the end tells (F27).
+        shut = repeated or self._at_once or self._repairer.policy.whole or call.flushed
         shut = shut or renames((*rules, *self._repairer.guarded(name)))
 
         def keeps(key: str, value: Json) -> bool:
@@ -252,11 +340,10 @@ class CallGatherer:
 
         call.gate = Gate(tool, touched(rules), keeps, lambda text: self._is_right(name, text), shut)
         call.live = LiveArguments(call.gate)
-        return [] if shut else self._open(call, written, name)
 
     def _waits(self, call: Pending) -> bool:
         """True if an earlier call is not told yet, for calls leave in the order in which the model made them; or if it
-        may be an earlier one, sent again, which only the end tells (F27).
+        may be an earlier one, sent again (F27).
         """
         return call.flushed or any(earlier.unresolved for earlier in self._calls[: call.number])
 
@@ -272,7 +359,11 @@ class CallGatherer:
         spellings = [call.names[0], call.names[-1], "".join(call.names)] if call.names else [""]
         return next((name for name in spellings if tools.resolve(name) is not None), spellings[0])
 
-    def _open(self, call: Pending, written: str, name: str) -> list[Event]:
+    def _open(self, call: Pending, written: str = "", name: str = "") -> list[Event]:
+        """Open a call, under the name that the server said unless another one is given."""
+        written = written or self._written_name(call)
+        tool = self._repairer.tools.resolve(written)
+        name = name or (tool.name if tool else written)
         index = self._take_index()
         if index is None:
             call.dropped = True
@@ -288,7 +379,9 @@ class CallGatherer:
         if call.id != call.server_id:
             why = "the server gave none, or another call's"
             call.fixes += (Repair("id", call.server_id, call.id, why, name),)
-        self.clean = self.clean and not call.fixes
+        # What was said of it otherwise leaves otherwise.
+        self._regular = self._regular and not call.fixes and index == call.server_index
+        self.unchanged = self.unchanged and not call.fixes and index == call.server_index
         return [CallOpened(self._choice, index, call.id, name)]
 
     def _open_whole(self, call: Pending) -> list[Event]:
@@ -298,7 +391,7 @@ class CallGatherer:
         return [] if found is None else self._sent_whole(call, found)
 
     def _sent_whole(self, call: Pending, found: Repaired) -> list[Event]:
-        self.clean = False
+        self._regular = self.unchanged = False
         same = (found.name, canonical(found.arguments))
         if same in self._written:
             self._written.remove(same)
@@ -316,6 +409,7 @@ class CallGatherer:
 
     def _close(self, call: Pending, stopped: bool) -> list[Event]:
         if call.dropped:
+            self.unchanged = False
             behind = self._behind(call)
             self.audit += [fix for fix in call.fixes if fix.id == "junk"]
             return behind
@@ -323,14 +417,15 @@ class CallGatherer:
             return self._close_done(call, call.done)
         if call.index < 0:
             return self._close_unopened(call, stopped)
-        rest = self._rest(call, stopped)
-        if rest is None:
-            self.refused["half_call"] += 1
-            broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
-            return [Failed(UpstreamBroken(broken))]
         live = call.live
         assert live is not None
         sent = live.text[: len(live.text) - len(live.rest)]
+        rest = self._rest(call, stopped)
+        if rest is None:
+            self.unchanged = False
+            self.refused["half_call"] += 1
+            broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
+            return [Failed(UpstreamBroken(broken))]
         events: list[Event] = [CallArguments(self._choice, call.index, rest)] if rest else []
         return [*events, *self._behind(call), self._closed(call, sent + rest)]
 
@@ -345,6 +440,7 @@ class CallGatherer:
         text = "".join(call.behind)
         if not text:
             return []
+        self.unchanged = False
         junk = is_junk(text)
         why = "it stood behind the object" if junk else "it stood behind the object, and is content"
         call.fixes += (Repair("junk", text, "" if junk else text, why, call.name),)
@@ -359,27 +455,57 @@ class CallGatherer:
         """What an open call still lacks; None if it cannot be finished (C4, half calls)."""
         live = call.live
         assert live is not None
+        behind = call.goes_on_behind
+        if behind:
+            return self._rest_of_both(call, live, behind, stopped)
+        ready = live.end()
         # Cut by `length`, they are left as cut: what is missing is not known.
         if (not live.broken and live.complete) or not (stopped or live.closed):
-            return live.rest
+            return ready + live.rest
+        self.unchanged = False
         found = self._repairer.repair(call.name, live.text, stopped=stopped or live.closed)
         if found is None or found.name != call.name:
             return None
         call.fixes += found.fixes
         return live.rest if found.arguments == live.text else live.tail(found.values)
 
+    def _rest_of_both(self, call: Pending, live: LiveArguments, behind: str, stopped: bool) -> str | None:
+        """What an open call still lacks if what looked like its end was within a string."""
+        self.unchanged = False
+        if not stopped:
+            call.behind.clear()
+            return live.rest + behind
+        found = self._read_both(call, call.name, stopped)
+        if found is not None:
+            call.fixes += found.fixes
+            return live.tail(found.values) if found.name == call.name else None
+        # Behind a mark nobody knows what is the string's; anything else is content.
+        return None if '"' in behind else live.end() + live.rest
+
+    def _read_both(self, call: Pending, name: str, stopped: bool) -> Repaired | None:
+        """The call whose object seemed to end within a string, with what stands behind it."""
+        behind = call.goes_on_behind
+        found = self._repairer.repair(name, call.text + behind, stopped=True) if behind and stopped else None
+        if found is not None:
+            call.behind.clear()
+        return found
+
     def _close_unopened(self, call: Pending, stopped: bool) -> list[Event]:
         """A call of which nothing was sent: whole now, or text after all."""
         name, text = self._written_name(call), call.text
         ended = stopped or (call.live is not None and call.live.closed)
-        found = self._repairer.repair(name, text, stopped=ended) if name or text.strip() else None
+        found = self._read_both(call, name, stopped)
+        if found is None and '"' not in call.goes_on_behind:
+            found = self._repairer.repair(name, text, stopped=ended) if name or text.strip() else None
         if found is not None:
             events = self._sent_whole(call, found)
             return [*events, *self._behind(call), self._closed(call, found.arguments)] if events else []
-        if self._at_once and name and not stopped and call.first == "{":
-            # In a whole answer too, what was cut by `length` is left as cut (C4).
+        live_or_whole = self._at_once or (call.gate is not None and not call.gate.shut)
+        if live_or_whole and name and not stopped and call.first == "{":
+            # What was cut by `length` is left as cut (C4).
             opened = self._open(call, name, name)
             return [*opened, CallArguments(self._choice, call.index, text), self._closed(call, text)] if opened else []
+        self.unchanged = False
         self.refused["unreadable_arguments" if name else "no_name"] += 1
         written = "".join((name, text, *call.behind))
         if not written:

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from .call_chunks import CallChunks
 from .calls import CallGatherer
 from .deltas import Delta
 from .echo import Echo
@@ -100,6 +101,10 @@ class Choice:
     _written_calls: list[tuple[str, str]] = field(default_factory=list)
     _echo: Echo[tuple[Chunk, Said, bool]] = field(default_factory=Echo)
     _queue: deque[_Held] = field(default_factory=deque)
+    _chunks: CallChunks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chunks = CallChunks(self.number)
     _text: _Position = field(default_factory=_Position)
 
     def feed(self, chunk: Chunk, said: Said, *, alone: bool) -> tuple[Event, ...]:
@@ -112,17 +117,20 @@ class Choice:
         if said.empty_calls and not any(repair.id == "empty_calls" for repair in self.audit):
             self.audit.append(Repair("empty_calls", "[]", "", "a list of no calls says nothing"))
         if not said.deltas:
-            return self._feed_content(chunk, said, alone)
+            ended = self._end_calls() if said.text or said.reasoning else ()
+            return (*ended, *self._feed_content(chunk, said, alone))
         before = (*self._pieces(self.scanner.release()), *self._end_echo())
         came, said = said, self._without_echo(said)
         if alone and said is came and not (said.text or said.reasoning or said.finish):
             return (*before, *self._only_calls(chunk, said.deltas))
         text = (*self._feed_text(chunk, said, False), *self.release(), *self._split(), *self._thoughts_first())
-        return (*before, *text, *self._gather(said.deltas))
+        ended, calls = self._gather_beside(said.deltas)
+        return (*before, *ended, *text, *calls)
 
     def feed_late(self, delta: Delta) -> tuple[Event, ...]:
         """Take a piece of a call that came by another way than a chunk's choices."""
-        return (*self._pieces(self.scanner.release()), *self._end_echo(), *self._gather((delta,)))
+        ended, calls = self._gather_beside((delta,))
+        return (*self._pieces(self.scanner.release()), *self._end_echo(), *ended, *calls)
 
     def glide(self, data: bytes, *, reasoning: bool) -> bool:
         """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it.
@@ -147,7 +155,7 @@ class Choice:
 
     def release(self) -> tuple[Event, ...]:
         """Let go of the text that waits."""
-        return (*self._pieces(self.scanner.release()), *self._give_up(self._echo.give_up()))
+        return (*self._chunks.give_up(), *self._pieces(self.scanner.release()), *self._give_up(self._echo.give_up()))
 
     def hurry(self) -> tuple[Event, ...]:
         """Let the prose go that waits only because the rest of its chunk is undecided (contract C2)."""
@@ -164,6 +172,7 @@ class Choice:
                     self.audit += event.fixes
                     self._count_empty(event.call)
             self.audit += self._gatherer.audit
+            closing = self._chunks.end(closing, left=self._gatherer.unchanged)
             events += closing
             if closing and isinstance(closing[-1], Failed):
                 return tuple(events)
@@ -343,12 +352,29 @@ class Choice:
 
     def _only_calls(self, chunk: Chunk, deltas: tuple[Delta, ...]) -> tuple[Event, ...]:
         """A chunk of call deltas and nothing else may leave as it came."""
-        events = self._gather(deltas)
-        if self._gatherer is None or not self._gatherer.clean:
-            return events
-        return (Passed(chunk.raw, tuple(event for event in events if isinstance(event, CallOpened | CallArguments))),)
+        gatherer = self._calls_of()
+        events = gatherer.feed(deltas)
+        return (*self._ended(gatherer), *self._chunks.take(chunk.raw, gatherer.said, gatherer.pieces, events))
 
-    def _gather(self, deltas: tuple[Delta, ...]) -> tuple[Event, ...]:
+    def _gather_beside(self, deltas: tuple[Delta, ...]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+        """What deltas let go of earlier chunks, and of themselves, in a chunk that says other things too."""
+        gatherer = self._calls_of()
+        events = gatherer.feed(deltas)
+        return self._ended(gatherer), self._chunks.beside(gatherer.pieces, events)
+
+    def _end_calls(self) -> tuple[Event, ...]:
+        """What waits for the end of the calls, which something else has ended."""
+        if self._gatherer is None:
+            return ()
+        self._gatherer.end_calls()
+        return self._ended(self._gatherer)
+
+    def _ended(self, gatherer: CallGatherer) -> tuple[Event, ...]:
+        """What the last deltas let go of the calls before them."""
+        return self._chunks.end(gatherer.ended, left=gatherer.unchanged) if gatherer.ended else ()
+
+    def _calls_of(self) -> CallGatherer:
+        """What gathers the calls of this choice."""
         if self._gatherer is None:
             self._gatherer = CallGatherer(
                 self.number,
@@ -360,7 +386,7 @@ class Choice:
                 at_once=self.whole,
                 limits=self.limits,
             )
-        return self._gatherer.feed(deltas)
+        return self._gatherer
 
     def _true_finish(self) -> str:
         """The finish reason that is true of what left."""

@@ -224,7 +224,12 @@ def _literals(text: str, hints: Hints) -> Json:
 
 
 def _without_comments(text: str, hints: Hints) -> Json:
-    """The text without JavaScript's comments, which stand in no string."""
+    """The text without JavaScript's comments, which stand in no string.
+
+    What holds a quotation mark may be a string's own: `{"code": "f("} // x")"}`.
+    """
+    if any('"' in found.group() for found in _COMMENT.finditer(text) if not found.group(1)):
+        return None
     return _changed(text, _COMMENT.sub(lambda found: found.group(1) or " ", text))
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from .arguments import Gate, LiveArguments
 from .deltas import Delta
+from .ladder import is_junk, objects_in
+from .literals import read_json
 from .events import Repair
 from .limits import MAX_CALLS, MAX_HELD
 
@@ -28,11 +30,13 @@ class Pending:
     """A call that is being gathered. `number` is its place among the server's calls, `index` the client's, given when
     the call opens.
 
-    `early` came before the call could be told, `first` is the first of it that is no blank, `behind` what followed its
-    object; `size` counts all of its characters, `waiting` those that have not left. `odd`: one of its deltas was not
-    as clients expect it. `again` is a name that was said once more behind all of the arguments. `done` once all of it
-    left before the reply's end, `final` what the client has then. `flushed`: it has the id of the call before it, and
-    so may be that one, sent again. `dropped`: nothing of it is to leave.
+    `early` came before the call could be told, `first` is the first of it that is no blank, `ready` what may leave as
+    soon as the call is open, `behind` what followed its object; `size` counts all of its characters, `waiting` those
+    that have not left. `odd`: one of its deltas was not as clients expect it. `again` is a name that was said once more
+    behind all of the arguments. `done` once all of it left before the reply's end, `final` what the client has then.
+    `flushed`: it has the id of the call before it, and so may be that one, sent again. `before` is the call of whose
+    arguments it is a part if it is no object of its own, because only a brace tells them apart; `gap` are the blanks
+    between them. `dropped`: nothing of it is to leave.
     """
 
     server_id: str = ""
@@ -40,6 +44,7 @@ class Pending:
     number: int = 0
     names: list[str] = field(default_factory=list)
     early: list[str] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)
     behind: list[str] = field(default_factory=list)
     first: str = ""
     size: int = 0
@@ -54,6 +59,8 @@ class Pending:
     done: str | None = None
     final: str | None = None
     flushed: bool = False
+    before: Pending | None = None
+    gap: str = ""
     dropped: bool = False
     fixes: tuple[Repair, ...] = ()
 
@@ -68,9 +75,24 @@ class Pending:
         return self.index < 0 and not self.dropped
 
     @property
+    def all_left(self) -> bool:
+        """True if all that came of it left."""
+        return self.index >= 0 and self.live is not None and not self.ready and not self.live.rest
+
+    @property
     def empty(self) -> bool:
         """True if its arguments came whole and say nothing, and still wait at least in part."""
         return self.live is not None and self.done is None and bool(_EMPTY.fullmatch(self.live.text))
+
+    @property
+    def goes_on_behind(self) -> str:
+        """What stands behind its object, if the mark before the object's brace may have been one of a string's own:
+        `{"code": "print("}` and then `")"}`. Empty if that says nothing, or if there is nothing.
+        """
+        behind = "".join(self.behind)
+        if self.live is None or not self.live.ends_in_string or is_junk(behind):
+            return ""
+        return behind
 
     def see(self, delta: Delta) -> None:
         """Note what the next delta says otherwise than clients expect it."""
@@ -97,3 +119,24 @@ class Pending:
         """True if nothing in a delta says that it is another call's."""
         same = not delta.id or not self.server_id or delta.id == self.server_id
         return (same or not delta.name) and (not delta.name or delta.name in self.names)
+
+
+def rejoined(calls: list[Pending]) -> list[Pending]:
+    """The calls without those that were told from the one before by a brace alone, and are no objects (F41).
+
+    What came of them stands behind that call's object.
+    """
+    found: list[Pending] = []
+    for call in calls:
+        if call.before is None or all(map(_is_object, objects_in(call.text.strip()))):
+            found.append(call)
+        elif found:
+            found[-1].behind.append(call.gap + call.text)
+    return found
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(read_json(text), dict)
+    except ValueError:
+        return False

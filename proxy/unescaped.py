@@ -205,18 +205,24 @@ class _Reader:
             if self._text.startswith(delimiter, found.start()):
                 end = self._end_behind(found.start() + len(delimiter), frame)
                 if end is not None:
+                    inside = self._text[start : found.start()]
                     # Between three marks each one is the string's own, in pairs or not.
-                    self._ended(end, 0 if tripled else marks)
+                    self._ended(end, inside, paired=tripled or marks % 2 == 0)
                     self._pos = found.start() + len(delimiter)
-                    return unescape(self._text[start : found.start()])
+                    return unescape(inside)
             if not tripled:
                 self._refuse_second_reading(at, frame, paired=marks % 2 == 0)
                 self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
             marks += 1
 
-    def _ended(self, end: _End, marks: int) -> None:
-        """Note what speaks against an end that could also be none."""
-        self._unpaired = self._unpaired or marks % 2 == 1
+    def _ended(self, end: _End, inside: str, *, paired: bool) -> None:
+        """Note what speaks against an end that could also be none.
+
+        The last mark of `x = {"a": "b"}` is none if the string broke off there.
+        """
+        if not paired and _opens_more(inside):
+            raise ValueError("a string does not end, or its brackets do not")
+        self._unpaired = self._unpaired or not paired
         self._needs_pairs = self._needs_pairs or end is _End.OPTIONAL_KEY
 
     def _refuse_second_reading(self, at: int, frame: _Object, *, paired: bool) -> None:
@@ -269,6 +275,11 @@ class _Reader:
         if found is None or found.group(2) not in frame.own or found.group(2) in frame.given:
             return None
         return _End.SURE if found.group(2) in frame.required else _End.OPTIONAL_KEY
+
+
+def _opens_more(inside: str) -> bool:
+    """True if a bracket is open at the end of a text."""
+    return any(inside.count(opener) > inside.count(closer) for opener, closer in ("{}", "[]"))
 
 
 def _flat(shapes: Iterable[Shape | None]) -> tuple[Shape, ...]:

@@ -26,8 +26,8 @@ def tool(name: str = "typed") -> Tool:
     return found
 
 
-def fed(cut: list[str], which: Tool | None, **gate: Any) -> tuple[str, LiveArguments]:
-    """What left; at every step it is a prefix of the text, and with the rest it is the text.
+def fed(cut: list[str], which: Tool | None, *, over: bool = False, **gate: Any) -> tuple[str, LiveArguments]:
+    """What left; at every step it is a prefix of the text, and with the rest it is the text. `over`: the call is.
 
     What comes behind another object's beginning belongs to that one, as the gatherer sees to.
     """
@@ -43,6 +43,9 @@ def fed(cut: list[str], which: Tool | None, **gate: Any) -> tuple[str, LiveArgum
         assert left + live.rest == live.text
         assert live.sent == len(left.encode("utf-8", "surrogatepass"))
     assert live.text + excess == "".join(cut)
+    if over and not excess:
+        left += live.end()
+        assert left + live.rest == live.text
     return left, live
 
 
@@ -65,7 +68,7 @@ VALID = [
 def test_of_a_valid_object_everything_leaves_byte_for_byte_at_every_cut(text: str) -> None:
     """C1: whatever the value's type."""
     for cut in all_cuts(text, 50 if len(text) > 400 else 200):
-        left, live = fed(cut, tool())
+        left, live = fed(cut, tool(), over=True)
         assert live.complete
         assert not live.broken
         assert left.strip() == text.strip()
@@ -75,7 +78,7 @@ def test_of_a_valid_object_everything_leaves_byte_for_byte_at_every_cut(text: st
 def test_blanks_around_the_object_leave_or_are_the_rest(text: str) -> None:
     """C1: they belong to the call's arguments as much as the object does."""
     for cut in all_cuts(text, 50):
-        left, live = fed(cut, tool())
+        left, live = fed(cut, tool(), over=True)
         assert left + live.rest == text
         assert live.rest.strip() == ""
         assert live.complete
@@ -90,12 +93,13 @@ def test_a_string_streams_on_while_it_arrives() -> None:
         left += live.feed(each)
         if each.isalnum() and text[:at].count('"') % 4 == 3:
             assert left == text[: at + 1]
-    assert left == text
+    assert left == text.removesuffix('"}')
+    assert left + live.end() == text
 
 
 def test_the_opening_mark_of_a_string_waits_for_what_is_in_it() -> None:
     """An empty string may be forbidden, and is dropped then (F35); the mark must not have left."""
-    assert fed(['{"label": "'], tool())[0] == "{"
+    assert fed(['{"label": "'], tool())[0] == ""
     assert fed(['{"label": "a'], tool())[0] == '{"label": "a'
     assert fed(['{"label": "\\'], tool())[0] == '{"label": "'
 
@@ -103,28 +107,33 @@ def test_the_opening_mark_of_a_string_waits_for_what_is_in_it() -> None:
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ('{"count": 1', "{"),
-        ('{"count": "1', "{"),
-        ('{"flag": tru', "{"),
-        ('{"flag": true', "{"),
-        ('{"items": ["a", "b"', "{"),
-        ('{"options": {"a": "b"', "{"),
-        ('{"free": {"a": 1', "{"),
-        ('{"label": 1', "{"),
-        ('{"count": 1,', '{"count": 1'),
+        ('{"count": 1', ""),
+        ('{"count": "1', ""),
+        ('{"flag": tru', ""),
+        ('{"flag": true', ""),
+        ('{"items": ["a", "b"', ""),
+        ('{"options": {"a": "b"', ""),
+        ('{"free": {"a": 1', ""),
+        ('{"label": 1', ""),
+        ('{"count": 1,', ""),
         ('{"count": 1, "label": ', '{"count": 1'),
         ('{"count": 1, "label": "a', '{"count": 1, "label": "a'),
-        ('{"items": ["a"]', "{"),
-        ('{"items": ["a"],', '{"items": ["a"]'),
-        ('{"lab', "{"),
-        ('{"label"', "{"),
+        ('{"items": ["a"]', ""),
+        ('{"items": ["a"],', ""),
+        ('{"items": ["a"], "count":', '{"items": ["a"]'),
+        ('{"lab', ""),
+        ('{"label"', ""),
         ('{"label": "a\\', '{"label": "a'),
         ('{"label": "a\\u00e', '{"label": "a'),
         ('{"label": "a\\u00e9', '{"label": "a\\u00e9'),
         ('{"label": "a"', '{"label": "a'),
         ('{"label": "a" ', '{"label": "a'),
-        ('{"label": "a",', '{"label": "a"'),
-        ("{", "{"),
+        ('{"label": "a",', '{"label": "a'),
+        ('{"label": "a", "count"', '{"label": "a'),
+        ('{"label": "a", "count":', '{"label": "a"'),
+        ('{"label": "a"}', '{"label": "a'),
+        ('{"label": "a"} ', '{"label": "a'),
+        ("{", ""),
         ("  ", ""),
         ("", ""),
     ],
@@ -137,40 +146,40 @@ def test_what_a_fix_may_still_change_waits(text: str, left: str) -> None:
 
 
 BROKEN: dict[str, tuple[str, str]] = {
-    "single quote": ("{'label': 'a'}", "{"),
+    "single quote": ("{'label': 'a'}", ""),
     "missing brace": ('"label": "a"}', ""),
     "array": ('["a"]', ""),
     "string": ('"{\\"label\\": 1}"', ""),
-    "unknown key": ('{"label": "a", "lable": "b"}', '{"label": "a"'),
-    "doubled key": ('{"label": "a", "label": "b"}', '{"label": "a"'),
-    "doubled key by an escape": ('{"label": "a", "l\\u0061bel": "b"}', '{"label": "a"'),
+    "unknown key": ('{"label": "a", "lable": "b"}', '{"label": "a'),
+    "doubled key": ('{"label": "a", "label": "b"}', '{"label": "a'),
+    "doubled key by an escape": ('{"label": "a", "l\\u0061bel": "b"}', '{"label": "a'),
     "raw newline in a string": ('{"label": "a\nb"}', '{"label": "a'),
     "raw tab in a string": ('{"label": "a\tb"}', '{"label": "a'),
-    "raw newline in a key": ('{"la\nbel": "a"}', "{"),
-    "raw newline in a nested string": ('{"items": ["a\nb"]}', "{"),
+    "raw newline in a key": ('{"la\nbel": "a"}', ""),
+    "raw newline in a nested string": ('{"items": ["a\nb"]}', ""),
     "bad escape": ('{"label": "a\\x41"}', '{"label": "a'),
     "bad unicode escape": ('{"label": "a\\u00g0"}', '{"label": "a'),
-    "bad escape in a key": ('{"l\\xabel": "a"}', "{"),
-    "bad escape in a nested string": ('{"items": ["\\x"]}', "{"),
-    "trailing comma": ('{"label": "a",}', '{"label": "a"'),
+    "bad escape in a key": ('{"l\\xabel": "a"}', ""),
+    "bad escape in a nested string": ('{"items": ["\\x"]}', ""),
+    "trailing comma": ('{"label": "a",}', '{"label": "a'),
     "missing comma": ('{"label": "a" "count": 1}', '{"label": "a'),
-    "missing colon": ('{"label" "a"}', "{"),
-    "python literal": ('{"flag": True}', "{"),
-    "NaN": ('{"ratio": NaN}', "{"),
-    "leading zero": ('{"count": 01}', "{"),
-    "no value": ('{"count": }', "{"),
+    "missing colon": ('{"label" "a"}', ""),
+    "python literal": ('{"flag": True}', ""),
+    "NaN": ('{"ratio": NaN}', ""),
+    "leading zero": ('{"count": 01}', ""),
+    "no value": ('{"count": }', ""),
     "wrong closer": ('{"label": "a"]', '{"label": "a'),
-    "closed wrongly inside": ('{"items": [1}, "count": 1}', "{"),
-    "key without quotes": ('{label: "a"}', "{"),
-    "smart quotes": ('{“label”: "a"}', "{"),
-    "too deep": ('{"items": ' + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1) + "}", "{"),
-    "string for an object": ('{"options": "a"}', "{"),
+    "closed wrongly inside": ('{"items": [1}, "count": 1}', ""),
+    "key without quotes": ('{label: "a"}', ""),
+    "smart quotes": ('{“label”: "a"}', ""),
+    "too deep": ('{"items": ' + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1) + "}", ""),
+    "string for an object": ('{"options": "a"}', ""),
     "string for an integer": ('{"label": "a", "count": "10"}', '{"label": "a"'),
-    "integer for a string": ('{"label": 1}', "{"),
-    "wrong item": ('{"items": ["a", 1]}', "{"),
-    "null for a number": ('{"count": null}', "{"),
-    "too long a key": ('{"' + "k" * 300 + '": 1}', "{"),
-    "too many blanks": ("{" + " " * 300 + "}", "{"),
+    "integer for a string": ('{"label": 1}', ""),
+    "wrong item": ('{"items": ["a", 1]}', ""),
+    "null for a number": ('{"count": null}', ""),
+    "too long a key": ('{"' + "k" * 300 + '": 1}', ""),
+    "too many blanks": ("{" + " " * 300 + "}", ""),
 }
 
 
@@ -190,8 +199,9 @@ def test_another_object_behind_a_whole_one_is_excess(blanks: str) -> None:
     """F41: it is not of this call, and does not break it."""
     for cut in all_cuts(f'{{"label": "}}{{"}}{blanks}{{"label": "b"}}', 100):
         left, live = fed(cut, tool())
-        assert (left, live.text.strip(), live.complete) == (left, '{"label": "}{"}', True)
-        assert live.closed
+        assert (live.text.strip(), live.complete, live.closed) == ('{"label": "}{"}', False, True)
+        left += live.end()
+        assert live.complete
         assert left == live.text.strip()
         assert live.excess.lstrip().startswith("{")
 
@@ -204,6 +214,8 @@ def test_what_stands_behind_the_object_is_excess_at_every_cut(behind: str) -> No
         for part in cut:
             left += live.feed(part)
             found, live.excess = found + live.excess, ""
+        assert left == '{"label": "a'
+        left += live.end()
         assert (left, live.complete, live.broken) == ('{"label": "a"}', True, False)
         assert (live.text + live.rest).replace(left, "", 1) + found in (behind, behind.rstrip() + "\n" * 2)
 
@@ -221,7 +233,7 @@ def test_after_it_broke_everything_is_kept() -> None:
     assert live.feed(', "label": "a"}') == ""
     assert live.broken
     assert live.text == '{"nope": 1, "label": "a"}'
-    assert live.rest == '"nope": 1, "label": "a"}'
+    assert live.rest == '{"nope": 1, "label": "a"}'
 
 
 def test_a_shut_gate_lets_nothing_through() -> None:
@@ -240,10 +252,10 @@ def test_the_closing_brace_waits_for_the_word_that_all_is_right() -> None:
         asked.append(text)
         return "count" in text
 
-    for text, left in (('{"label": "a"}', '{"label": "a"'), ('{"count": 1} ', '{"count": 1}')):
+    for text, left in (('{"label": "a"}', '{"label": "a'), ('{"count": 1} ', '{"count": 1}')):
         for cut in all_cuts(text, 30):
             asked.clear()
-            got, live = fed(cut, tool(), accepts=accepts)
+            got, live = fed(cut, tool(), over=True, accepts=accepts)
             assert (got, live.complete, live.broken) == (left, "count" in text, "count" not in text)
             assert asked == [text.rstrip()]
 
@@ -257,9 +269,9 @@ def test_the_value_that_a_rule_may_change_waits_and_goes_if_it_does_not() -> Non
         ('{"free": "x", "label": "bad"}', '{"free": "x"'),
     ):
         for cut in all_cuts(text, 30):
-            got, _ = fed(cut, tool(), waits=frozenset(("label",)), keeps=keeps)
+            got, _ = fed(cut, tool(), over=True, waits=frozenset(("label",)), keeps=keeps)
             assert got == left
-    assert fed(['{"label": "goo'], tool(), waits=frozenset(("label",)), keeps=keeps)[0] == "{"
+    assert fed(['{"label": "goo'], tool(), waits=frozenset(("label",)), keeps=keeps)[0] == ""
 
 
 CHOOSY = function(
@@ -297,7 +309,7 @@ CHOOSY = function(
 )
 def test_a_string_goes_on_only_where_no_fix_can_change_it_any_more(key: str, goes_on: bool) -> None:
     (which,) = offered(CHOOSY)
-    assert fed([f'{{"{key}": "o'], which)[0] == (f'{{"{key}": "o' if goes_on else "{")
+    assert fed([f'{{"{key}": "o'], which)[0] == (f'{{"{key}": "o' if goes_on else "")
 
 
 def test_a_schema_that_leads_to_one_place_in_many_ways_is_asked_once() -> None:
@@ -307,7 +319,7 @@ def test_a_schema_that_leads_to_one_place_in_many_ways_is_asked_once() -> None:
         levels[f"d{at + 1}"] = {"anyOf": [{"$ref": f"#/$defs/d{at}"}] * 20}
     (which,) = offered(function("x", {"a": {"$ref": "#/$defs/d20"}}, **{"$defs": levels}))
     started = time.process_time()
-    assert fed(['{"a": "o'], which)[0] == "{"
+    assert fed(['{"a": "o'], which)[0] == ""
     assert time.process_time() - started < 10
 
 
@@ -323,15 +335,17 @@ def test_an_empty_string_that_is_forbidden_does_not_leave() -> None:
     ("sent", "values", "tail"),
     [
         ("", {"label": "a"}, '{"label": "a"}'),
-        ("{", {}, "}"),
-        ('{"label": "a", "coun', {"label": "a", "count": 1}, ', "count": 1}'),
+        ("{", {}, "{}"),
+        ('{"label": "a", "coun', {"label": "a", "count": 1}, '", "count": 1}'),
+        ('{"label": "a", "count":', {"label": "a", "count": 1}, ', "count": 1}'),
         ('{"label": "a', {"label": "ab"}, 'b"}'),
         ('{"label": "a\\ud83d', {"label": "a🙂"}, '\\ude42"}'),
         ('{"label": "a\\', {"label": "a\n"}, '\\n"}'),
         ('{"label": "a"', {"label": "a", "items": ["x"]}, '", "items": ["x"]}'),
         ('{"label": "a "b"', {"label": 'a "b"'}, '\\"b\\""}'),
-        ('{"label": "a"}', {"label": "a"}, ""),
-        ('{"ratio": 1', {"ratio": 1.5}, '"ratio": 1.5}'),
+        ('{"label": "a"}', {"label": "a"}, '"}'),
+        ('{"count": 1}', {"count": 1}, ""),
+        ('{"ratio": 1', {"ratio": 1.5}, '{"ratio": 1.5}'),
     ],
 )
 def test_what_is_repaired_goes_on_where_the_sending_stopped(sent: str, values: JsonObject, tail: str) -> None:
@@ -350,8 +364,8 @@ def test_what_is_repaired_goes_on_where_the_sending_stopped(sent: str, values: J
         ('{"label": "a', {}),
         ('{"label": "a"', {"label": "b"}),
         ('{"label": "a", ', {"count": 1}),
-        ('{"count": 1,', {"count": True}),
-        ('{"label": "a"}', {"label": "a", "count": 1}),
+        ('{"count": 1, "label":', {"count": True}),
+        ('{"count": 1}', {"label": "a", "count": 1}),
         ('{"label": "a"}', {}),
     ],
 )
@@ -379,18 +393,18 @@ def test_without_a_tool_every_key_is_taken_and_every_string_goes_on() -> None:
     """F40: a call to a tool that was not offered is left to the client."""
     left, live = fed(list('{"x": "abc'), None)
     assert (left, live.broken) == ('{"x": "abc', False)
-    left, live = fed(list('{"x": {"y": 1}, "z": ""}'), None)
+    left, live = fed(list('{"x": {"y": 1}, "z": ""}'), None, over=True)
     assert (left, live.complete) == ('{"x": {"y": 1}, "z": ""}', True)
 
 
 def test_a_tool_without_properties_takes_every_key() -> None:
     (which,) = offered(function("x", {}))
-    left, live = fed(['{"any": "a"}'], which)
+    left, live = fed(['{"any": "a"}'], which, over=True)
     assert (left, live.complete) == ('{"any": "a"}', True)
 
 
 def test_half_a_surrogate_pair_at_the_end_of_a_fragment_is_no_harm() -> None:
-    left, live = fed(['{"label": "\ud83d', '\ude42"}'], tool())
+    left, live = fed(['{"label": "\ud83d', '\ude42"}'], tool(), over=True)
     assert left == '{"label": "\ud83d\ude42"}'
     assert live.complete
 
@@ -427,7 +441,7 @@ def test_any_valid_arguments_leave_byte_for_byte(
         list(text),
         [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True)],
     ):
-        left, live = fed(cut, tool())
+        left, live = fed(cut, tool(), over=True)
         assert left == text
         assert live.complete
 
@@ -439,3 +453,23 @@ def test_long_strings_take_steps_in_proportion() -> None:
     for _ in range(200):
         live.feed("x" * 100)
         assert len(live._window.data) - live._reader.pos == 0
+
+
+INNER = ("x = {", "}; y", 'print("}")', '{"a": "b"}', '"}"', 'a", b', 'say "hi", she said', '"}\n', '"}{"a": 1}', '"} ')
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_C4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner: str) -> None:
+    """A mark that could end the string waits, with what follows it, until the end of the call tells."""
+    values: JsonObject = {"count": 1, "label": f'x "{inner}" y'}
+    text = json.dumps(values).replace('\\"', '"')
+    found = Repairer(Tools([tool()]), Policy()).repair("typed", text, stopped=True)
+    assert found is not None
+    assert found.values == values
+    for cut in all_cuts(text, 100):
+        live = LiveArguments(Gate(tool()))
+        left = ""
+        for part in cut:
+            left += live.feed(part)
+        assert left == '{"count": 1, "label": "x '
+        assert json.loads(left + str(live.tail(values))) == values

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.call_chunks import Pieces
 from proxy.calls import CallGatherer
 from proxy.deltas import Delta, read_deltas
 from proxy.errors import UpstreamBroken
@@ -37,7 +38,10 @@ def said(*deltas: Any) -> list[Delta]:
 def gathered(deltas: list[dict[str, Any]], *, stopped: bool = True) -> tuple[View, list[Event]]:
     """What the client has after these deltas, each in a chunk of its own, and the end."""
     calls = gatherer()
-    events: list[Event] = [event for each in deltas for event in calls.feed(said(each))]
+    events: list[Event] = []
+    for each in deltas:
+        own = calls.feed(said(each))
+        events += [*calls.ended, *own]
     events += calls.finish(stopped=stopped)
     return view(events)[0], events
 
@@ -144,28 +148,61 @@ def test_the_arguments_are_the_same_at_every_cut(arguments: str) -> None:
 def test_a_string_leaves_while_it_arrives_and_a_number_waits() -> None:
     """C2."""
     calls = gatherer()
-    calls.feed(said(piece(0, "{", "bash", "a")))
-    assert calls.feed(said(piece(0, '"command": "l'))) == (CallArguments(0, 0, '"command": "l'),)
-    assert calls.clean
+    assert calls.feed(said(piece(0, "{", "bash", "a"))) == ()
+    opened = (CallOpened(0, 0, "a", "bash"), CallArguments(0, 0, '{"command": "l'))
+    assert calls.feed(said(piece(0, '"command": "l'))) == opened
+    assert calls.pieces is Pieces.LEFT
     assert calls.feed(said(piece(0, "s"))) == (CallArguments(0, 0, "s"),)
     assert calls.feed(said(piece(0, '", "timeout": 1'))) == (CallArguments(0, 0, '"'),)
-    assert not calls.clean
+    assert calls.pieces is Pieces.CHANGED
     assert calls.feed(said(piece(0, "0"))) == ()
     assert calls.feed(said(piece(0, "}"))) == (CallArguments(0, 0, ', "timeout": 10}'),)
 
 
-def test_a_call_opens_with_its_name_and_the_first_brace() -> None:
-    """C4: one that is not opened can still go back to text."""
+@pytest.mark.parametrize(
+    ("before", "first"),
+    [
+        (["", "{", '"command', '": ', '"'], "l"),
+        (["{ "], '"command": "ls'),
+        (['{"timeout": 1', "0"], ', "command": "l'),
+    ],
+)
+def test_a_call_opens_with_the_first_byte_of_its_first_value(before: list[str], first: str) -> None:
+    """C4: one that is not opened can still go back to text, and one whose first value cannot be read does."""
     calls = gatherer()
-    assert calls.feed(said(piece(0, name="bash", id="a"))) == ()
-    assert calls.feed(said(piece(0, "{"))) == (CallOpened(0, 0, "a", "bash"), CallArguments(0, 0, "{"))
+    for number, fragment in enumerate(before):
+        assert calls.feed(said(piece(0, fragment, *(() if number else ("bash", "a"))))) == ()
+        assert calls.pieces is Pieces.WAIT
+    opened, arguments = calls.feed(said(piece(0, first)))
+    assert opened == CallOpened(0, 0, "a", "bash")
+    assert isinstance(arguments, CallArguments)
+    assert "".join([*before, first]).startswith(arguments.fragment)
+
+
+@pytest.mark.parametrize("mark", ['"}', '"}  ', '" }', '"\n}\n'])
+@pytest.mark.parametrize("cut", [1, 2, 3, 99])
+def test_the_mark_that_could_end_a_call_waits_for_its_end(mark: str, cut: int) -> None:
+    """C4: what looks like the end may be within a string whose marks have no backslash."""
+    calls = gatherer()
+    calls.feed(said(piece(0, '{"command": "l', "bash", "a")))
+    left = [event for part in parts(f"s{mark}", cut) for event in calls.feed(said(piece(0, part)))]
+    assert left == [CallArguments(0, 0, "s")]
+    calls.end_calls()
+    assert calls.ended == [CallArguments(0, 0, mark)]
+
+
+def parts(text: str, cut: int) -> list[str]:
+    return [text[at : at + cut] for at in range(0, len(text), cut)]
 
 
 def clean_after(*deltas: dict[str, Any]) -> bool:
+    """True if the chunks of these deltas can leave as they came, once something else follows."""
     calls = gatherer()
     for each in deltas:
         calls.feed(said(each))
-    return calls.clean
+    clean = calls.pieces is not Pieces.CHANGED
+    calls.end_calls()
+    return clean and calls.unchanged and not any(call.live.rest for call in calls._calls if call.live)
 
 
 NOT_CLEAN: dict[str, list[dict[str, Any]]] = {
@@ -192,6 +229,7 @@ def test_what_needs_no_change_leaves_as_it_came() -> None:
     """C1."""
     assert clean_after(piece(0, LS, "bash", "a"))
     assert clean_after(piece(0, "{", "bash", "a"), piece(0, '"command": "l'))
+    assert clean_after(piece(0, "", "bash", "a"), piece(0, "{"), piece(0, '"command'), piece(0, '": "l'))
     assert clean_after(piece(0, LS, "bash", "a"), piece(1, PWD, "bash", "b"))
 
 
@@ -229,18 +267,27 @@ def test_when_the_model_stopped_missing_closers_are_added(text: str, whole: str)
     [
         '{"command": "l',
         '{"command": "l\\',
-        '{"command": ',
-        '{"command"',
         '{"command": "ls",',
-        '{"flag": tr',
-        '{"x": ]',
         '{"command": "a" b\'',
+        '{"command": "ls", "background": tr',
     ],
 )
 def test_what_cannot_be_finished_is_an_error(text: str) -> None:
     """C4: an opened call of which more is missing than closers."""
     _, events = gathered([piece(0, text, "bash", "a")])
     assert failed(events)
+
+
+@pytest.mark.parametrize("text", ["{", '{"command": ', '{"command"', '{"flag": tr', '{"x": ]', '{"timeout": "'])
+def test_a_call_whose_first_value_cannot_be_read_was_never_opened(text: str) -> None:
+    """C4: it goes back to text, whole."""
+    if text == "{":
+        assert gathered([piece(0, text, "bash", "a")])[0].calls == [("bash", "{}")]
+        return
+    for fragments in ([text], list(text)):
+        first, *rest = fragments
+        events = gathered([piece(0, first, "bash", "a"), *(piece(0, each) for each in rest)])[1]
+        assert events == [Text(0, f"bash{text}")]
 
 
 def test_after_an_error_nothing_follows() -> None:

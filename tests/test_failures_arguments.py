@@ -52,8 +52,10 @@ def test_f20_the_last_tokens_never_came() -> None:
         {"todos": [{"content": "a}", "done": False}]},
         {"closers"},
     )
-    for half in ('{"command": "l', '{"command": "ls",', '{"command":', '{"comm', '{"command": "ls", "background": tr'):
+    for half in ('{"command": "l', '{"command": "ls",', '{"command": "ls", "background": tr'):
         assert argued("bash", half).error
+    for unopened in ('{"command":', '{"comm', '{"background": tr'):
+        assert argued("bash", unopened).text == f"bash{unopened}"
 
 
 def test_f21_a_brace_in_a_string_ends_nothing() -> None:

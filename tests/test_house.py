@@ -48,7 +48,7 @@ SANS_IO_ROOMS = (
     *("redact", "loop_guard", "token_count", "overflow", "urls", "balance"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
-MAX_MODULE = 400
+MAX_MODULE = 500
 MAX_FUNCTION = 60
 MANY_LINES = 20
 MAX_PARAMETERS = 8
