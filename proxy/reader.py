@@ -50,13 +50,14 @@ class Truncated(NotACall):
 @dataclass(frozen=True, slots=True)
 class RawCall:
     """A call as a format gives it: the offered tool, its arguments as the text of a JSON object, and the id that the
-    model gave it, empty if none.
+    model gave it, empty if none; `explicit` if it is an object that says its name and its arguments.
     """
 
     tool: Tool
     written_name: str
     arguments: str
     id: str = ""
+    explicit: bool = False
 
 
 class Literals:

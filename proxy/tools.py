@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from .events import Json, JsonObject, dump_json
-from .schema import allowed_types, literal, typed
+from .schema import allowed_types, literal, parts, type_of, typed
 from .shapes import Shape, compile_schema
 
 _MAX_NAME = 256
@@ -65,6 +65,23 @@ class Tool:
         """True if every name is a property and every required one is among them (contract C3, weak evidence)."""
         given = set(names)
         return given <= self.properties.keys() and self.required <= given
+
+    def tolerates(self, values: JsonObject) -> bool:
+        """True if every required name is there and at most one is no property, if the schema allows that one."""
+        more = values.keys() - self.properties.keys()
+        if not self.required <= values.keys() or len(more) > 1:
+            return False
+        return all(self._allows_more(values[name]) for name in more)
+
+    def _allows_more(self, value: Json) -> bool:
+        """True if the value of a key that is not declared may stand there."""
+        for part in parts(self.schema, self.schema):
+            if part.get("additionalProperties") is False or part.get("unevaluatedProperties") is False:
+                return False
+            others = part.get("additionalProperties")
+            if isinstance(others, dict) and type_of(value) not in allowed_types(others, self.schema):
+                return False
+        return True
 
 
 class Tools:

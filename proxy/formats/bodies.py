@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ..reader import Literals, NotACall, Parsing, RawCall, Reader, Truncated
 from . import gemma, xtml
+from .bare import bare_call, begins_bare
 from .ends import CALL_KINDS, closes, ends_here
 from .json_calls import json_array, json_object
 from .named import named
@@ -50,6 +51,8 @@ def body(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
             return (yield from tagged_call(reader))
         if found is not None and (found.kind in WRAPPER_KINDS or found.marked) and not found.closing:
             return (yield from element(reader))
+    if reader.first and not reader.wrapped and (yield from begins_bare(reader)):
+        return (yield from bare_call(reader))
     return (yield from named(reader, python=reader.wrapped))
 
 
@@ -203,25 +206,43 @@ def _is_json(reader: Reader) -> Parsing[bool]:
 
 
 def fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
-    """A fenced block that is itself the call: with or without a language, one call or several inside (F6)."""
+    """A fenced block that is itself the call: with or without a language, one call or several inside (F6).
+
+    The end of a fence that begins the reply may be missing where the reply ends.
+    """
     yield from reader.expect(FENCE)
     info = yield from reader.until(_LINE_END, _MAX_INFO)
     reader.depth += 1
     if b"`" in info or reader.depth > MAX_NESTED:
         raise NotACall("a code span is no fence")
     calls: list[RawCall] = []
+    tagged = False
     while True:
         yield from reader.blanks()
-        if calls and (yield from reader.which((FENCE,))):
+        if calls and (yield from _fence_ends(reader, tagged)):
             reader.depth -= 1
             return tuple(calls)
-        first_byte = yield from reader.byte()
-        if not reader.wrapped and first_byte not in (b"{", b"[", b"<"):
+        if not (yield from _counts_in_fence(reader)):
             raise reader.refuse("what is in a fence is an example")
-        if not (reader.wrapped or reader.first) and not (yield from reader.ahead(reader.maybe(_is_json(reader)))):
-            raise reader.refuse("what is in a fence is an example")
+        tagged = tagged or (yield from reader.byte()) == b"<"
         calls += yield from body(reader)
         yield from _between(reader)
+
+
+def _fence_ends(reader: Reader, tagged: bool) -> Parsing[bool]:
+    """Read the end of a fence; whether it stands here, or is missing where the reply ends."""
+    if (yield from reader.which((FENCE,))):
+        return True
+    return reader.first and not reader.wrapped and not tagged and (yield from ends_here(reader))
+
+
+def _counts_in_fence(reader: Reader) -> Parsing[bool]:
+    """Whether what stands here may be a call in a fence."""
+    if reader.wrapped:
+        return True
+    if not reader.first:
+        return bool((yield from reader.ahead(reader.maybe(_is_json(reader)))))
+    return (yield from reader.byte()) in (b"{", b"[", b"<") or (yield from begins_bare(reader))
 
 
 BODIES: Mapping[bytes, Body] = {

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..events import load_json
+from ..events import JsonObject, load_json
 from ..reader import NotACall, Parsing, RawCall, Reader
 from .bodies import WRAPPER, body, closed_by_itself, element
+from .definitions import is_definition
 from .ends import leftover
 
 _SURPLUS = (b"}", b"]")
@@ -86,6 +87,17 @@ def _check(reader: Reader, calls: Collection[RawCall]) -> None:
         raise NotACall("there is no call")
     for call in calls:
         arguments = load_json(call.arguments)
-        if not isinstance(arguments, dict) or not call.tool.accepts(arguments):
+        if not isinstance(arguments, dict) or not _fits(reader, call, arguments):
             keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
             raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
+        if is_definition(arguments, call.tool):
+            raise NotACall("it is the definition of a tool")
+
+
+def _fits(reader: Reader, call: RawCall, arguments: JsonObject) -> bool:
+    """Whether the keys are the tool's. An object that says name and arguments and is the whole reply may have one more:
+    models add a `description` to every command.
+    """
+    if call.tool.accepts(arguments):
+        return True
+    return reader.first and call.explicit and call.tool.tolerates(arguments)

@@ -70,6 +70,8 @@ class Scanner:
         # Where the reply's first thing stands, and how many of the formats for it were tried.
         self._first_at = 0
         self._first_tried = 0
+        # Whether the reasoning that goes on stands behind text.
+        self._behind_text = False
         self._copied = 0
         self._went_back = 0
 
@@ -289,7 +291,10 @@ class Scanner:
         self._pos = end
         self._after_call = False
         self._grammar = self._grammars[mode]
-        self._first_at, self._first_tried = (end, 0) if mode == TEXT else (-1, 0)
+        # Behind text and reasoning nothing is the reply's first thing.
+        again = mode == TEXT and not self._behind_text
+        self._behind_text = mode.endswith(BEHIND_TEXT)
+        self._first_at, self._first_tried = (end, 0) if again else (-1, 0)
 
     def _follows(self, item: Format, end: int) -> bool | None:
         """Whether what stands behind the opener can follow it; None while nothing but blanks does."""
