@@ -190,7 +190,7 @@ REFUSED = {
     "prose": "<tool_call>and so on</tool_call>",
     "prose behind the call": f"<tool_call>{LS} and</tool_call>",
     "a name that was not offered": f"<tool_call>{call_json('nope')}</tool_call>",
-    "one of two was not offered": f"<tool_call>{LS}{call_json('nope')}</tool_call>",
+    "neither was offered": f"<tool_call>{call_json('nope', a=1)}{call_json('nope')}</tool_call>",
     "a name that needs arguments": "<tool_call>bash</tool_call>",
     "half an end tag": f"<tool_call>{LS}</tool_cal",
     "too many blanks": f"<tool_call>{' ' * 100}{LS}</tool_call>",

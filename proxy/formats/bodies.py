@@ -17,6 +17,7 @@ from .ends import CALL_KINDS, closes, ends_here
 from .json_calls import json_array, json_object
 from .named import named
 from .pythonic import python_list
+from .several import one_of_several
 from .spelled_out import spelled_out
 from .tagged import tagged_call
 from .tags import SEPARATOR, peek_tag, tag
@@ -72,15 +73,21 @@ def element(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         yield from tag(reader)
     reader.depth += 1
     outside, reader.wrapped = reader.wrapped, True
+    passes, reader.passes = reader.passes, reader.passes if outside else reader.back_to < 0
+    left = len(reader.left)
     if reader.depth > MAX_NESTED:
         raise NotACall("wrappers are nested too deep")
     ends_itself = marker is not None and not MARKER_BY_OPENER[marker].closers
     bracket = marker is not None and _BRACKET in MARKER_BY_OPENER[marker].closers
     calls = yield from (_single(reader) if ends_itself else _inside(reader, bracket))
-    reader.wrapped = outside
+    reader.wrapped, reader.passes = outside, passes
     reader.depth -= 1
+    if not calls and outside and len(reader.left) > left:
+        # A wrapper of its own around what stays text stays with it.
+        reader.left[left:] = [(start if reader.before else 0, reader.pos, reader.before)]
+        return ()
     if not calls:
-        raise NotACall("the wrapper holds no call")
+        raise NotACall(reader.why or "the wrapper holds no call")
     reader.spans.append((start, reader.pos))
     return calls
 
@@ -90,7 +97,7 @@ def _single(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     calls: list[RawCall] = []
     while True:
         yield from _fillers(reader)
-        calls += yield from body(reader)
+        calls += yield from one_of_several(reader, body, len(calls))
         if not (yield from reader.maybe(_another(reader))) and not (yield from reader.ahead(_name_follows(reader))):
             return tuple(calls)
 
@@ -114,6 +121,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
     calls: list[RawCall] = []
     # How far all was closed by itself; whether by wrappers of its own only; whether something was not.
     closed, wrapped, loose = reader.pos, True, False
+    left = len(reader.left)
     while True:
         try:
             yield from _fillers(reader)
@@ -131,10 +139,13 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
             back_to = reader.back_to
             if calls and not loose and not reader.void:
                 reader.back_to = closed
-            found = yield from body(reader)
+            found = yield from one_of_several(reader, body, len(calls))
             reader.back_to = back_to
         except NotACall as reason:
             broken_off = isinstance(reason, Truncated)
+            if calls:
+                reader.resume(closed)
+            del reader.left[left:]
             if not calls or reader.void or (loose if broken_off else not wrapped):
                 raise
             reader.pos, reader.cut = closed, not wrapped
@@ -142,7 +153,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
         calls += found
         wrapped = wrapped and opener == WRAPPER
         loose = loose or not opener
-        closed = reader.pos
+        closed, left = reader.pos, len(reader.left)
         yield from _between(reader)
 
 

@@ -18,6 +18,7 @@ from ..events import load_json
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import ends_here, whole_value
+from .several import one_of_several
 from .values import arguments, read_string
 
 _NAMES = frozenset(("name", "tool_name", "tool", "function_name", "function"))
@@ -28,6 +29,8 @@ _WIDER_ARGUMENTS = _ARGUMENTS | {"params", "action_input"}
 _LIST = "tool_calls"
 _IGNORED = frozenset(("id", "index", "tool_call_id", "call_id"))
 _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
+# No tool is named so by the key of its arguments.
+_OWN_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
 _QUOTES = (b'"', b"'")
 
 
@@ -91,12 +94,14 @@ def json_array(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
 def _array(reader: Reader, place: _Place) -> Parsing[tuple[RawCall, ...]]:
     yield from reader.expect(b"[")
     calls: list[RawCall] = []
+    some = False
     while True:
         yield from reader.blanks()
         here = yield from reader.byte()
         if here == b"{":
-            calls += yield from _object(reader, place, keyed=True)
-        elif here == b"]" and calls:
+            calls += yield from one_of_several(reader, lambda reader: _object(reader, place, keyed=True), len(calls))
+            some = True
+        elif here == b"]" and some:
             reader.pos += 1
             return tuple(calls)
         else:
@@ -105,9 +110,9 @@ def _array(reader: Reader, place: _Place) -> Parsing[tuple[RawCall, ...]]:
             yield from reader.value()
         yield from reader.blanks()
         end = yield from reader.which((b",", b"]"))
-        if end is None and calls and (yield from reader.byte()) == b"{":
+        if end is None and some and (yield from reader.byte()) == b"{":
             continue  # the comma is missing
-        if end is None and calls and not reader.void and (yield from ends_here(reader)):
+        if end is None and some and not reader.void and (yield from ends_here(reader)):
             return tuple(calls)
         if end == b"]" and not reader.void:
             return tuple(calls)
@@ -162,7 +167,7 @@ def _member(reader: Reader, key: str, members: _Members, place: _Place, keyed: b
     elif key == "type":
         kind = yield from reader.value()
         reader.annul(kind.strip(b"\"'") not in _TYPES, "its type is no function")
-    elif keyed and here == b"{" and key not in _IGNORED and reader.tools.resolve(key) is not None:
+    elif keyed and here == b"{" and _may_be_name(reader, key):
         reader.tool(key)
         members.name, members.arguments, members.keyed = key, (yield from reader.value()), True
     else:
@@ -170,6 +175,13 @@ def _member(reader: Reader, key: str, members: _Members, place: _Place, keyed: b
         foreign = key not in _IGNORED or here in (b"{", b"[") or members.keyed
         reader.annul(foreign, f"the key {key!r} is of no call")
         yield from reader.value(0 if reader.void else MAX_KEY)
+
+
+def _may_be_name(reader: Reader, key: str) -> bool:
+    """Whether a key names a tool; among other calls also one that was not offered."""
+    if reader.tools.resolve(key) is not None:
+        return key not in _IGNORED
+    return reader.passes and key not in _OWN_KEYS
 
 
 def _lacks_name(members: _Members) -> bool:
@@ -197,6 +209,8 @@ def _inner(reader: Reader, key: str, members: _Members, place: _Place) -> Parsin
 
 
 def _finished(reader: Reader, members: _Members, alone: bool) -> tuple[RawCall, ...]:
+    if reader.passing:
+        return ()
     if reader.void:
         raise NotACall(reader.why)
     calls = members.inner

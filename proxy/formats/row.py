@@ -27,6 +27,11 @@ def strong(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
 
 def closed(reader: Reader, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
     """The calls that were read, if their evidence was strong; else with the row that they begin."""
+    if reader.left and (reader.cut or reader.weak):
+        # What stays text ends a row before it begins; behind it one may begin.
+        if reader.may_go_back:
+            reader.pos = reader.back_to = reader.left[-1][1]
+        raise NotACall(reader.why)
     if reader.cut:
         reader.weak = True
         _check(reader, calls)
@@ -83,8 +88,8 @@ def _check(reader: Reader, calls: Collection[RawCall]) -> None:
         raise NotACall(reader.why)
     if not reader.stopped and not reader.cut:
         raise NotACall("the reply was cut off, and what is not enclosed counts only at its natural end")
-    if not calls:
-        raise NotACall("there is no call")
+    if not calls or reader.left:
+        raise NotACall(reader.why or "there is no call")
     for call in calls:
         arguments = load_json(call.arguments)
         if not isinstance(arguments, dict) or not _fits(reader, call, arguments):

@@ -16,7 +16,7 @@ from ..tools import Tools
 from ..window import Window
 from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from .markdown import Markdown
-from .pieces import OTHER, WAITED, Candidate, Found, Piece, Prose, Refused, reason
+from .pieces import OTHER, WAITED, Candidate, Found, Piece, Prose, Refused, parted, reason
 
 # A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
 MIN_COPIED = 24
@@ -118,9 +118,7 @@ class Scanner:
         self._pos = window.end
         if candidate is not None:
             # It is read on to its end: what is inside a string of it is still no call.
-            candidate.reader.back_to = -1
-            candidate.reader.annul(why="it waited too long, or something else came")
-            candidate.reader.pos = window.end
+            candidate.reader.abandon(window.end, "it waited too long, or something else came")
         return (self._prose(window.end),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
@@ -158,7 +156,8 @@ class Scanner:
                 # Blanks before the first call are its own, but not behind text.
                 yield self._prose(self._window.search(_NOT_BLANK, candidate.start))
             name = candidate.reader.format or candidate.item.name
-            yield self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
+            found = self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
+            yield from parted(found, candidate.reader.left)
             if not calls and candidate.start == self._first_at:
                 # Nothing but a token was dropped: the reply's first thing is still to come.
                 self._after_call, self._first_at, self._first_tried = False, self._pos, 0
