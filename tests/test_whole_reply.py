@@ -7,12 +7,29 @@ it none.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from .helpers import all_cuts, call_json, ends, function, new_engine, new_scanner, offered, run, says, scan, view
+from .helpers import (
+    all_cuts,
+    call_json,
+    ends,
+    function,
+    new_engine,
+    new_scanner,
+    offered,
+    random_cut,
+    run,
+    says,
+    scan,
+    view,
+)
+from .test_round_trip import QUIET, Request, comparable, requests
 
 Arguments = dict[str, Any]
 Form = Callable[[str, Arguments], str]
@@ -410,3 +427,15 @@ def test_what_can_be_no_call_any_more_is_let_go(start: str) -> None:
     scanner = new_scanner(TOOLS)
     pieces = [piece for each in start + "y" * 200 for piece in scanner.feed(each)]
     assert pieces and pieces[-1].end >= 200
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@given(request_=requests(), dress=st.sampled_from(sorted(DRESSES)), rng=st.randoms(use_true_random=False))
+def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: str, rng: random.Random) -> None:
+    """Names, values and order, at any cut."""
+    assume(all(arguments for _, arguments in request_.calls))
+    text = DRESSES[dress]("\n".join(FORMS[form](name, arguments) for name, arguments in request_.calls))
+    found = scan(random_cut(text, rng), new_scanner(request_.tools))
+    assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
+    assert found.text == ""

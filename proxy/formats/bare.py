@@ -23,6 +23,7 @@ _FIRST_OF_KEY = re.compile(rb"[A-Za-z_\x80-\xff]")
 _STRING = (b'"', b"'")
 _TRIPLE = (b'"""', b"'''")
 _IN_TRIPLE = {quote: re.compile(b"[\\\\" + quote[:1] + b"]") for quote in _TRIPLE}
+_INNER = {mark: re.compile(rf"\\.|{mark}", re.DOTALL) for mark in "\"'"}
 _STOPS = re.compile(rb"[{}\[\]\"'<]")
 _MARKS = tuple(mark.encode() for mark in MARKS)
 _LEVELS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
@@ -197,7 +198,7 @@ def _triple(reader: Reader, quote: bytes) -> Parsing[Json]:
     # In one quotation mark on either side it is the same string, if that mark is escaped in it.
     mark = quote.decode()[0]
     inside = reader.text(start, end)
-    escaped = re.sub(rf"\\.|{mark}", lambda found: found.group().rjust(2, "\\"), inside, flags=re.DOTALL)
+    escaped = _INNER[mark].sub(lambda found: found.group().rjust(2, "\\"), inside)
     return _literal(reader, f"{mark}{escaped}{mark}")
 
 
