@@ -50,13 +50,14 @@ class Truncated(NotACall):
 @dataclass(frozen=True, slots=True)
 class RawCall:
     """A call as a format gives it: the offered tool, its arguments as the text of a JSON object, and the id that the
-    model gave it, empty if none.
+    model gave it, empty if none; `explicit` if it is an object that says its name and its arguments.
     """
 
     tool: Tool
     written_name: str
     arguments: str
     id: str = ""
+    explicit: bool = False
 
 
 class Literals:
@@ -108,6 +109,9 @@ class Reader:
     parser can tell. Once it is `void`, for the reason `why`, nothing will come of it, but it is read on to its end,
     because markup inside a string of it is no call either (contract C3); what is read then is let go, so the texts
     that a parser gets of it mean nothing, names aside.
+
+    In a wrapper that may hold other calls (`passes`, behind `before` of them) a body of which no tool was offered is
+    void only up to its own end, and stays text: `left` are such spans, each with the number of calls before it.
     """
 
     def __init__(self, window: Window, pos: int, tools: Tools) -> None:
@@ -130,12 +134,18 @@ class Reader:
         # Where to go on if nothing comes of what is read, and whether that is still allowed.
         self.back_to = -1
         self.may_go_back = True
+        self.passes = False
+        self.before = 0
+        self.left: list[tuple[int, int, int]] = []
         self._void_from = -1
         self._ahead_of = -1
+        self._passing = False
 
     @property
     def settled(self) -> int:
-        """How far all was read for good: what is only looked at ahead is not."""
+        """How far all was read for good: what is only looked at ahead is not, nor is what stands behind a call."""
+        if self._passing and self.before:
+            return 0
         return self.pos if self._ahead_of < 0 else self._ahead_of
 
     @property
@@ -148,8 +158,31 @@ class Reader:
         """True once it is known that this is no call."""
         return self._void_from >= 0
 
+    @property
+    def passing(self) -> bool:
+        """True within a body that stays text although what stands beside it may be calls."""
+        return self._passing
+
+    def resume(self, start: int) -> bool:
+        """Go on behind the body that began at `start`; False if it is not one that stays text."""
+        if not self._passing:
+            return False
+        # What stands before the first call was let go as it was read.
+        self.left.append((start if self.before else 0, self.pos, self.before))
+        self._passing, self._void_from = False, -1
+        return True
+
+    def abandon(self, end: int, why: str) -> None:
+        """All up to `end` was let go: nothing comes of it, whatever follows."""
+        self.back_to = -1
+        self.passes = self._passing = False
+        self.annul(why=why)
+        self.pos = end
+
     def annul(self, reason: bool = True, why: str = "it is of another kind") -> None:
         """From here on this is no call, if there is a reason."""
+        if self._passing:
+            return
         if reason and self.back_to >= 0:
             raise NotACall(why)
         if reason and not self.void:
@@ -167,6 +200,8 @@ class Reader:
     def tool(self, name: str) -> Tool:
         """The offered tool of this name; without one this is no call (contract C3)."""
         tool = self.tools.resolve(name)
+        if tool is None and self.passes and not self.void:
+            self._passing, self._void_from, self.why = True, self.pos, f"no tool {name!r} is offered"
         self.annul(tool is None, f"no tool {name!r} is offered")
         self.named = self.named or tool is not None
         return tool or _NO_TOOL

@@ -14,6 +14,8 @@ from .literals import read_literal
 MAX_WALK = 256
 MAX_DEEP = 16
 _TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
+# What is allowed where a schema says nothing.
+ALL_TYPES = _TYPES
 _STRING = frozenset(("string",))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from .events import Json, JsonObject, dump_json
-from .schema import allowed_types, literal, typed
+from .schema import allowed_types, literal, parts, type_of, typed
 from .shapes import Shape, compile_schema
 
 _MAX_NAME = 256
@@ -16,6 +16,8 @@ _MAX_ANSWERS = 256
 # What models and servers put before and after a name (F8, F11, F36): namespaces, counters, left-over tokens.
 _PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_browser)[.:/]")
 _SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+# Kimi's id with the separators that a server made of its own: `functions_read_2` (F8).
+_UNDERSCORED = re.compile(r"\Afunctions_(?P<bare>.+)_[0-9]{1,6}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,30 @@ class Tool:
         given = set(names)
         return given <= self.properties.keys() and self.required <= given
 
+    def tolerates(self, values: JsonObject) -> bool:
+        """True if every required name is there and at most one is no property, if the schema allows that one."""
+        more = values.keys() - self.properties.keys()
+        if not self.required <= values.keys() or len(more) > 1:
+            return False
+        return all(self._allows_more(values[name]) for name in more)
+
+    def _allows_more(self, value: Json) -> bool:
+        """True if the value of a key that is not declared may stand there."""
+        for part in parts(self.schema, self.schema):
+            if part.get("additionalProperties") is False or part.get("unevaluatedProperties") is False:
+                return False
+            others = part.get("additionalProperties")
+            if isinstance(others, dict) and type_of(value) not in allowed_types(others, self.schema):
+                return False
+        return True
+
 
 class Tools:
     """All tools of one request, by name.
 
     `resolve` repairs a name only by a unique match on a ladder (contract C3, F36): exact; known prefix, suffix or token
-    residue stripped; said several times in a row (F39); letter case; `-`, `_` and `.`. Never by likeness.
+    residue stripped; Kimi's id with underscores (F8); said several times in a row (F39); letter case; `-`, `_` and `.`.
+    Never by likeness.
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -112,7 +132,10 @@ class Tools:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
         if bare in self._exact:
             return self._exact[bare]
-        repeated = [tool for name, tool in self._exact.items() if bare == name * max(2, len(bare) // len(name))]
+        numbered = self._underscored(bare)
+        if numbered is not None:
+            return numbered
+        repeated = [tool for name, tool in self._exact.items() if _says_again(bare, name)]
         if len(repeated) == 1:
             return repeated[0]
         if self._rungs is None:
@@ -121,6 +144,24 @@ class Tools:
             if fold(bare) in rung:
                 return rung[fold(bare)]
         return None
+
+    def _underscored(self, name: str) -> Tool | None:
+        """The tool that Kimi's id with underscores is of, if that is the only way to read it."""
+        found = _UNDERSCORED.match(name)
+        if found is None:
+            return None
+        without_counter = name.rpartition("_")[0]
+        without_prefix = name.removeprefix("functions_")
+        if without_counter in self._exact or without_prefix in self._exact:
+            return None
+        return self._exact.get(found["bare"])
+
+
+def _says_again(text: str, name: str) -> bool:
+    """True if a text says a name several times and nothing else: `readread`, `read.read`."""
+    glued = name * max(2, len(text) // len(name))
+    dotted = ".".join([name] * max(2, (len(text) + 1) // (len(name) + 1)))
+    return text in (glued, dotted)
 
 
 def _case(name: str) -> str:

@@ -190,7 +190,7 @@ REFUSED = {
     "prose": "<tool_call>and so on</tool_call>",
     "prose behind the call": f"<tool_call>{LS} and</tool_call>",
     "a name that was not offered": f"<tool_call>{call_json('nope')}</tool_call>",
-    "one of two was not offered": f"<tool_call>{LS}{call_json('nope')}</tool_call>",
+    "neither was offered": f"<tool_call>{call_json('nope', a=1)}{call_json('nope')}</tool_call>",
     "a name that needs arguments": "<tool_call>bash</tool_call>",
     "half an end tag": f"<tool_call>{LS}</tool_cal",
     "too many blanks": f"<tool_call>{' ' * 100}{LS}</tool_call>",
@@ -237,6 +237,17 @@ def test_a_fence_may_be_a_call_itself(name: str) -> None:
     assert (found.calls, found.rest) == (expected, "\n")
 
 
+@pytest.mark.parametrize("inside", [LS, f"{LS}\n{LS}", f"[{LS}]", "bash(command='ls')", 'bash{command: "ls"}'])
+@pytest.mark.parametrize("behind", ["", "\n", "<|im_end|>", "\n</tool_call>"])
+def test_a_fence_that_begins_the_reply_may_lack_its_end(inside: str, behind: str) -> None:
+    """F6: where the reply ends by itself."""
+    found = outcome(fence, f"```json\n{inside}{behind}", first=True)
+    assert found.calls is not None and {*map(str, found.calls)} == {str(ONE[0])}
+    assert outcome(fence, f"```json\n{inside}{behind}").calls is None
+    assert outcome(fence, f"```json\n{inside}", first=True, stopped=False).calls is None
+    assert outcome(fence, f"```json\n{inside}\nso", first=True).calls is None
+
+
 @pytest.mark.parametrize("inside", [TAGS, INVOKE, f"<tool_call>{LS}</tool_call>", "[bash(command='ls')]"])
 def test_only_a_fence_that_begins_the_reply_may_hold_anything_but_json(inside: str) -> None:
     """F6, F88: else it is an example."""
@@ -248,7 +259,7 @@ def test_only_a_fence_that_begins_the_reply_may_hold_anything_but_json(inside: s
 @pytest.mark.parametrize(
     "text",
     [
-        *("```\n```", "```json\n\n```", f"```json\nRun:\n{LS}\n```", f"```json\n{LS}\n", f"```json\n{LS}\n{{}}\n```"),
+        *("```\n```", "```json\n\n```", f"```json\nRun:\n{LS}\n```", f"```json\n{LS}\n{{}}\n```"),
         *(
             f"```json `x`\n{LS}\n```",
             f"```{'x' * 40}\n{LS}\n```",

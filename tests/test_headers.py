@@ -8,7 +8,7 @@ import pytest
 
 from proxy.formats.headers import header, stripped_header
 
-from .helpers import outcome
+from .helpers import all_cuts, outcome, scan
 
 LS = '{"command": "ls"}'
 ONE = [("bash", {"command": "ls"})]
@@ -38,6 +38,19 @@ READ: dict[str, tuple[str, str]] = {
         '<atem:parameter name="command">ls</atem:parameter></atem:invoke></atem:function_calls><|eom|>',
         "<|eom|>",
     ),
+    "analysis with JSON asked for": (f"<|channel|>analysis {TO} <|constrain|>json<|message|>{LS}<|call|>", "<|call|>"),
+    "analysis with JSON asked for, glued": (
+        f"<|channel|>analysis {TO}<|constrain|>json<|message|>{LS}<|call|>",
+        "<|call|>",
+    ),
+    "analysis with JSON asked for, the recipient in the role": (
+        f"<|start|>assistant {TO}<|channel|>analysis <|constrain|>json<|message|>{LS}<|call|>",
+        "<|call|>",
+    ),
+    "analysis with JSON asked for, the role cut off": (
+        f"{TO}<|channel|>analysis <|constrain|>json<|message|>{LS}",
+        "",
+    ),
     "a brace missing": (f"<|channel|>commentary {TO}<|message|>{LS[:-1]}<|call|>", "<|call|>"),
 }
 
@@ -56,6 +69,17 @@ def test_a_message_without_arguments_is_a_call_without_any() -> None:
 
 REFUSED = {
     "analysis": f"<|channel|>analysis {TO} <|message|>{LS}<|call|>",
+    "analysis with a word for the token": f"<|channel|>analysis {TO} json<|message|>{LS}<|call|>",
+    "analysis to no function": f"<|channel|>analysis to=bash <|constrain|>json<|message|>{LS}<|call|>",
+    "analysis to the server's own": f"<|channel|>analysis to=browser.open <|constrain|>json<|message|>{LS}<|call|>",
+    "analysis to a function not offered": (
+        f"<|channel|>analysis to=functions.nope <|constrain|>json<|message|>{LS}<|call|>"
+    ),
+    "analysis without a recipient": f"<|channel|>analysis <|constrain|>json<|message|>{LS}<|call|>",
+    "the final channel with JSON asked for": f"<|channel|>final {TO} <|constrain|>json<|message|>{LS}<|call|>",
+    "two channels with JSON asked for": (
+        f"<|start|>assistant<|channel|>analysis {TO}<|channel|>commentary <|constrain|>json<|message|>{LS}<|call|>"
+    ),
     "the final channel": f"<|channel|>final {TO} <|message|>{LS}<|call|>",
     "two channels": f"<|start|>assistant<|channel|>analysis {TO}<|channel|>commentary<|message|>{LS}<|call|>",
     "commentary without functions": f"<|channel|>commentary to=bash<|message|>{LS}<|call|>",
@@ -87,6 +111,28 @@ def test_a_message_that_calls_none_is_passed_over_to_its_end(token: str) -> None
     shown = f"<tool_call>{LS}</tool_call> <function=bash>"
     found = outcome(header, f"<|channel|>analysis {TO}<|message|>{shown}{token}x")
     assert (found.calls, found.rest) == (None, f"{token}x")
+
+
+THOUGHT = "<|channel|>analysis<|message|>I look first.<|end|>"
+ASKED = f"<|channel|>analysis {TO} <|constrain|>json<|message|>{LS}<|call|>"
+
+
+@pytest.mark.parametrize(
+    ("before", "content"),
+    [
+        ("", ""),
+        (f"{THOUGHT}<|start|>assistant", THOUGHT),
+        ("Let me see.\n", "Let me see.\n"),
+    ],
+)
+def test_in_the_analysis_channel_only_the_token_makes_a_call(before: str, content: str) -> None:
+    """F11: at every cut, and wherever the message stands."""
+    for cut in all_cuts(before + ASKED, 20):
+        found = scan(cut)
+        assert (found.parsed, found.text) == (ONE, content)
+    thought = before + ASKED.replace(" <|constrain|>json", "")
+    for cut in all_cuts(thought, 20):
+        assert scan(cut).calls == ()
 
 
 STRIPPED: dict[str, tuple[str, list[tuple[str, Any]] | None]] = {

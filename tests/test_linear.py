@@ -303,6 +303,7 @@ DSML = "｜DSML｜"
 M3 = "]<]minimax[>["
 NOW = call_json("now")
 READ = call_json("read", path="a")
+NOPE = call_json("nope", a=1)
 INVOKE = '<invoke name="read"><parameter name="path">a</parameter></invoke>'
 OPENERS = [*WRAPPER_TAGS, *(marker.opener for marker in MARKERS)]
 CLOSERS = [closer for marker in MARKERS for closer in marker.closers]
@@ -329,6 +330,10 @@ FRAGMENTS = [
     *(f"<tool_call>{NOW}", f"<tool_call>{NOW}</function>", f"<tool_call>{NOW}</tool_call><|im_end|>", "now{}"),
     *('<|open|>call tool="now"<|sep|>', "<|close|>argument<|sep|>", "<Function>read</Function>", "<![CDATA[", "]]>"),
     *("Action:", "TOOL_CALLS", "to=functions.read ", "assistantcommentary to=functions.now json{}"),
+    *("now(a=1)\n", "read(path='a')\n", 'read{path: "a"}\n', "read(path=", "read{path: ", "\n```\nread(path='a')\n```"),
+    *('{"tool_calls": [', '{"action": "read", "action_input": ', '{"tool_call": {', '{"read": {"path": "a"}}\n'),
+    *(f"{NOPE}, ", f"{NOW}, {NOPE}, ", f"<tool_call>{NOPE}\n{NOW}\n", f"<tool_call>[{NOPE}, {NOW}]</tool_call>"),
+    *("<|channel|>analysis to=functions.now <|constrain|>json<|message|>{}", '<invoke name="nope"></invoke>'),
     *("[Tool call: now({})]", "<escape>", "<path>", "a,", "a)", "<|end|>", "<|im_end|>", "</s>", "</tool_call>"),
 ]
 FRAMES = {
@@ -350,6 +355,18 @@ FRAMES = {
     ),
     "python": Frame("[read(path='", "')]"),
     "bare python": Frame("[read(path=", ")]"),
+    "keywords": Frame("read(path='", "')"),
+    "list of keywords": Frame("read(path=[", "])"),
+    "triple marks": Frame("read(path=\"\"\"", '""")'),
+    "braces": Frame('read{path: "', '"}'),
+    "list in braces": Frame("read{path: [", "]}"),
+    "tool_calls": Frame('{"tool_calls": [', "]}"),
+    "tool_calls in a fence": Frame('```json\n{"tool_calls": [', "]}"),
+    "array of calls": Frame("[TOOL_CALLS][", "]"),
+    "array behind one not offered": Frame(f"<tool_call>[{NOPE}, ", "]</tool_call>"),
+    "array behind one and one not offered": Frame(f"<tool_call>[{NOW}, {NOPE}, ", "]</tool_call>"),
+    "value not offered": Frame('<tool_call>[{"name": "nope", "arguments": {"a": "', '"}}]</tool_call>'),
+    "list of Python's": Frame("<|tool_call_start|>[nope(a='", "')]<|tool_call_end|>"),
     "gemma": Frame('<|tool_call>call:read{path:<|"|>', '<|"|>}<tool_call|>'),
     "xtml": Frame(
         '<|open|>tools<|sep|><|open|>call tool="read"<|sep|><|open|>argument key="path" type="string"<|sep|>',

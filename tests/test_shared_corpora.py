@@ -39,12 +39,11 @@ BEGUN_BEFORE = Instead(
     "the text begins inside reasoning without an opener, and its first call is closed before anything says so (C3)",
     (("special_function", {"arg1": 2}), ("special_function", {"arg1": 1})),
 )
-IN_ANALYSIS = Instead("a recipient in the analysis channel calls nothing (F11)")
+IN_ANALYSIS = Instead("a recipient in the analysis channel calls nothing without `<|constrain|>` (F11)")
 EXCEPTIONS = {
     "llamacpp-5385": BEGUN_BEFORE,
     "llamacpp-6457": IN_ANALYSIS,
     "llamacpp-6464": IN_ANALYSIS,
-    "llamacpp-6471": IN_ANALYSIS,
     "llamacpp-6485": IN_ANALYSIS,
 }
 

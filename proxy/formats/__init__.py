@@ -139,6 +139,7 @@ _WRAPPERS = tuple(Format(opener, opener.encode(), strong) for opener in OPENERS 
 _STRONG = (
     *_WRAPPERS,
     Format("harmony", b"<|channel|>commentary", header),
+    Format("harmony", b"<|channel|>analysis to=", header, line_start=True),
     Format("harmony", b"<|start|>assistant", header),
     Format("inkling", b"<|message_model|>", _inkling),
 )

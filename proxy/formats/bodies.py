@@ -12,10 +12,12 @@ from typing import TypeAlias
 
 from ..reader import Literals, NotACall, Parsing, RawCall, Reader, Truncated
 from . import gemma, xtml
+from .bare import bare_call, begins_bare
 from .ends import CALL_KINDS, closes, ends_here
 from .json_calls import json_array, json_object
 from .named import named
 from .pythonic import python_list
+from .several import one_of_several
 from .spelled_out import spelled_out
 from .tagged import tagged_call
 from .tags import SEPARATOR, peek_tag, tag
@@ -50,6 +52,8 @@ def body(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
             return (yield from tagged_call(reader))
         if found is not None and (found.kind in WRAPPER_KINDS or found.marked) and not found.closing:
             return (yield from element(reader))
+    if reader.first and not reader.wrapped and (yield from begins_bare(reader)):
+        return (yield from bare_call(reader))
     return (yield from named(reader, python=reader.wrapped))
 
 
@@ -69,15 +73,21 @@ def element(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         yield from tag(reader)
     reader.depth += 1
     outside, reader.wrapped = reader.wrapped, True
+    passes, reader.passes = reader.passes, reader.passes if outside else reader.back_to < 0
+    left = len(reader.left)
     if reader.depth > MAX_NESTED:
         raise NotACall("wrappers are nested too deep")
     ends_itself = marker is not None and not MARKER_BY_OPENER[marker].closers
     bracket = marker is not None and _BRACKET in MARKER_BY_OPENER[marker].closers
     calls = yield from (_single(reader) if ends_itself else _inside(reader, bracket))
-    reader.wrapped = outside
+    reader.wrapped, reader.passes = outside, passes
     reader.depth -= 1
+    if not calls and outside and len(reader.left) > left:
+        # A wrapper of its own around what stays text stays with it.
+        reader.left[left:] = [(start if reader.before else 0, reader.pos, reader.before)]
+        return ()
     if not calls:
-        raise NotACall("the wrapper holds no call")
+        raise NotACall(reader.why or "the wrapper holds no call")
     reader.spans.append((start, reader.pos))
     return calls
 
@@ -87,7 +97,7 @@ def _single(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     calls: list[RawCall] = []
     while True:
         yield from _fillers(reader)
-        calls += yield from body(reader)
+        calls += yield from one_of_several(reader, body, len(calls))
         if not (yield from reader.maybe(_another(reader))) and not (yield from reader.ahead(_name_follows(reader))):
             return tuple(calls)
 
@@ -111,6 +121,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
     calls: list[RawCall] = []
     # How far all was closed by itself; whether by wrappers of its own only; whether something was not.
     closed, wrapped, loose = reader.pos, True, False
+    left = len(reader.left)
     while True:
         try:
             yield from _fillers(reader)
@@ -128,10 +139,13 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
             back_to = reader.back_to
             if calls and not loose and not reader.void:
                 reader.back_to = closed
-            found = yield from body(reader)
+            found = yield from one_of_several(reader, body, len(calls))
             reader.back_to = back_to
         except NotACall as reason:
             broken_off = isinstance(reason, Truncated)
+            if calls:
+                reader.resume(closed)
+            del reader.left[left:]
             if not calls or reader.void or (loose if broken_off else not wrapped):
                 raise
             reader.pos, reader.cut = closed, not wrapped
@@ -139,7 +153,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
         calls += found
         wrapped = wrapped and opener == WRAPPER
         loose = loose or not opener
-        closed = reader.pos
+        closed, left = reader.pos, len(reader.left)
         yield from _between(reader)
 
 
@@ -203,25 +217,43 @@ def _is_json(reader: Reader) -> Parsing[bool]:
 
 
 def fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
-    """A fenced block that is itself the call: with or without a language, one call or several inside (F6)."""
+    """A fenced block that is itself the call: with or without a language, one call or several inside (F6).
+
+    The end of a fence that begins the reply may be missing where the reply ends.
+    """
     yield from reader.expect(FENCE)
     info = yield from reader.until(_LINE_END, _MAX_INFO)
     reader.depth += 1
     if b"`" in info or reader.depth > MAX_NESTED:
         raise NotACall("a code span is no fence")
     calls: list[RawCall] = []
+    tagged = False
     while True:
         yield from reader.blanks()
-        if calls and (yield from reader.which((FENCE,))):
+        if calls and (yield from _fence_ends(reader, tagged)):
             reader.depth -= 1
             return tuple(calls)
-        first_byte = yield from reader.byte()
-        if not reader.wrapped and first_byte not in (b"{", b"[", b"<"):
+        if not (yield from _counts_in_fence(reader)):
             raise reader.refuse("what is in a fence is an example")
-        if not (reader.wrapped or reader.first) and not (yield from reader.ahead(reader.maybe(_is_json(reader)))):
-            raise reader.refuse("what is in a fence is an example")
+        tagged = tagged or (yield from reader.byte()) == b"<"
         calls += yield from body(reader)
         yield from _between(reader)
+
+
+def _fence_ends(reader: Reader, tagged: bool) -> Parsing[bool]:
+    """Read the end of a fence; whether it stands here, or is missing where the reply ends."""
+    if (yield from reader.which((FENCE,))):
+        return True
+    return reader.first and not reader.wrapped and not tagged and (yield from ends_here(reader))
+
+
+def _counts_in_fence(reader: Reader) -> Parsing[bool]:
+    """Whether what stands here may be a call in a fence."""
+    if reader.wrapped:
+        return True
+    if not reader.first:
+        return bool((yield from reader.ahead(reader.maybe(_is_json(reader)))))
+    return (yield from reader.byte()) in (b"{", b"[", b"<") or (yield from begins_bare(reader))
 
 
 BODIES: Mapping[bytes, Body] = {

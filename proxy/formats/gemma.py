@@ -9,8 +9,8 @@ from ..literals import dump, read_literal
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 
 OPENER = b"call:"
-_MARKS = ('<|"|>', "<escape>")
-_MARK_BYTES = tuple(mark.encode() for mark in _MARKS)
+MARKS = ('<|"|>', "<escape>")
+_MARK_BYTES = tuple(mark.encode() for mark in MARKS)
 _AFTER_NAME = re.compile(rb"[\s{<>]")
 _AFTER_KEY = re.compile(rb"[:}]")
 _STOPS = re.compile(rb"[{}\[\]<\"]")
@@ -27,7 +27,7 @@ def gemma_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     if reader.void:
         raise NotACall(reader.why)
     try:
-        values = read_literal(reader.text(start, reader.pos), marks=_MARKS)
+        values = read_literal(reader.text(start, reader.pos), marks=MARKS)
     except ValueError as error:
         raise NotACall(f"the arguments cannot be read: {error}") from None
     if not isinstance(values, dict):

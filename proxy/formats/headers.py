@@ -1,8 +1,9 @@
 """Calls whose name stands in the header of a message: gpt-oss (harmony, F11), Muse, Beam.
 
 Harmony's recipient may stand in the role or in the channel: `<|start|>assistant to=functions.NAME<|channel|>commentary
-json<|message|>{…}<|call|>`. Only the commentary channel calls; a recipient in another one is none (F11). Muse has no
-channels; what goes to `self` or to `user` is no call, whatever it shows.
+json<|message|>{…}<|call|>`. The commentary channel calls; a recipient in another one is none (F11), but for the
+analysis channel where the header asks for JSON: `<|channel|>analysis to=functions.NAME <|constrain|>json<|message|>`.
+Muse has no channels; what goes to `self` or to `user` is no call, whatever it shows.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ _TOKENS = Literals((b"<|start|>", b"<|channel|>", b"<|constrain|>"))
 _MESSAGE = (b"<|message|>",)
 _HEADER = re.compile(
     r"(?:<\|start\|>)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*"
-    r"(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)(?:<\|constrain\|>)?\w*\s*(?P<ends><\|message\|>)?\Z"
+    r"(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)(?P<constrained><\|constrain\|>)?\w*\s*(?P<ends><\|message\|>)?\Z"
 )
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _FUNCTIONS = "functions."
+_COMMENTARY, _ANALYSIS = "commentary", "analysis"
 _NO_TOOLS = frozenset(("self", "user", "all", "commentary"))
 _MESSAGE_ENDS = (b"<|eom|>", b"<|eot|>", b"<|end|>", b"<|call|>", b"<|return|>", b"<|start|>")
 _CALL = (b"<|call|>",)
@@ -43,10 +45,8 @@ def header(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     recipient = _RECIPIENT.search(written.group()) if written else None
     if written is None or recipient is None:
         raise reader.refuse("the message goes to no tool")
-    channels = _CHANNEL.findall(written["channels"])
     name = recipient.group(1)
-    calling = name.startswith(_FUNCTIONS) if channels else name not in _NO_TOOLS
-    if not calling or any(channel != "commentary" for channel in channels):
+    if not _calls(written, name):
         yield from _skip(reader)
     tool = reader.tool(name)
     yield from reader.blanks()
@@ -60,6 +60,17 @@ def header(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         reader.weak = reader.weak or not written["ends"]
     reader.spans.append((start, reader.pos))
     return (yield from closed(reader, calls))
+
+
+def _calls(written: re.Match[str], name: str) -> bool:
+    """Whether a message with this header calls the recipient that it names."""
+    channels = set(_CHANNEL.findall(written["channels"]))
+    if not channels:
+        return name not in _NO_TOOLS
+    if not name.startswith(_FUNCTIONS):
+        return False
+    # JSON is asked for where a function is called; what is thought aloud has no such token.
+    return channels == {_COMMENTARY} or (channels == {_ANALYSIS} and written["constrained"] is not None)
 
 
 def stripped_header(reader: Reader) -> Parsing[tuple[RawCall, ...]]:

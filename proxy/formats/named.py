@@ -119,7 +119,9 @@ def _arguments(reader: Reader, tool: Tool, here: bytes) -> Parsing[str]:
         return dump((yield from parameters(reader, tool)))
     if found is not None and found.kind == KEY and not found.closing:
         return dump((yield from pairs(reader, tool)))
-    if reader.wrapped and not tool.required and not reader.at_end() and (yield from ends_here(reader)):
+    # A word that names no tool is a word.
+    bare = reader.wrapped and not tool.required and not reader.passing
+    if bare and not reader.at_end() and (yield from ends_here(reader)):
         return "{}"
     if reader.wrapped and not reader.void and (yield from bare_key(reader)):
         return dump((yield from pairs(reader, tool)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..reader import Parsing, RawCall, Reader
@@ -48,6 +49,23 @@ class Found:
     weak: bool = False
 
 
+Piece: TypeAlias = Prose | Found
+
+
+def parted(found: Found, left: Iterable[tuple[int, int, int]]) -> Iterator[Piece]:
+    """What was found, without the spans in it that stay text; each has so many of its calls before it."""
+    start, taken = found.start, 0
+    for first, last, before in left:
+        # Some of it may have been let go before.
+        begin, end = max(first, start), max(last, start)
+        if begin > start or before > taken:
+            yield replace(found, start=start, end=begin, calls=found.calls[taken:before])
+        yield Prose(begin, end)
+        start, taken = end, before
+    if start < found.end or taken < len(found.calls) or not taken:
+        yield replace(found, start=start, calls=found.calls[taken:])
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """What began like a call at a byte offset and was none, and why."""
@@ -56,9 +74,6 @@ class Refused:
     end: int
     format: str
     why: str
-
-
-Piece: TypeAlias = Prose | Found
 
 
 class Candidate:

@@ -15,6 +15,7 @@ from ..literals import dump, read_literal
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import ends_here
+from .several import one_of_several
 from .values import arguments
 
 _AFTER_NAME = re.compile(rb"[^A-Za-z0-9_.\-\x80-\xff]")
@@ -34,23 +35,29 @@ def python_list(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     """Read one list of calls that stands here."""
     yield from reader.expect(b"[")
     calls: list[RawCall] = []
+    some = False
     while True:
         yield from reader.blanks()
-        if calls and (yield from reader.which((b"]",))):
+        if some and (yield from reader.which((b"]",))):
             return tuple(calls)
-        name = yield from _name(reader)
-        if not reader.wrapped and reader.tools.resolve(name) is None:
-            raise reader.refuse(f"no tool {name!r} is offered")
-        yield from reader.blanks()
-        tool = reader.tool(name)
-        calls.append(RawCall(tool, name, (yield from python_arguments(reader, tool))))
+        calls += yield from one_of_several(reader, _call, len(calls))
+        some = True
         yield from reader.blanks()
         if (yield from reader.which((b"]",))):
             return tuple(calls)
         if (yield from reader.which((b",",))) is None:
-            if calls and (yield from ends_here(reader)):
+            if (yield from ends_here(reader)):
                 return tuple(calls)
             raise reader.refuse("the list of calls goes on with something else")
+
+
+def _call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    name = yield from _name(reader)
+    if not reader.wrapped and reader.tools.resolve(name) is None:
+        raise reader.refuse(f"no tool {name!r} is offered")
+    yield from reader.blanks()
+    tool = reader.tool(name)
+    return (RawCall(tool, name, (yield from python_arguments(reader, tool))),)
 
 
 def python_arguments(reader: Reader, tool: Tool) -> Parsing[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..events import load_json
+from ..events import JsonObject, load_json
 from ..reader import NotACall, Parsing, RawCall, Reader
 from .bodies import WRAPPER, body, closed_by_itself, element
+from .definitions import is_definition
 from .ends import leftover
 
 _SURPLUS = (b"}", b"]")
@@ -26,6 +27,11 @@ def strong(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
 
 def closed(reader: Reader, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
     """The calls that were read, if their evidence was strong; else with the row that they begin."""
+    if reader.left and (reader.cut or reader.weak):
+        # What stays text ends a row before it begins; behind it one may begin.
+        if reader.may_go_back:
+            reader.pos = reader.back_to = reader.left[-1][1]
+        raise NotACall(reader.why)
     if reader.cut:
         reader.weak = True
         _check(reader, calls)
@@ -82,10 +88,21 @@ def _check(reader: Reader, calls: Collection[RawCall]) -> None:
         raise NotACall(reader.why)
     if not reader.stopped and not reader.cut:
         raise NotACall("the reply was cut off, and what is not enclosed counts only at its natural end")
-    if not calls:
-        raise NotACall("there is no call")
+    if not calls or reader.left:
+        raise NotACall(reader.why or "there is no call")
     for call in calls:
         arguments = load_json(call.arguments)
-        if not isinstance(arguments, dict) or not call.tool.accepts(arguments):
+        if not isinstance(arguments, dict) or not _fits(reader, call, arguments):
             keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
             raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
+        if is_definition(arguments, call.tool):
+            raise NotACall("it is the definition of a tool")
+
+
+def _fits(reader: Reader, call: RawCall, arguments: JsonObject) -> bool:
+    """Whether the keys are the tool's. An object that says name and arguments and is the whole reply may have one more:
+    models add a `description` to every command.
+    """
+    if call.tool.accepts(arguments):
+        return True
+    return reader.first and call.explicit and call.tool.tolerates(arguments)

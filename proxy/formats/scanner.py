@@ -16,7 +16,7 @@ from ..tools import Tools
 from ..window import Window
 from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from .markdown import Markdown
-from .pieces import OTHER, WAITED, Candidate, Found, Piece, Prose, Refused, reason
+from .pieces import OTHER, WAITED, Candidate, Found, Piece, Prose, Refused, parted, reason
 
 # A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
 MIN_COPIED = 24
@@ -70,6 +70,8 @@ class Scanner:
         # Where the reply's first thing stands, and how many of the formats for it were tried.
         self._first_at = 0
         self._first_tried = 0
+        # Whether the reasoning that goes on stands behind text.
+        self._behind_text = False
         self._copied = 0
         self._went_back = 0
 
@@ -116,9 +118,7 @@ class Scanner:
         self._pos = window.end
         if candidate is not None:
             # It is read on to its end: what is inside a string of it is still no call.
-            candidate.reader.back_to = -1
-            candidate.reader.annul(why="it waited too long, or something else came")
-            candidate.reader.pos = window.end
+            candidate.reader.abandon(window.end, "it waited too long, or something else came")
         return (self._prose(window.end),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
@@ -156,7 +156,8 @@ class Scanner:
                 # Blanks before the first call are its own, but not behind text.
                 yield self._prose(self._window.search(_NOT_BLANK, candidate.start))
             name = candidate.reader.format or candidate.item.name
-            yield self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
+            found = self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
+            yield from parted(found, candidate.reader.left)
             if not calls and candidate.start == self._first_at:
                 # Nothing but a token was dropped: the reply's first thing is still to come.
                 self._after_call, self._first_at, self._first_tried = False, self._pos, 0
@@ -289,7 +290,10 @@ class Scanner:
         self._pos = end
         self._after_call = False
         self._grammar = self._grammars[mode]
-        self._first_at, self._first_tried = (end, 0) if mode == TEXT else (-1, 0)
+        # Behind text and reasoning nothing is the reply's first thing.
+        again = mode == TEXT and not self._behind_text
+        self._behind_text = mode.endswith(BEHIND_TEXT)
+        self._first_at, self._first_tried = (end, 0) if again else (-1, 0)
 
     def _follows(self, item: Format, end: int) -> bool | None:
         """Whether what stands behind the opener can follow it; None while nothing but blanks does."""

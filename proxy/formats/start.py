@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from ..reader import MAX_KEY, Literals, NotACall, Parsing, RawCall, Reader
+from .bare import bare_arguments, begins_arguments
 from .bodies import FENCE, Body
 from .headers import STRIPPED_HEADERS, header, stripped_header
 from .named import called
@@ -110,6 +111,10 @@ def _bare_name(reader: Reader, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
     start = reader.pos
     yield from reader.expect(opener)
     tail = yield from reader.until(_AFTER_NAME, _MAX_TAIL)
+    if not tail and (yield from begins_arguments(reader)):
+        call = yield from bare_arguments(reader, opener.decode())
+        reader.spans.append((start, reader.pos))
+        return (yield from rest_of_row(reader, (call,)))
     name = opener.decode() + tail.decode().removesuffix("json").strip()
     if name not in reader.tools.names and not name.startswith(_NAMESPACE):
         name = name.removeprefix(_FUNCTION)
