@@ -9,6 +9,7 @@ from ..reader import Parsing, RawCall, Reader
 from ..tools import Tools
 from ..window import Window
 from . import Format
+from .row import rest_of_row
 
 # Whatever is undecided when something else comes was let go; only what had named a tool is worth a word.
 WAITED = "waited"
@@ -64,7 +65,8 @@ Piece: TypeAlias = Prose | Found
 class Candidate:
     """A parser at work on a span that may become calls.
 
-    `start` is where it begins, `seen` up to where the Markdown around it was followed.
+    `start` is where it begins, `seen` up to where the Markdown around it was followed; `calls` what was read, once it
+    is complete, and `decided` whether that may be taken for what it is without what stands behind it.
     """
 
     def __init__(self, item: Format, window: Window, start: int, tools: Tools, may_go_back: bool = True) -> None:
@@ -72,16 +74,27 @@ class Candidate:
         self.start = self.seen = start
         self.reader = Reader(window, start, tools)
         self.reader.may_go_back = may_go_back
+        self.calls: tuple[RawCall, ...] | None = None
+        self.decided = False
         self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.reader)
+
+    def only_last(self) -> None:
+        """Let the calls count only if the reply ends with them: they stand where code would."""
+        self._parsing = _only_last(self.reader, self._parsing)
 
     def go_on(self) -> tuple[RawCall, ...] | None:
         """The calls, or None while more text is needed; NotACall if it is none."""
-        try:
-            next(self._parsing)
-        except StopIteration as done:
-            calls: tuple[RawCall, ...] = done.value
-            return calls
-        return None
+        if self.calls is None:
+            try:
+                next(self._parsing)
+            except StopIteration as done:
+                self.calls = done.value
+        return self.calls
+
+
+def _only_last(reader: Reader, parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
+    calls = yield from parsing
+    return (yield from rest_of_row(reader, calls))
 
 
 def reason(why: str) -> str:
