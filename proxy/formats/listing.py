@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..events import load_json
 from ..reader import RawCall
 
+# Why such a thing is no call.
+DEFINITION = "it is the definition of a tool"
 # What may stand beside the properties of a schema that does not say that it is an object's.
 _UNTYPED = frozenset(("properties", "required", "additionalProperties"))
 

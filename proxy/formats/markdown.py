@@ -86,7 +86,7 @@ class Markdown:
     @property
     def indented_code(self) -> bool:
         """True if the line is indented code behind a blank line. What begins the text is none, whatever its indent."""
-        return self._behind_gap and not self._fence and self._indentation > self._item + _MAX_INDENT
+        return self._indents_code and not self._fence
 
     @property
     def before(self) -> bytes:
@@ -158,17 +158,20 @@ class Markdown:
 
     def _end_of_block(self) -> None:
         """See whether indented code may follow this line. In a list item all its text is indented."""
-        if self._blank_line or self._fence:
-            self._behind_gap = not self._fence
+        if self._blank_line or self._indents_code:
+            self._behind_gap = self._behind_gap or not self._fence
             return
-        code, item = self.indented_code, _ITEM.match(self._line)
-        if code:
-            return
+        item = None if self._fence else _ITEM.match(self._line)
         if item:
             self._item = len(item.group().expandtabs(4))
-        elif self._behind_gap:
+        elif self._behind_gap and not self._fence:
             self._item = min(self._item, self._indentation)
         self._behind_gap = False
+
+    @property
+    def _indents_code(self) -> bool:
+        """True if the line would be indented code in no fence."""
+        return self._behind_gap and self._indentation > self._item + _MAX_INDENT
 
     @property
     def _indentation(self) -> int:

@@ -76,6 +76,12 @@ class Quotation:
         return rest[0] in self.marks and not (rest[0] in _EITHER and rest[1:2].isalnum())
 
 
+def blanks_behind(behind: bytes) -> int:
+    """How many bytes of what stands behind a call are blanks, or tokens that are no text there."""
+    passed = _BEHIND_CALL.match(behind.decode("utf-8", "replace"))
+    return len(passed.group().encode()) if passed else 0
+
+
 def _may_go_on(rest: str) -> bool:
     """Whether more text could make this a token, a tag or a docstring's mark, or what begins a word."""
     if rest in ("", '"', "'", '""', "''"):

@@ -16,10 +16,9 @@ from ..tools import Tools
 from ..window import Window
 from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from .copies import Copies
-from .listing import is_definition
+from .listing import DEFINITION, is_definition
 from .markdown import Markdown
-from .pieces import OTHER, WAITED, Candidate, Found, Piece, Prose, Refused, reason
-from .quotes import MARKS, MAX_BEHIND, quotation
+from .pieces import OTHER, QUOTES, WAITED, Candidate, Found, Piece, Prose, Refused, reason
 
 # A reply that goes on copying means none of it.
 MAX_COPIED = 32
@@ -27,8 +26,7 @@ MAX_COPIED = 32
 MAX_GOING_BACK = 4
 _WORD_BYTE = re.compile(rb"[A-Za-z0-9_]")
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_QUOTES = tuple(mark.encode() for mark in MARKS)
-_NOT_GLUED = (b" ", b"\t", b"`", *_QUOTES)
+_NOT_GLUED = (b" ", b"\t", b"`", *QUOTES)
 
 
 class Scanner:
@@ -73,6 +71,8 @@ class Scanner:
         self._first_tried = 0
         self._copied = 0
         self._went_back = 0
+        # Tools were listed: what names another one without arguments lists that.
+        self._listed = False
 
     @property
     def held(self) -> bool:
@@ -94,7 +94,9 @@ class Scanner:
         self._window.data += data
         pieces = tuple(self._scan())
         if len(self._window.data) > self._max_held:
-            pieces += self.release()
+            pieces += self._settle()
+        if len(self._window.data) > self._max_held:
+            pieces += self._let_go()
         return pieces
 
     def glide(self, data: bytes) -> bool:
@@ -110,12 +112,15 @@ class Scanner:
 
     def release(self) -> tuple[Piece, ...]:
         """Let go of all that waits, as prose: it took too long, or something else has come."""
+        return (*self._settle(), *self._let_go())
+
+    def _settle(self) -> tuple[Piece, ...]:
+        """Take calls that are whole and wait only because what follows could tell that they are quoted."""
         pieces: list[Piece] = []
         while self._candidate is not None and self._candidate.calls is not None:
-            # Whole calls, of which only what follows could tell that they are quoted.
             self._candidate.decided = True
             pieces += self._scan()
-        return (*pieces, *self._let_go())
+        return tuple(pieces)
 
     def _let_go(self) -> tuple[Piece, ...]:
         """Let go of what waits, as prose."""
@@ -158,8 +163,10 @@ class Scanner:
                 if calls is None:
                     yield from self._let_go_void(candidate)
                     return
-                if (quoted := self._is_quoted(candidate)) is None:
+                quoted = candidate.is_quoted(self._markdown, self._max_held, self._candidates)
+                if quoted is None:
                     return
+                calls = candidate.calls or ()
                 self._check(candidate, calls, quoted)
             except NotACall as reason:
                 self._refuse(candidate, str(reason))
@@ -179,6 +186,7 @@ class Scanner:
         """What was let go already is not looked at again."""
         reader = candidate.reader
         self._went_back += reader.back_to >= 0
+        self._listed = self._listed or why == DEFINITION
         kind = reason(reader.why or why)
         if reader.named or kind not in (OTHER, WAITED):
             self.refusals[kind] += 1
@@ -289,7 +297,7 @@ class Scanner:
             return True
         self._candidate = Candidate(item, window, at, self._tools, self._went_back < MAX_GOING_BACK)
         # A quoted line is no call; what needs weak evidence is none directly behind a quotation mark.
-        marked = not item.strong and window.behind(at, _QUOTES)
+        marked = not item.strong and window.behind(at, QUOTES)
         self._candidate.reader.annul(bool(item.opener) and (marked or self._markdown.quoted), "it is quoted")
         if item.strong and self._markdown.indented_code:
             self._candidate.only_last()
@@ -316,21 +324,6 @@ class Scanner:
             return False if self._window.ended else None
         return self._window.part(at, at + 1) in item.then
 
-    def _is_quoted(self, candidate: Candidate) -> bool | None:
-        """Whether calls that were read stand in a quotation that ends behind them; None while more text must tell."""
-        reader, window = candidate.reader, self._window
-        if reader.void or candidate.decided or not candidate.calls:
-            return False
-        if reader.weak:
-            # Nothing follows.
-            return candidate.item.strong and window.behind(candidate.start, _QUOTES)
-        around = quotation(self._markdown.before.decode("utf-8", "replace"))
-        if not around:
-            return False
-        behind = window.part(reader.pos, reader.pos + MAX_BEHIND)
-        complete = window.ended or len(behind) == MAX_BEHIND
-        return around.ends(behind.decode("utf-8", "replace"), complete=complete)
-
     def _check(self, candidate: Candidate, calls: tuple[RawCall, ...], quoted: bool) -> None:
         """Refuse what is quoted, lists tools or was copied from a tool result (F89), and calls over the limits."""
         reader = candidate.reader
@@ -338,8 +331,10 @@ class Scanner:
             raise NotACall(reader.why)
         if quoted:
             raise NotACall("it is quoted")
-        if any(map(is_definition, calls)):
-            raise NotACall("it is a listing of tools")
+        if any(is_definition(call) for call in calls):
+            raise NotACall(DEFINITION)
+        if reader.weak and self._listed and all(call.arguments.strip() == "{}" for call in calls):
+            raise NotACall(DEFINITION)
         if calls and (reader.format or candidate.item.name) in self._off:
             raise NotACall("its format is off for this model")
         if reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
