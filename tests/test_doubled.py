@@ -89,7 +89,7 @@ def test_a_wrapper_that_opens_twice_holds_one_call(parts: Parts, times: int, gap
         for before, after in (("", " so."), ("I do:\n", "\n\nso."), ("I do:\n", "")):
             if weak and after:
                 continue
-            for cut in all_cuts(f"{before}{text}{after}", 4):
+            for cut in all_cuts(f"{before}{text}{after}", 1):
                 found = scan(cut)
                 assert (found.parsed, found.text) == (ONE, f"{before}{after}")
 

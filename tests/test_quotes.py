@@ -112,7 +112,7 @@ def test_no_format_calls_from_within_a_quotation(form: str) -> None:
         replies += [f"{before}{decorate(text)}{after}" for before, decorate, after in LINES.values()]
         for reply in replies:
             at = rng.randrange(len(reply))
-            for cut in ([reply], [reply[:at], reply[at:]], list(reply)):
+            for cut in ([reply[:at], reply[at:]], list(reply)):
                 found = scan(cut, new_scanner(TOOLS))
                 assert (found.calls, found.text) == ((), reply)
 
@@ -276,10 +276,13 @@ def test_nothing_is_open_behind_these(before: str) -> None:
     assert not quotation(f"{before} ")
 
 
+LONG = (('"', '"', 900, 0), ('"', '"', 1100, 1), ("<code>", "</code>", 1100, 0))
+
+
 def test_a_quotation_that_began_long_ago_is_not_looked_for() -> None:
     """C7."""
-    for filling, made in (("x" * 3000, 0), ("x" * 5000, 1)):
-        reply = f"<pre>{filling}\n{CALL}</pre>."
+    for mark, end, length, made in (("<pre>", "</pre>", 3000, 0), ("<pre>", "</pre>", 5000, 1), *LONG):
+        reply = f"{mark}{'x' * length}\n{CALL}{end}."
         for cut in ([reply], list(reply), [reply[at : at + 700] for at in range(0, len(reply), 700)]):
             assert len(scan(cut, new_scanner(TOOLS)).calls) == made
 

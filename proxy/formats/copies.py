@@ -26,7 +26,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # and tables; `12→`, `12:`, `12 |`, `L12:`; a hunk's header; a fence; `src/a.py:12:`, `src/a.py-12-`, `src/a.py:12:5:`,
 # `src/a.py:`; what `git blame` writes.
 _LINE_START = re.compile(
-    r"[\r\n](?:[\s>+|│┃¦→»•#*/;%-]"
+    r"\n(?:[\s>+|│┃¦→»•#*/;%-]"
     r"|L?[0-9]{1,7}(?=[\s→:|│┃¦)=.+-])[:)=.]?"
     r"|@@ -[0-9,]{1,16} \+[0-9,]{1,16} @@[^\r\n]*"
     r"|(?:`{3}|~{3})[`~]{0,8}\w{0,32}(?=\s)"
@@ -34,7 +34,7 @@ _LINE_START = re.compile(
     r"|\^?[0-9a-f]{7,40} [^\r\n()]{0,80}\([^\r\n()]{1,120}[0-9]\)"
     r")*+"
 )
-_LINE_END = re.compile(r"(?<![\s|│┃])[ \t|│┃]+(?=[\r\n])")
+_LINE_END = re.compile(r"(?<![\s|│┃])[ \t|│┃]+(?=\n)")
 # Lines that only the one or the other side of a diff has, with the line numbers that some tools write before the sign.
 _OLD, _NEW = (re.compile(rf"^(?:[ \t]*[0-9]{{1,7}}[ \t:|]){{0,2}}[{sign}][^\r\n]*", re.M) for sign in "-+")
 # Nothing escapes or parts a word, so each one of a call stands in any text that shows the call. What a backslash or an
@@ -93,7 +93,8 @@ def _unescape(text: str) -> str:
 
 def _bare_lines(text: str) -> str:
     """The lines without what stands before and behind them, and without those in which nothing is left."""
-    return _LINE_START.sub("\n", _LINE_END.sub("", f"\n{text}\n")).strip()
+    lines = f"\n{text}\n".replace("\r", "\n")
+    return _LINE_START.sub("\n", _LINE_END.sub("", lines)).strip()
 
 
 def _unescaped(found: re.Match[str]) -> str:

@@ -17,6 +17,8 @@ MARKS = {
     **{'"': '"', "'": "'", "“": "”", "”": "”", "„": "“”", "‘": "’", "’": "’", "‚": "‘’"},
     **{"«": "»", "»": "«", "‹": "›", "›": "‹", "「": "」", "『": "』"},
 }
+# Characters before a call in which a quotation mark may have begun a quotation around it.
+MAX_SENTENCE = 1024
 # Bytes behind a call that tell whether it is quoted.
 MAX_BEHIND = MAX_BLANKS + 96
 _PRE = re.compile(r"<(/?)pre\b[^<>]{0,200}>", re.I)
@@ -97,7 +99,7 @@ def quotation(before: str) -> Quotation:
     code = _is_open(_CODE, before if pre else paragraph)
     tags = frozenset(name for name, is_open in (("pre", pre), ("code", code)) if is_open)
     line = paragraph.rpartition("\n")[2]
-    return Quotation(_open_marks(paragraph), tags, _open_docstring(before), "|" in line)
+    return Quotation(_open_marks(paragraph[-MAX_SENTENCE:]), tags, _open_docstring(before), "|" in line)
 
 
 def _is_open(tags: re.Pattern[str], text: str) -> bool:
