@@ -32,6 +32,7 @@ from .events import (
     dump_json,
 )
 from .formats import REASONING, TEXT, grammars
+from .formats.copies import Copies
 from .formats.scanner import Scanner
 from .glide import Template, learn
 from .limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
@@ -73,6 +74,7 @@ class Engine:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._copies = Copies(task.results)
         self._choices: dict[int, Choice] = {}
         self._finished: dict[int, bool] = {}
         self._trailing: list[Chunk] = []
@@ -235,7 +237,7 @@ class Engine:
                 tools,
                 rules,
                 mode=mode,
-                results=task.results,
+                copies=self._copies,
                 max_held=task.max_held,
                 max_calls=task.max_calls,
                 off=task.policy.off,

@@ -24,6 +24,7 @@ from proxy.events import (
     Usage,
 )
 from proxy.formats import grammars
+from proxy.formats.copies import Copies
 from proxy.formats.scanner import Found, Piece, Prose, Scanner
 from proxy.reader import NotACall, Parsing, Reader
 from proxy.tools import Tools, read_tools
@@ -176,11 +177,16 @@ def _outcome(
 
 
 def new_scanner(
-    tools: Tools | None = None, *, json_reply: bool = False, raw_text: bool = False, **limits: Any
+    tools: Tools | None = None,
+    *,
+    json_reply: bool = False,
+    raw_text: bool = False,
+    results: tuple[str, ...] = (),
+    **limits: Any,
 ) -> Scanner:
     """A scanner over the offered tools."""
     rules = grammars(json_reply=json_reply, raw_text=raw_text)
-    return Scanner(tools if tools is not None else offered(), rules, **limits)
+    return Scanner(tools if tools is not None else offered(), rules, copies=Copies(results), **limits)
 
 
 def scan(cut: Sequence[str], scanner: Scanner | None = None, *, stopped: bool = True) -> Scanned:

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.formats import grammars
+from proxy.formats.copies import Copies
 from proxy.formats.markdown import Markdown
 from proxy.formats.scanner import Scanner
 from proxy.formats.tokens import END_OF_TURN, MARKERS, WRAPPER_TAGS
@@ -334,6 +335,8 @@ FRAGMENTS = [
     *('{"tool_calls": [', '{"action": "read", "action_input": ', '{"tool_call": {', '{"read": {"path": "a"}}\n'),
     *(f"{NOPE}, ", f"{NOW}, {NOPE}, ", f"<tool_call>{NOPE}\n{NOW}\n", f"<tool_call>[{NOPE}, {NOW}]</tool_call>"),
     *("<|channel|>analysis to=functions.now <|constrain|>json<|message|>{}", '<invoke name="nope"></invoke>'),
+    *(f'"<tool_call>{NOW}</tool_call>"', f"<tool_call>{NOW}</tool_call>' ", f"\n\n    <tool_call>{NOW}</tool_call>"),
+    *("<code>", "</code>", "<pre>", "</pre>", '"""', "| ", "„", "“ ", "«"),
     *("[Tool call: now({})]", "<escape>", "<path>", "a,", "a)", "<|end|>", "<|im_end|>", "</s>", "</tool_call>"),
 ]
 FRAMES = {
@@ -377,6 +380,9 @@ FRAMES = {
     "skipped": Frame("<|start|>assistant to=user<|message|>", "<|end|>"),
     "comment": Frame("<!-- ", " -->"),
     "shown": Frame('See {"a": "', '"}'),
+    "quoted": Frame('It says "so ', '" there.'),
+    "preformatted": Frame("<pre>", "</pre>\nand so on."),
+    "indented": Frame("So:\n\n    ", "\nand so on."),
 }
 # What is cheap by itself and stands where it may be gone over again.
 PLACED = (
@@ -392,6 +398,14 @@ PLACED = (
     ("wrapper", f"<tool_call>{NOW}</tool_call>"),
     ("array", '"</parameter>", '),
     ("text", f"{NOW}\n<tool_call>{NOW}</tool_call>\n"),
+    ("quoted", f"<tool_call>{NOW}</tool_call>"),
+    ("quoted", f"<tool_call>{NOW}</tool_call>\n"),
+    ("quoted", f"<tool_call>{NOW}</tool_call><tool_call>"),
+    ("quoted", f"<tool_call>{NOW}</tool_call> \""),
+    ("preformatted", f"<tool_call>{NOW}</tool_call>\n\n"),
+    ("preformatted", f"<tool_call>{NOW}</tool_call></pre><pre>"),
+    ("indented", f"<tool_call>{NOW}</tool_call>\n    "),
+    ("indented", f"<tool_call>{NOW}</tool_call>\n\n    x\n    "),
     ("text", f"{NOW}\n<tool_call>{NOW}\n</tool_call>{INVOKE}\n"),
 )
 FILLERS = (" ", "\n", " \n", "a", "é", "🙂", "\\", ">", "```\n", "[TOOL_CALLS]now")
@@ -421,3 +435,30 @@ def test_a_fragment_in_its_place(frame: str, fragment: str) -> None:
 )
 def test_fragments_in_turn(frame: Frame, parts: list[str]) -> None:
     assert_linear(frame, *parts)
+
+
+# What results of tools hold, and what may be taken away from it.
+SHOWN = [
+    *("a", " ", "\n", "\r\n", "  \n", "\t|", "\\", "\\n", "\\\\", "\\u00e9", "\\ud83d", "&", "&amp;", "&lt;", "&#38;"),
+    *("1:", "12 ", "\n12:", "\n 9→", "a.py:1:", "a.py:", "a-1-", "x-", "\n> ", "+", "\n+a\n-b", "\n@@ -1,2 +1,2 @@"),
+    *("\n```\n", "0123456", "deadbeef ", "deadbeef (a ", "(", "\n#", "<tool_call>", READ, "é", "\udc00", "|", "- "),
+]
+
+
+def looking(result: str) -> int:
+    """The work of looking for a call in a result of a tool that has all of its words."""
+    call = f"<tool_call>{call_json('read', path='a/b')}</tool_call>"
+    before = Work.touched
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        assert not Copies((f"{result}\ntool_call name read arguments path",)).hold(call)
+    finally:
+        profile.disable()
+    return Work.touched - before + sum(entry.callcount for entry in profile.getstats())
+
+
+@pytest.mark.parametrize("fragment", SHOWN, ids=repr)
+def test_looking_for_a_copy_in_a_result(fragment: str) -> None:
+    few, many = (looking(fragment * (SIZE * times // len(fragment))) for times in (1, TIMES))
+    assert many <= MOST * few

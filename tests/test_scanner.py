@@ -311,7 +311,8 @@ def test_what_stands_verbatim_in_a_tool_result_is_never_a_call(copied: str) -> N
         scanner = new_scanner(results=("other", f"the page says: {copied} - do it"))
         found = scan(cut, scanner)
         assert (found.calls, found.text) == ((), copied)
-    assert scan([copied], new_scanner(results=(f"the page says: {copied[:-1]}",))).calls
+    for part in (copied.replace("bash", "bish"), copied.rstrip("`\n")[:-1]):
+        assert scan([copied], new_scanner(results=(f"the page says: {part}",))).calls
 
 
 def test_a_short_call_may_stand_in_a_tool_result_by_chance() -> None:

@@ -37,9 +37,6 @@ from .tool_ids import server_id
 _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
 _REMINDER, _REMINDED = "<system-reminder>", "</system-reminder>"
 _REMINDERS = re.compile(rf"{_REMINDER}.*?(?:{_REMINDED}|\Z)", re.DOTALL)
-# What a tool that reads files writes before each line (Claude Code's Read, cat -n, grep -n).
-_NUMBER = re.compile(r"^[ \t]*\d+[→\t:]", re.MULTILINE)
-_BLANK = re.compile(r"^ ", re.MULTILINE)
 _MESSAGE = {"role": "", "content": ""}
 _SYSTEM = {
     **_MESSAGE,
@@ -295,21 +292,7 @@ def _results(turns: list[_Said | _Answer]) -> Iterable[str]:
     """
     for turn in reversed(turns):
         if isinstance(turn, _Said):
-            for text in (*(str(result["content"]) for result in turn.results), *turn.quoted):
-                yield from _as_quoted(text)
+            yield from (str(result["content"]) for result in turn.results)
+            yield from turn.quoted
             if turn.own:
                 return
-
-
-def _as_quoted(text: str) -> Iterable[str]:
-    """The text, and also without the line numbers before its lines, if there are any: nobody quotes those (F89).
-
-    One numbered line is no listing, and what stands in it is quoted as it is. Some tools write a blank behind the
-    number; where all lines may have it, both readings count.
-    """
-    yield text
-    bare, count = _NUMBER.subn("", text)
-    if count > 1:
-        yield bare
-        if "\n " in bare:
-            yield _BLANK.sub("", bare)

@@ -35,8 +35,9 @@ class Format:
     """What begins with `opener`; `parse` reads it, opener and all.
 
     `line_start`: only at the start of a line; `apart`: not in the middle of a word; `glued`: not behind a blank or a
-    quotation mark; `in_code`: in code too. `then` holds the bytes of which one must follow, blanks aside; empty if any
-    may. `mode` is the one that the text is in behind the opener, if that changes it.
+    quotation mark; `in_code`: in code too; `strong`: it counts wherever it stands, once it is closed. `then` holds the
+    bytes of which one must follow, blanks aside; empty if any may. `mode` is the one that the text is in behind the
+    opener, if that changes it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Format:
     apart: bool = False
     glued: bool = False
     in_code: bool = False
+    strong: bool = False
     then: bytes = b""
     mode: str = ""
 
@@ -135,13 +137,15 @@ _INVOKES = (
 )
 _BEFORE_TOKEN = re.compile(rb"<")
 _END_TOKENS = encoded(*END_OF_TURN)
-_WRAPPERS = tuple(Format(opener, opener.encode(), strong) for opener in OPENERS if opener not in WEAK_MARKERS)
+_WRAPPERS = tuple(
+    Format(opener, opener.encode(), strong, strong=True) for opener in OPENERS if opener not in WEAK_MARKERS
+)
 _STRONG = (
     *_WRAPPERS,
-    Format("harmony", b"<|channel|>commentary", header),
-    Format("harmony", b"<|channel|>analysis to=", header, line_start=True),
-    Format("harmony", b"<|start|>assistant", header),
-    Format("inkling", b"<|message_model|>", _inkling),
+    Format("harmony", b"<|channel|>commentary", header, strong=True),
+    Format("harmony", b"<|channel|>analysis to=", header, line_start=True, strong=True),
+    Format("harmony", b"<|start|>assistant", header, strong=True),
+    Format("inkling", b"<|message_model|>", _inkling, strong=True),
 )
 _WEAK = (
     *(Format(opener, opener.encode(), row) for opener in WEAK_MARKERS),

@@ -126,7 +126,9 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
         try:
             yield from _fillers(reader)
             before = reader.pos
-            if (yield from _closer(reader)) or (bracket and (yield from reader.which((b"]",)))):
+            # GigaChat's closer begins its opener too, which may stand there twice.
+            again = not calls and (yield from reader.peek(MARKER_OPENERS))
+            if (not again and (yield from _closer(reader))) or (bracket and (yield from reader.which((b"]",)))):
                 return tuple(calls)
             if calls and (yield from ends_here(reader)):
                 reader.pos = before

@@ -16,8 +16,12 @@ _CONTAINERS = re.compile(rb"[ \t]*(?:(?:[-*+>]|[0-9]{1,9}[.)])[ \t]*)*")
 _QUOTE = re.compile(rb"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*>")
 _MIN_FENCE = 3
 _MAX_HEAD = 32
+# Bytes before a position that are kept.
+MAX_BEFORE = 4096
 # A closing fence is indented no further than this beyond the opening one.
 _MAX_INDENT = 3
+_ITEM = re.compile(rb"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]+")
+_LEADING = re.compile(rb"[ \t]*")
 
 
 class Markdown:
@@ -29,8 +33,14 @@ class Markdown:
 
     def __init__(self) -> None:
         self.line_start = True
-        # The first bytes of the line.
+        # The last bytes that were fed, at least so many as anyone asks for.
+        self._tail = bytearray()
+        # The first bytes of the line up to a run, and with all runs.
         self._head = b""
+        self._line = b""
+        # Whether indented code may stand in this line, and the column at which the text of the list item begins.
+        self._behind_gap = False
+        self._item = 0
         self._escaped = False
         # The run of backticks or tildes that stands directly before the next byte.
         self._mark = b""
@@ -73,8 +83,21 @@ class Markdown:
         """True if the line begins as indented code does."""
         return _indent(self._head) > _MAX_INDENT
 
+    @property
+    def indented_code(self) -> bool:
+        """True if the line is indented code behind a blank line. What begins the text is none, whatever its indent."""
+        return self._indents_code and not self._fence
+
+    @property
+    def before(self) -> bytes:
+        """The last bytes that were fed, a bounded number of them."""
+        return bytes(self._tail[-MAX_BEFORE:])
+
     def feed(self, data: bytes | bytearray) -> None:
         """Go on over these bytes."""
+        self._tail += data[-MAX_BEFORE:]
+        if len(self._tail) > 2 * MAX_BEFORE:
+            del self._tail[:-MAX_BEFORE]
         if not self._run and not _MARK.search(data):
             self._plain(data)
             return
@@ -97,6 +120,8 @@ class Markdown:
             return
         if len(self._head) < _MAX_HEAD:
             self._head += bytes(token[: _MAX_HEAD - len(self._head)])
+        if len(self._line) < _MAX_HEAD:
+            self._line += bytes(token[: _MAX_HEAD - len(self._line)])
         slashes = len(token) - len(token.rstrip(b"\\"))
         odd = slashes % 2 == 1
         self._escaped = odd != self._escaped if slashes == len(token) else odd
@@ -109,6 +134,7 @@ class Markdown:
         self._run_head = self._head if len(self._head) < _MAX_HEAD else None
         self.line_start = self._blank_line = False
         self._head = b"x" * _MAX_HEAD
+        self._line += self._mark
 
     def _begins_block(self) -> bool:
         """True if nothing but the marks of quotes and lists stands before the run in its line."""
@@ -122,12 +148,36 @@ class Markdown:
     def _end_line(self) -> None:
         if self._fence_ends:
             self._fence = 0
+        self._end_of_block()
         if self._blank_line:
             self._span = 0
         self._line_span = 0
         self._fence_ends = self._info = self._escaped = False
         self.line_start = self._blank_line = True
-        self._head = b""
+        self._head = self._line = b""
+
+    def _end_of_block(self) -> None:
+        """See whether indented code may follow this line. In a list item all its text is indented."""
+        if self._blank_line or self._indents_code:
+            self._behind_gap = self._behind_gap or not self._fence
+            return
+        item = None if self._fence else _ITEM.match(self._line)
+        if item:
+            self._item = len(item.group().expandtabs(4))
+        elif self._behind_gap and not self._fence:
+            self._item = min(self._item, self._indentation)
+        self._behind_gap = False
+
+    @property
+    def _indents_code(self) -> bool:
+        """True if the line would be indented code in no fence."""
+        return self._behind_gap and self._indentation > self._item + _MAX_INDENT
+
+    @property
+    def _indentation(self) -> int:
+        """The columns of blanks at the beginning of the line."""
+        blanks = _LEADING.match(self._line)
+        return _indent(blanks.group()) if blanks else 0
 
     def _end_run(self) -> None:
         length = self._ticks()

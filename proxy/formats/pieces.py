@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..reader import Parsing, RawCall, Reader
+from ..reader import NotACall, Parsing, RawCall, Reader
 from ..tools import Tools
 from ..window import Window
 from . import Format
+from .markdown import Markdown
+from .quotes import MARKS, MAX_BEHIND, Quotation, blanks_behind, quotation
+from .row import rest_of_row
 
 # Whatever is undecided when something else comes was let go; only what had named a tool is worth a word.
 WAITED = "waited"
@@ -25,6 +28,7 @@ _REASONS = (
     ("the text ends", "cut_off"),
 )
 OTHER = "broken"
+QUOTES = tuple(mark.encode() for mark in MARKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,9 @@ class Refused:
 class Candidate:
     """A parser at work on a span that may become calls.
 
-    `start` is where it begins, `seen` up to where the Markdown around it was followed.
+    `start` is where it begins, `seen` up to where the Markdown around it was followed; `calls` what was read, once it
+    is complete, `around` the quotations that are open before it, once they were looked for, and `decided` whether what
+    stands behind it does not matter any more.
     """
 
     def __init__(self, item: Format, window: Window, start: int, tools: Tools, may_go_back: bool = True) -> None:
@@ -87,16 +93,89 @@ class Candidate:
         self.start = self.seen = start
         self.reader = Reader(window, start, tools)
         self.reader.may_go_back = may_go_back
+        self.calls: tuple[RawCall, ...] | None = None
+        self.around: Quotation | None = None
+        self.decided = False
+        self._window, self._tools = window, tools
+        self._next: Candidate | None = None
         self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.reader)
+
+    def only_last(self) -> None:
+        """Let the calls count only if the reply ends with them: they stand where code would."""
+        self._parsing = _only_last(self.reader, self._parsing)
 
     def go_on(self) -> tuple[RawCall, ...] | None:
         """The calls, or None while more text is needed; NotACall if it is none."""
+        if self.calls is None:
+            try:
+                next(self._parsing)
+            except StopIteration as done:
+                self.calls = done.value
+        return self.calls
+
+    def is_quoted(self, markdown: Markdown, limit: int, beginning: Callable[[int], tuple[Format, ...]]) -> bool | None:
+        """Whether the calls that were read stand in a quotation that ends behind them; None while more text must tell.
+
+        `beginning` gives the formats that may begin at a position: one quotation may show several calls.
+        """
+        if self.reader.void or self.decided or not self.calls:
+            return False
+        if self.reader.weak:
+            # Nothing follows.
+            return self.item.strong and self._window.behind(self.start, QUOTES)
+        if self.around is None:
+            self.around = quotation(markdown.before.decode("utf-8", "replace"))
+        while self.around:
+            joined = self._join_next(limit)
+            if not joined:
+                return joined
+            behind = self._window.part(self.reader.pos, self.reader.pos + MAX_BEHIND)
+            complete = self._window.ended or len(behind) == MAX_BEHIND
+            ends = self.around.ends(behind.decode("utf-8", "replace"), complete=complete)
+            if ends is not False:
+                return ends
+            at = self.reader.pos + blanks_behind(behind)
+            begins = self._begin_next(at, beginning(at))
+            if not begins:
+                return begins
+        return False
+
+    def _begin_next(self, at: int, formats: Iterable[Format]) -> bool | None:
+        """Whether another wrapper begins at a position behind the calls: it counts together with them."""
+        for item in formats:
+            here = self._window.part(at, at + len(item.opener))
+            if item.strong and here == item.opener:
+                self._next = Candidate(item, self._window, at, self._tools)
+                return True
+            if item.strong and item.opener.startswith(here) and not self._window.ended:
+                return None
+        return False
+
+    def _join_next(self, limit: int) -> bool | None:
+        """Take the call behind these along, if there is one; None while more text is needed. What is none, or may be
+        weak, or ends beyond the limit of bytes is left for itself.
+        """
+        if self._next is None:
+            return True
+        other = self._next.reader
         try:
-            next(self._parsing)
-        except StopIteration as done:
-            calls: tuple[RawCall, ...] = done.value
-            return calls
-        return None
+            calls = self._next.go_on()
+            if calls is None:
+                return None
+        except NotACall:
+            calls = ()
+        self._next = None
+        if not calls or other.void or other.weak or other.pos - self.start > limit:
+            return False
+        self.calls = (*(self.calls or ()), *calls)
+        self.reader.pos = other.pos
+        self.reader.spans += other.spans
+        return True
+
+
+def _only_last(reader: Reader, parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
+    calls = yield from parsing
+    return (yield from rest_of_row(reader, calls))
 
 
 def reason(why: str) -> str:

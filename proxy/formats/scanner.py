@@ -15,26 +15,25 @@ from ..reader import MAX_BLANKS, NotACall, RawCall
 from ..tools import Tools
 from ..window import Window
 from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
+from .copies import Copies
+from .listing import DEFINITION, is_definition
 from .markdown import Markdown
-from .pieces import OTHER, WAITED, Candidate, Found, Piece, Prose, Refused, parted, reason
+from .pieces import OTHER, QUOTES, WAITED, Candidate, Found, Piece, Prose, Refused, parted, reason
 
-# A call of this length that stands verbatim in a tool result was copied from there (contract C3, F89).
-MIN_COPIED = 24
 # A reply that goes on copying means none of it.
 MAX_COPIED = 32
 # How often in a reply a row that came to nothing is read again for a wrapped call in it.
 MAX_GOING_BACK = 4
 _WORD_BYTE = re.compile(rb"[A-Za-z0-9_]")
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_QUOTES = tuple(mark.encode() for mark in "\"'“”‘’‚„«»‹›「『")
-_NOT_GLUED = (b" ", b"\t", b"`", *_QUOTES)
+_NOT_GLUED = (b" ", b"\t", b"`", *QUOTES)
 
 
 class Scanner:
     """Text in any cut to pieces; all bytes of the text are in exactly one piece, in order.
 
-    `grammars` are those of the reply by mode, of which `mode` is the first. `results` are the texts of the tool
-    results since the last user message; `max_held` limits the bytes that wait for one call, `max_calls` the calls:
+    `grammars` are those of the reply by mode, of which `mode` is the first. `copies` knows the tool results since
+    the last user message; `max_held` limits the bytes that wait for one call, `max_calls` the calls:
     what goes over them is prose. `off` are the names of formats whose calls are prose. `refused` takes what was no
     call, if it is given; `refusals` counts what could have been one by the reason.
     """
@@ -45,7 +44,7 @@ class Scanner:
         grammars: Mapping[str, Grammar],
         *,
         mode: str = TEXT,
-        results: tuple[str, ...] = (),
+        copies: Copies | None = None,
         max_held: int = MAX_HELD,
         max_calls: int = MAX_CALLS,
         off: frozenset[str] = frozenset(),
@@ -56,7 +55,7 @@ class Scanner:
         self._off = off
         self._grammars = grammars
         self._grammar = grammars[mode]
-        self._results = results
+        self._copies = copies or Copies()
         self._max_held = max_held
         self._calls_left = max_calls
         self._refused = refused
@@ -74,6 +73,8 @@ class Scanner:
         self._behind_text = False
         self._copied = 0
         self._went_back = 0
+        # Tools were listed: what names another one without arguments lists that.
+        self._listed = False
 
     @property
     def held(self) -> bool:
@@ -95,7 +96,9 @@ class Scanner:
         self._window.data += data
         pieces = tuple(self._scan())
         if len(self._window.data) > self._max_held:
-            pieces += self.release()
+            pieces += self._settle()
+        if len(self._window.data) > self._max_held:
+            pieces += self._let_go()
         return pieces
 
     def glide(self, data: bytes) -> bool:
@@ -111,6 +114,18 @@ class Scanner:
 
     def release(self) -> tuple[Piece, ...]:
         """Let go of all that waits, as prose: it took too long, or something else has come."""
+        return (*self._settle(), *self._let_go())
+
+    def _settle(self) -> tuple[Piece, ...]:
+        """Take calls that are whole and wait only because what follows could tell that they are quoted."""
+        pieces: list[Piece] = []
+        while self._candidate is not None and self._candidate.calls is not None:
+            self._candidate.decided = True
+            pieces += self._scan()
+        return tuple(pieces)
+
+    def _let_go(self) -> tuple[Piece, ...]:
+        """Let go of what waits, as prose."""
         window, candidate = self._window, self._candidate
         if not window.data:
             return ()
@@ -148,7 +163,11 @@ class Scanner:
                 if calls is None:
                     yield from self._let_go_void(candidate)
                     return
-                self._check(candidate, calls)
+                quoted = candidate.is_quoted(self._markdown, self._max_held, self._candidates)
+                if quoted is None:
+                    return
+                calls = candidate.calls or ()
+                self._check(candidate, calls, quoted)
             except NotACall as reason:
                 self._refuse(candidate, str(reason))
                 continue
@@ -168,6 +187,7 @@ class Scanner:
         """What was let go already is not looked at again."""
         reader = candidate.reader
         self._went_back += reader.back_to >= 0
+        self._listed = self._listed or why == DEFINITION
         kind = reason(reader.why or why)
         if reader.named or kind not in (OTHER, WAITED):
             self.refusals[kind] += 1
@@ -277,9 +297,11 @@ class Scanner:
             self._change(item, at, end)
             return True
         self._candidate = Candidate(item, window, at, self._tools, self._went_back < MAX_GOING_BACK)
-        # Directly behind a quotation mark it is quoted, and so is all up to its end; and so is a quoted line.
-        quoted = bool(item.opener) and (window.behind(at, _QUOTES) or self._markdown.quoted)
-        self._candidate.reader.annul(quoted, "it is quoted")
+        # A quoted line is no call; what needs weak evidence is none directly behind a quotation mark.
+        marked = not item.strong and window.behind(at, QUOTES)
+        self._candidate.reader.annul(bool(item.opener) and (marked or self._markdown.quoted), "it is quoted")
+        if item.strong and self._markdown.indented_code:
+            self._candidate.only_last()
         return True
 
     def _change(self, item: Format, at: int, end: int) -> None:
@@ -306,18 +328,23 @@ class Scanner:
             return False if self._window.ended else None
         return self._window.part(at, at + 1) in item.then
 
-    def _check(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> None:
-        """Refuse what was copied from a tool result (F89), and calls over the limits."""
+    def _check(self, candidate: Candidate, calls: tuple[RawCall, ...], quoted: bool) -> None:
+        """Refuse what is quoted, lists tools or was copied from a tool result (F89), and calls over the limits."""
         reader = candidate.reader
         if reader.void:
             raise NotACall(reader.why)
+        if quoted:
+            raise NotACall("it is quoted")
+        if any(is_definition(call) for call in calls):
+            raise NotACall(DEFINITION)
+        if reader.weak and self._listed and all(call.arguments.strip() == "{}" for call in calls):
+            raise NotACall(DEFINITION)
         if calls and (reader.format or candidate.item.name) in self._off:
             raise NotACall("its format is off for this model")
         if reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
             raise NotACall("it is over a limit")
         for start, end in reader.spans:
-            text = reader.text(start, end)
-            if len(text) >= MIN_COPIED and any(text in result for result in self._results):
+            if self._copies.hold(reader.text(start, end)):
                 self._copied += 1
                 raise NotACall("it was copied from a tool result")
 

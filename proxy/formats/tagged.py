@@ -35,6 +35,8 @@ def tagged_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     if opener.kind not in CALL_KINDS or opener.closing or not opener.name:
         raise NotACall("a tag that names a function was expected")
     tool = reader.tool(opener.name)
+    while (yield from reader.maybe(_again(reader, opener))):
+        pass  # an opening tag that stands there twice is one
     start = reader.pos
     yield from reader.blanks()
     if (yield from reader.byte()) == b"{":
@@ -45,6 +47,15 @@ def tagged_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     padded = reader.pos > start
     values = yield from parameters(reader, tool, opener.ends, padded)
     return (RawCall(tool, opener.name, dump(values)),)
+
+
+def _again(reader: Reader, opener: Tag) -> Parsing[bool]:
+    """Read the same opening tag once more; whether it stood here."""
+    yield from reader.blanks()
+    if (yield from reader.byte()) not in (b"<", b"]") or (yield from peek_tag(reader)) != opener:
+        return False
+    yield from tag(reader)
+    return True
 
 
 def parameters(
