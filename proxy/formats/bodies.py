@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ..reader import Literals, NotACall, Parsing, RawCall, Reader, Truncated
+from ..reader import Enclosure, Literals, NotACall, Parsing, RawCall, Reader, Truncated
 from . import gemma, xtml
 from .ends import CALL_KINDS, closes, ends_here
 from .json_calls import json_array, json_object
@@ -67,13 +67,21 @@ def element(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         if found is None or found.closing or not (found.kind in WRAPPER_KINDS or found.marked):
             raise reader.refuse("no wrapper of calls begins here")
         yield from tag(reader)
+        enclosure = Enclosure(found.ends[0].replace(b"</", b"<"), found.ends, reader.begins_line(start))
+    else:
+        closers = encoded(*MARKER_BY_OPENER[marker].closers)
+        enclosure = Enclosure(marker, closers, reader.begins_line(start))
     reader.depth += 1
     outside, reader.wrapped = reader.wrapped, True
     if reader.depth > MAX_NESTED:
         raise NotACall("wrappers are nested too deep")
     ends_itself = marker is not None and not MARKER_BY_OPENER[marker].closers
     bracket = marker is not None and _BRACKET in MARKER_BY_OPENER[marker].closers
+    opened = len(reader.enclosures)
+    if not ends_itself:
+        reader.enclosures.append(enclosure)
     calls = yield from (_single(reader) if ends_itself else _inside(reader, bracket))
+    del reader.enclosures[opened:]
     reader.wrapped = outside
     reader.depth -= 1
     if not calls:
@@ -111,6 +119,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
     calls: list[RawCall] = []
     # How far all was closed by itself; whether by wrappers of its own only; whether something was not.
     closed, wrapped, loose = reader.pos, True, False
+    opened = len(reader.enclosures)
     while True:
         try:
             yield from _fillers(reader)
@@ -135,6 +144,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
             if not calls or reader.void or (loose if broken_off else not wrapped):
                 raise
             reader.pos, reader.cut = closed, not wrapped
+            del reader.enclosures[opened:]
             return tuple(calls)
         calls += found
         wrapped = wrapped and opener == WRAPPER
@@ -204,9 +214,11 @@ def _is_json(reader: Reader) -> Parsing[bool]:
 
 def fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     """A fenced block that is itself the call: with or without a language, one call or several inside (F6)."""
+    lined = reader.begins_line(reader.pos)
     yield from reader.expect(FENCE)
     info = yield from reader.until(_LINE_END, _MAX_INFO)
     reader.depth += 1
+    reader.enclosures.append(Enclosure(FENCE, (FENCE,), lined))
     if b"`" in info or reader.depth > MAX_NESTED:
         raise NotACall("a code span is no fence")
     calls: list[RawCall] = []
@@ -214,6 +226,7 @@ def fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         yield from reader.blanks()
         if calls and (yield from reader.which((FENCE,))):
             reader.depth -= 1
+            reader.enclosures.pop()
             return tuple(calls)
         first_byte = yield from reader.byte()
         if not reader.wrapped and first_byte not in (b"{", b"[", b"<"):
