@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..events import Json
 from ..reader import MAX_BLANKS, NotACall, Parsing, Reader, Truncated
@@ -46,10 +46,14 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """Another key's opening tag in the value; `after` is the end tag directly before it, if one stands there."""
+    """Another key's opening tag in the value; `after` is the end tag directly before it, if one stands there.
+
+    `doubtful`: what that one ends is a tag of another key in the middle of a line.
+    """
 
     start: int
     after: tuple[int, int] | None
+    doubtful: bool = False
 
 
 class _Open:
@@ -58,14 +62,17 @@ class _Open:
     def __init__(self) -> None:
         self._marks: list[Mark] = []
         self._counts: Counter[tuple[Level, str]] = Counter()
+        # How many of them name one of these keys.
+        self.named = 0
 
     def __bool__(self) -> bool:
         return bool(self._marks)
 
     def push(self, mark: Mark) -> None:
-        """Open one."""
+        """Open one; the key of a mark is empty if it counts for nothing."""
         self._marks.append(mark)
         self._counts[mark.level, mark.kind] += 1
+        self.named += bool(mark.key)
 
     def close(self, mark: Mark) -> Mark | None:
         """The innermost opening tag that an end tag closes, with all that stands open in it; None if there is none."""
@@ -74,6 +81,7 @@ class _Open:
         while True:
             opened = self._marks.pop()
             self._counts[opened.level, opened.kind] -= 1
+            self.named -= bool(opened.key)
             if (opened.level, opened.kind) == (mark.level, mark.kind):
                 return opened
 
@@ -82,6 +90,7 @@ class _Open:
         if self._marks:
             self._marks.clear()
             self._counts.clear()
+            self.named = 0
 
 
 @dataclass(slots=True)
@@ -90,7 +99,9 @@ class _Scan:
 
     `open` are the tags opened where the template writes them, `shown` those in the middle of a line, which counts only
     up to its end. `first` is the first opening tag of another key that could end the value, `ended` the last end tag, `stray` whether
-    one closed nothing and did not end the value either.
+    one closed nothing and did not end the value either. `seen` is the end of the last tag; `placed` is whether it stood
+    where the template writes it, `begun` whether it began a value on this line, and `ended_other` whether the last end tag
+    ended a tag of another key.
     """
 
     start: int
@@ -104,6 +115,9 @@ class _Scan:
     ended: tuple[int, int] | None = None
     last: _End | None = None
     stray: bool = False
+    ended_other: bool = False
+    placed: bool = True
+    begun: bool = False
 
 
 class RawValues:
@@ -174,34 +188,48 @@ class RawValues:
         if mark is None:
             reader.pos = start + len(literal)
             return None
-        if reader.breaks_line(scan.seen, start):
+        same_line = not reader.breaks_line(scan.seen, start)
+        if not same_line and not scan.markup.anywhere:
             scan.shown.clear()
         if not mark.closing:
-            self._open(scan, mark, start)
+            yield from self._open(scan, mark, start)
             scan.seen = reader.pos
             return None
         first_end = reader.pos
         reader.pos = start
         chain = yield from reader.ahead(read_chain(reader, scan.markup))
         before = scan.last
+        scan.begun = scan.begun and same_line
         end, whole = self._judge(scan, chain)
+        scan.begun = False
         reader.pos = chain.end if whole else first_end
         scan.seen = reader.pos
         if mark.level is Level.VALUE and scan.last is before:
             scan.ended = (start, first_end)
         return end
 
-    def _open(self, scan: _Scan, mark: Mark, start: int) -> None:
+    def _open(self, scan: _Scan, mark: Mark, start: int) -> Parsing[None]:
         """Take an opening tag inside the value."""
         reader = self._reader
-        lined = (scan.own_line or self._lined) and not scan.markup.anywhere and not reader.void
-        if lined and scan.seen != start and not reader.begins_line(start):
-            scan.shown.push(mark)
-            return
-        quoted = reader.before(start) in _QUOTES
-        if mark.key in scan.others and scan.first is None and not scan.open and not quoted:
-            scan.first = _Opened(start, self._ended_before(scan, start))
-        scan.open.push(mark)
+        # A value that begins on a line of its own behind its opening tag, wherever that stands, is one like this.
+        alike = scan.own_line and mark.level is Level.VALUE and bool((yield from reader.peek(_LINE_ENDS)))
+        placed = self._is_placed(scan, mark, start)
+        scan.placed = scan.placed if scan.seen == start else placed or (alike and not self._lined)
+        scan.begun = mark.level is Level.VALUE
+        seen_alone = not scan.open and (not scan.shown if scan.markup.anywhere else scan.placed)
+        own = mark.key in scan.others and reader.before(start) not in _QUOTES
+        if own and scan.first is None and seen_alone:
+            after = self._ended_before(scan, start)
+            scan.first = _Opened(start, after, scan.ended_other and after is not None)
+        mark = mark if own else replace(mark, key="")
+        (scan.open if scan.placed else scan.shown).push(mark)
+
+    def _is_placed(self, scan: _Scan, mark: Mark, start: int) -> bool:
+        """Whether an opening tag stands where the template writes one like it."""
+        lined = scan.own_line or self._lined
+        if mark.level is not Level.VALUE:
+            lined = lined or bool(self._call_lined)
+        return self._reader.void or not lined or self._reader.begins_line(start)
 
     def _ended_before(self, scan: _Scan, position: int) -> tuple[int, int] | None:
         """The value's own end tag, if nothing but blanks stands between it and a position."""
@@ -217,10 +245,19 @@ class RawValues:
         lines = Lines(self._lined, self._call_lined)
         decided = chain.start == self._decided
         first = chain.marks[0][0]
-        misplaced = scan.own_line and first.level is Level.VALUE and not reader.begins_line(chain.start)
-        if not decided and (misplaced or inside_a_line(reader, chain, lines)):
+        # An end tag on the line of the last opening tag is that one's.
+        misplaced = scan.own_line and first.level is Level.VALUE and not scan.begun
+        misplaced = misplaced and not reader.begins_line(chain.start)
+        values_only = chain.marks[-1][0].level is Level.VALUE
+        shown = scan.begun and not scan.placed and values_only
+        scan.placed = decided or not (shown or misplaced or inside_a_line(reader, chain, lines))
+        if not scan.placed:
             return None, self._in_a_line(scan, chain)
+        named = scan.open.named + scan.shown.named
+        scan.ended_other = False
         at = self._unmatched(scan, chain)
+        if at is None and scan.first is not None and self._ends_reply(chain):
+            return self._end(scan, chain, len(chain.marks)), True
         if at is None:
             if decided:
                 raise NotACall("its values can be read in two ways")
@@ -229,6 +266,8 @@ class RawValues:
         mark = chain.marks[at][0]
         if mark.level is Level.VALUE and chain.behind is Behind.ANOTHER_VALUE:
             return end, True
+        if mark.level is not Level.VALUE and scan.first is None and named:
+            return None, True
         # What ends only wrappers, or no value, is the call's end if nothing better comes.
         plain = chain.count(Level.VALUE) > 0 and not (chain.called and mark.level is Level.WRAPPER)
         if decided or (plain and chain.closes_all and spelled_as_opened(reader, chain, lines)):
@@ -245,10 +284,16 @@ class RawValues:
             return None
         return self._end(scan, chain, at)
 
+    def _ends_reply(self, chain: Chain) -> bool:
+        """Whether no tag but the values' is due, and the reply ends, or its turn (Beam)."""
+        due = chain.called or self._reader.enclosures
+        return not due and chain.behind in (Behind.TURN_END, Behind.REPLY_END)
+
     def _in_a_line(self, scan: _Scan, chain: Chain) -> bool:
         """Take a chain in the middle of a line, where the template writes none; whether all of it is done with."""
-        unmatched = [mark for mark, _, _ in chain.marks if not scan.shown.close(mark)]
-        if scan.open or chain.marks[0][0] not in unmatched:
+        opened = [scan.shown.close(mark) for mark, _, _ in chain.marks]
+        scan.ended_other = opened[0] is not None and bool(opened[0].key)
+        if scan.open or opened[0] is not None:
             return False
         before = scan.last
         self._keep(scan, chain, self._end(scan, chain, 0))
@@ -271,16 +316,20 @@ class RawValues:
         for number, (mark, _, _) in enumerate(chain.marks):
             if mark.kind == FOREIGN or (orphans and mark.level is Level.WRAPPER):
                 continue
-            if scan.shown.close(mark) is None and scan.open.close(mark) is None:
+            opened = scan.shown.close(mark) or scan.open.close(mark)
+            if opened is None:
                 return number
+            scan.ended_other = bool(opened.key)
         return None
 
     def _end(self, scan: _Scan, chain: Chain, at: int) -> _End:
         """Where the value ends if the chain is the call's own from this tag of it on."""
         call_ends = chain.start if chain.behind is not Behind.ANOTHER_VALUE else self._decided
-        mark, start, end = chain.marks[at]
-        if mark.level is Level.VALUE:
+        mark, start, end = chain.marks[min(at, len(chain.marks) - 1)]
+        if mark.level is Level.VALUE and at < len(chain.marks):
             return _End(start, end, call_ends)
+        if scan.first is not None and scan.first.doubtful:
+            raise NotACall("its values can be read in two ways")
         if scan.first is not None and scan.first.after is not None:
             return _End(*scan.first.after, call_ends)
         if scan.first is not None:
