@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ..reader import Literals, NotACall, Parsing, Reader
-from .ends import CALL_KINDS, PARAMETER_KINDS, TURN_ENDS, blanks, closes, turn_ends
+from .ends import CALL_KINDS, TURN_ENDS, VALUE_KINDS, blanks, closes, turn_ends
 from .tags import peek_tag, tag
 from .tokens import MARKER_CLOSERS, MARKER_OPENERS, WRAPPER_KINDS
 
@@ -227,7 +227,7 @@ def _closing(reader: Reader, markup: Markup) -> Parsing[Mark | None]:
     if (yield from reader.byte()) not in (b"<", b"]"):
         return None
     found = yield from peek_tag(reader)
-    if found is None or not closes(found) or found.kind in PARAMETER_KINDS:
+    if found is None or not closes(found) or found.kind in VALUE_KINDS:
         return None
     yield from tag(reader)
     in_call = found.kind in CALL_KINDS or found.kind == _PARAMETERS

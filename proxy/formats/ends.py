@@ -9,7 +9,7 @@ from .tokens import AFTER_CALL, END_OF_TURN, MARKER_CLOSERS, WRAPPER_KINDS, enco
 
 # The kinds of tags that hold one call; their end tags close it.
 CALL_KINDS = frozenset(("function", "invoke"))
-PARAMETER_KINDS = frozenset(("parameter", "param"))
+VALUE_KINDS = frozenset(("parameter", "param"))
 _CLOSING = WRAPPER_KINDS | CALL_KINDS | {"Parameters"}
 _CLOSERS = Literals(MARKER_CLOSERS)
 TURN_ENDS = Literals(encoded(*END_OF_TURN, *AFTER_CALL))

@@ -25,13 +25,12 @@ def pairs(reader: Reader, tool: Tool, first: str | None = None) -> Parsing[dict[
     """Read pairs up to the end of their call, which is not read. `first` is a key whose opening tag is missing."""
     values: dict[str, Json] = {}
     raw = RawValues(reader, tool)
-    # Whether a value ended where an end tag is missing: the next one must be what its key wants.
-    doubted = False
     while True:
         yield from reader.blanks()
         while values and (yield from reader.which(_VALUE_ENDS)):
             yield from reader.blanks()
         if first is None and (yield from _over(reader)):
+            raw.finish(values)
             return values
         raw.begins(reader.pos)
         key = first if first is not None else (yield from _key(reader))
@@ -40,8 +39,7 @@ def pairs(reader: Reader, tool: Tool, first: str | None = None) -> Parsing[dict[
         said = yield from _type(reader)
         value = yield from _value(reader, raw, key, values)
         values[key] = tool.typed(key, value.text, said)
-        reader.annul((doubted or value.unended) and raw.doubtful(key, values[key]), "an end tag is missing")
-        doubted = value.unended
+        raw.check(key, values[key], value)
 
 
 def bare_key(reader: Reader) -> Parsing[bool]:

@@ -28,7 +28,7 @@ _TRAILING = re.compile(r"\r?\n[ \t]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """The text of a value as it was written; `unended` if its end tag is missing."""
+    """The text of a value as it was written; `unended` if its end tag is missing, or may be."""
 
     text: str
     unended: bool = False
@@ -85,23 +85,25 @@ class _Open:
             if (opened.level, opened.kind) == (mark.level, mark.kind):
                 return opened
 
-    def clear(self) -> None:
-        """Forget all of them."""
+    def clear(self) -> set[str]:
+        """Forget all of them; give the keys that they name."""
+        keys = {mark.key for mark in self._marks if mark.key}
         if self._marks:
             self._marks.clear()
             self._counts.clear()
             self.named = 0
+        return keys
 
 
 @dataclass(slots=True)
 class _Scan:
     """What was seen of a value so far.
 
-    `open` are the tags opened where the template writes them, `shown` those in the middle of a line, which counts only
-    up to its end. `first` is the first opening tag of another key that could end the value, `ended` the last end tag, `stray` whether
-    one closed nothing and did not end the value either. `seen` is the end of the last tag; `placed` is whether it stood
-    where the template writes it, `begun` whether it began a value on this line, and `ended_other` whether the last end tag
-    ended a tag of another key.
+    `open` are the tags opened where the template writes them, `shown` those in the middle of a line, which count only
+    up to its end, `suspects` the keys of other values among these. `first` is the first opening tag of another key that
+    could end the value. Of the last tag, `seen` is the end, `placed` whether it stood where the template writes it, and
+    `begun` whether it began a value on this line. `ended` is the last end tag, `ended_other` whether it ended one of
+    another key, `stray` whether one ended nothing, the value neither. `last` is the last end that could be the value's.
     """
 
     start: int
@@ -109,6 +111,7 @@ class _Scan:
     others: frozenset[str]
     own_line: bool
     seen: int
+    suspects: set[str] = field(default_factory=set)
     open: _Open = field(default_factory=_Open)
     shown: _Open = field(default_factory=_Open)
     first: _Opened | None = None
@@ -134,6 +137,10 @@ class RawValues:
         # The chain that ends the call, once that is known, and how many values ended before another one.
         self._decided = -1
         self._splits = 0
+        # Whether the end tag of the last value is missing, or may be.
+        self._doubted = False
+        # Other keys whose opening tags stand inside a value, in the middle of a line.
+        self._suspects: set[str] = set()
 
     def begins(self, start: int) -> None:
         """Say where the opening tag of a value stands: the first one tells how all are written."""
@@ -167,13 +174,26 @@ class RawValues:
         self._decided = end.chain
         text = self._text(scan, end)
         # With two line ends the tag alone may be missing, or its line of a value that ends with a line end.
-        twice = end.unended and own_line and len(text) > 2 and bool(_TRAILING.search(text))
+        twice = end.unended and own_line and self._lined is not False
+        twice = twice and len(text) > 2 and bool(_TRAILING.search(text))
         reader.annul(twice and self._is_text(key), "its value can be read in two ways")
-        return RawText(text, end.unended)
+        self._suspects |= scan.suspects
+        return RawText(text, end.unended or bool(scan.suspects))
 
-    def doubtful(self, key: str, value: Json) -> bool:
-        """True of a value that is no text, read as one: what stands before it may not have ended where it begins."""
-        return isinstance(value, str) and not self._is_text(key)
+    def check(self, key: str, value: Json, read: RawText) -> None:
+        """See to it that a value is what its key wants, if the end tag of it or of the one before is missing."""
+        wrong = isinstance(value, str) and not self._is_text(key)
+        self._reader.annul(wrong and (self._doubted or read.unended), "an end tag is missing, and no value fits")
+        self._doubted = read.unended
+
+    def finish(self, given: Collection[str]) -> None:
+        """Say that the call has no more values.
+
+        If a required key never came, but its opening tag stands in the middle of a line of a value, that one's end tag
+        may be what is missing.
+        """
+        lost = self._suspects & self._tool.required - set(given)
+        self._reader.annul(bool(lost), "a value may lack its end tag")
 
     def _is_text(self, key: str) -> bool:
         """Whether the value of a key may be a text."""
@@ -190,7 +210,7 @@ class RawValues:
             return None
         same_line = not reader.breaks_line(scan.seen, start)
         if not same_line and not scan.markup.anywhere:
-            scan.shown.clear()
+            scan.suspects |= scan.shown.clear()
         if not mark.closing:
             yield from self._open(scan, mark, start)
             scan.seen = reader.pos
@@ -305,7 +325,7 @@ class RawValues:
         Where an end tag closed nothing and prose followed, prose may stand where another value was to begin: then the
         end tag of the last value is not taken for missing.
         """
-        if end.unended and scan.stray:
+        if end.unended and (scan.stray or scan.suspects):
             return
         if chain.may_close and (chain.count(Level.VALUE) or chain.count(Level.CALL) or not chain.called):
             scan.last = end

@@ -17,12 +17,12 @@ from ..reader import Literals, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .chains import Level, Mark, Markup, WrapperTags
 from .elements import element_value
-from .ends import CALL_KINDS, ends_here
-from .ends import PARAMETER_KINDS as PARAMETER_KINDS
+from .ends import CALL_KINDS, VALUE_KINDS, ends_here
 from .raw_value import RawText, RawValues
 from .tags import SEPARATOR, Tag, peek_tag, tag
 from .values import arguments
 
+PARAMETER_KINDS = VALUE_KINDS
 _CDATA = b"<![CDATA["
 # Beam pads its values as Qwen does.
 _BEAM = b"</rfl:"
@@ -73,8 +73,6 @@ def parameters(
     """
     values: dict[str, Json] = {}
     raw = RawValues(reader, tool, call.lined)
-    # Whether a value ended where an end tag is missing: the next one must be what its key wants.
-    doubted = False
     while True:
         before = reader.pos
         yield from reader.blanks()
@@ -83,28 +81,65 @@ def parameters(
             if not values or not reader.stopped:
                 raise reader.refuse("a parameter or the end of the call was expected")
             reader.weak = True
-            return values
+            break
+        start = reader.pos
         found = yield from _next_tag(reader)
         if found is None:
-            return values  # the end tag is missing where a wrapper ends or another call begins
-        start = reader.pos
+            break  # the end tag is missing where a wrapper ends or another call begins
         yield from tag(reader)
         if found.closing:
-            return values
-        named = found.kind in PARAMETER_KINDS and bool(found.name)
-        key = found.name if named else found.kind
+            break
         raw.begins(start)
-        if named:
-            reader.annul(key in values, f"the parameter {key!r} stands there twice")
-        else:
-            reader.annul(key not in tool.properties or key in values, "no parameter has this tag")
-        value = yield from _value(reader, raw, _Place(found, call, tool), (key, values, padded))
-        reader.annul(not named and value.unended and not value.text.strip(), "its values can be read in two ways")
-        values[key] = _typed(tool, key, _trimmed(value.text, found, padded), found) if named else (
-            element_value(value.text, tool, key)
-        )
-        reader.annul((doubted or value.unended) and raw.doubtful(key, values[key]), "an end tag is missing")
-        doubted = value.unended
+        named = found.kind in PARAMETER_KINDS and bool(found.name)
+        yield from (_parameter if named else _element)(reader, raw, _Place(found, call, tool, padded), values)
+    raw.finish(values)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The opening tag of a value, the tag around it, the tool, and whether line ends around values are markup."""
+
+    opener: Tag
+    call: CallTag
+    tool: Tool
+    padded: bool
+
+
+def _parameter(reader: Reader, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+    """Read the value of `<parameter=KEY>`, in any spelling, behind its opening tag."""
+    opener, tool = place.opener, place.tool
+    key = opener.name
+    reader.annul(key in values, f"the parameter {key!r} stands there twice")
+    if opener.kind == "param" and (yield from reader.which((_CDATA,))):
+        value = RawText((yield from _character_data(reader, opener)))
+    else:
+        markup = _named_markup(reader, opener, place.call)
+        value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded))
+    values[key] = _typed(tool, key, _trimmed(value.text, opener, place.padded), opener)
+    raw.check(key, values[key], value)
+
+
+def _element(reader: Reader, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+    """Read the value of `<KEY>` behind its opening tag."""
+    key = place.opener.kind
+    reader.annul(key not in place.tool.properties or key in values, "no parameter has this tag")
+    value = yield from raw.read(_element_markup(reader, place, key), key, values)
+    # It may be an element inside this one's object.
+    reader.annul(value.unended and not value.text.strip(), "its values can be read in two ways")
+    values[key] = element_value(value.text, place.tool, key)
+    raw.check(key, values[key], value)
+
+
+def _character_data(reader: Reader, opener: Tag) -> Parsing[str]:
+    """Read the rest of `<![CDATA[…]]>`, and the end tag behind it."""
+    start = reader.pos
+    end, _ = yield from reader.find(b"]]>")
+    text = reader.text(start, end)
+    yield from reader.blanks()
+    if (yield from reader.which(opener.ends)) is None:
+        raise reader.refuse("an end tag was expected")
+    return text
 
 
 def _next_tag(reader: Reader) -> Parsing[Tag | None]:
@@ -135,34 +170,6 @@ def _expect_end(reader: Reader) -> Parsing[None]:
         raise reader.refuse("the end of the call was expected")
     elif found is None:
         reader.weak = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The opening tag of a value, the tag around it, and the tool."""
-
-    opener: Tag
-    call: CallTag
-    tool: Tool
-
-
-def _value(
-    reader: Reader, raw: RawValues, place: _Place, about: tuple[str, dict[str, Json], bool]
-) -> Parsing[RawText]:
-    """Read a value and its end tag."""
-    opener = place.opener
-    key, given, padded = about
-    if opener.kind == "param" and (yield from reader.which((_CDATA,))):
-        start = reader.pos
-        end, _ = yield from reader.find(b"]]>")
-        text = reader.text(start, end)
-        yield from reader.blanks()
-        if (yield from reader.which(opener.ends)) is None:
-            raise reader.refuse("an end tag was expected")
-        return RawText(text)
-    named = opener.kind in PARAMETER_KINDS and bool(opener.name)
-    markup = _named_markup(reader, opener, place.call) if named else _element_markup(reader, place, key)
-    return (yield from raw.read(markup, key, given, padded=_in_lines(opener, padded)))
 
 
 def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:

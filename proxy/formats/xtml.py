@@ -33,14 +33,13 @@ def xtml_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     tool = reader.tool(name)
     values: dict[str, Json] = {}
     raw = RawValues(reader, tool)
-    # Whether a value ended where an end tag is missing: the next one must be what its key wants.
-    doubted = False
     while True:
         yield from reader.blanks()
         if (yield from reader.peek((OPENER, _CLOSER))) == _CLOSER:
             word, _ = yield from _head(reader, _CLOSER)
             if word != "call":
                 raise NotACall("the end of the call was expected")
+            raw.finish(values)
             return (RawCall(tool, name, dump(values)),)
         raw.begins(reader.pos)
         word, attributes = yield from _head(reader, OPENER)
@@ -48,8 +47,7 @@ def xtml_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         reader.annul(word != "argument" or not key or key in values, "an argument was expected")
         value = yield from raw.read(_MARKUP, key, values)
         values[key] = tool.typed(key, value.text, attributes.get("type", ""))
-        reader.annul((doubted or value.unended) and raw.doubtful(key, values[key]), "an end tag is missing")
-        doubted = value.unended
+        raw.check(key, values[key], value)
 
 
 def _head(reader: Reader, opener: bytes) -> Parsing[tuple[str, dict[str, str]]]:
