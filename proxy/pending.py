@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from .arguments import Gate, LiveArguments
 from .deltas import Delta
-from .ladder import is_junk, objects_in
-from .literals import read_json
 from .events import Repair
+from .ladder import is_junk, objects_in
 from .limits import MAX_CALLS, MAX_HELD
+from .literals import read_json
 
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
 # Empty objects behind each other.

@@ -23,6 +23,8 @@ Parsing: TypeAlias = Generator[None, None, T]
 MAX_BLANKS = 64
 MAX_KEY = 128
 MAX_SCALAR = 4096
+# How often in a reply what was read up to its end is read again.
+MAX_REREADS = 16
 # What is void is read on no further than this: something that never ends must not hide every later call.
 MAX_VOID = 64 * 1024
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
@@ -58,6 +60,17 @@ class RawCall:
     arguments: str
     id: str = ""
     explicit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """A wrapper, or a fence, that is open: its opener as it was written, what closes it, and whether it began on a line
+    of its own.
+    """
+
+    opener: bytes
+    closers: tuple[bytes, ...]
+    lined: bool
 
 
 class Literals:
@@ -105,7 +118,8 @@ class Reader:
     `named` is true once an offered name was read, `wrapped` while a format's own wrapper is open (`depth` of them),
     `weak` once what was read needs weak evidence's proof, `cut` if it broke off behind calls that are closed, `first`
     at the beginning of a reply, `strict` if no line ends in a string, `broken_off` if the text ended within a tag;
-    `spans` are the positions of what was read that would be a call by itself, `format` says what it is if only the
+    `enclosures` are the wrappers and fences that are open and must be closed, the outermost first; `spans` are the
+    positions of what was read that would be a call by itself, `format` says what it is if only the
     parser can tell. Once it is `void`, for the reason `why`, nothing will come of it, but it is read on to its end,
     because markup inside a string of it is no call either (contract C3); what is read then is let go, so the texts
     that a parser gets of it mean nothing, names aside.
@@ -127,6 +141,7 @@ class Reader:
         self.depth = 0
         self.strict = False
         self.spans: list[tuple[int, int]] = []
+        self.enclosures: list[Enclosure] = []
         self.why = ""
         self.format = ""
         # What a parser read at a position that others ask for again, and where it ends.
@@ -196,6 +211,23 @@ class Reader:
     def text(self, start: int, end: int) -> str:
         """The text between two positions; empty when void."""
         return "" if self.void else self._window.part(start, end).decode("utf-8", "surrogatepass")
+
+    def begins_line(self, pos: int) -> bool:
+        """True if nothing but a few blanks stands between the start of a line and a position in what was read."""
+        return self._window.part(pos - MAX_BLANKS, pos).rstrip(b" \t").endswith(b"\n")
+
+    def breaks_line(self, start: int, end: int) -> bool:
+        """True if a line ends between two positions."""
+        return b"\n" in self._window.part(start, end)
+
+    def preceding(self, pos: int) -> bytes:
+        """The byte before a position in what was read."""
+        return self._window.part(pos - 1, pos)
+
+    def may_reread(self) -> bool:
+        """Whether what was read up to the end of the reply may be read again, which only a few times it may."""
+        self._window.rereads += 1
+        return self._window.rereads <= MAX_REREADS
 
     def tool(self, name: str) -> Tool:
         """The offered tool of this name; without one this is no call (contract C3)."""

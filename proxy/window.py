@@ -16,7 +16,8 @@ class Window:
     `base` is the position of its first byte in the reply, `last` the few bytes before that.
 
     `ended` says that no more comes; `stopped` that the model ended by itself, so that what stands there is all it
-    wanted to say (contract C4: a call cut off by `length` is never completed).
+    wanted to say (contract C4: a call cut off by `length` is never completed). `rereads` counts how often parsers went
+    back from its end.
     """
 
     data: bytearray = field(default_factory=bytearray)
@@ -24,6 +25,7 @@ class Window:
     last: bytes = b""
     ended: bool = False
     stopped: bool = False
+    rereads: int = 0
 
     @property
     def end(self) -> int:

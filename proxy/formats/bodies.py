@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ..reader import Literals, NotACall, Parsing, RawCall, Reader, Truncated
+from ..reader import Enclosure, Literals, NotACall, Parsing, RawCall, Reader, Truncated
 from . import gemma, xtml
 from .bare import bare_call, begins_bare
 from .ends import CALL_KINDS, closes, ends_here
@@ -71,6 +71,10 @@ def element(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         if found is None or found.closing or not (found.kind in WRAPPER_KINDS or found.marked):
             raise reader.refuse("no wrapper of calls begins here")
         yield from tag(reader)
+        enclosure = Enclosure(found.ends[0].replace(b"</", b"<"), found.ends, reader.begins_line(start))
+    else:
+        closers = encoded(*MARKER_BY_OPENER[marker].closers)
+        enclosure = Enclosure(marker, closers, reader.begins_line(start))
     reader.depth += 1
     outside, reader.wrapped = reader.wrapped, True
     passes, reader.passes = reader.passes, reader.passes if outside else reader.back_to < 0
@@ -79,7 +83,11 @@ def element(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         raise NotACall("wrappers are nested too deep")
     ends_itself = marker is not None and not MARKER_BY_OPENER[marker].closers
     bracket = marker is not None and _BRACKET in MARKER_BY_OPENER[marker].closers
+    opened = len(reader.enclosures)
+    if not ends_itself:
+        reader.enclosures.append(enclosure)
     calls = yield from (_single(reader) if ends_itself else _inside(reader, bracket))
+    del reader.enclosures[opened:]
     reader.wrapped, reader.passes = outside, passes
     reader.depth -= 1
     if not calls and outside and len(reader.left) > left:
@@ -122,6 +130,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
     # How far all was closed by itself; whether by wrappers of its own only; whether something was not.
     closed, wrapped, loose = reader.pos, True, False
     left = len(reader.left)
+    opened = len(reader.enclosures)
     while True:
         try:
             yield from _fillers(reader)
@@ -151,6 +160,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
             if not calls or reader.void or (loose if broken_off else not wrapped):
                 raise
             reader.pos, reader.cut = closed, not wrapped
+            del reader.enclosures[opened:]
             return tuple(calls)
         calls += found
         wrapped = wrapped and opener == WRAPPER
@@ -223,9 +233,11 @@ def fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
 
     The end of a fence that begins the reply may be missing where the reply ends.
     """
+    lined = reader.begins_line(reader.pos)
     yield from reader.expect(FENCE)
     info = yield from reader.until(_LINE_END, _MAX_INFO)
     reader.depth += 1
+    reader.enclosures.append(Enclosure(FENCE, (FENCE,), lined))
     if b"`" in info or reader.depth > MAX_NESTED:
         raise NotACall("a code span is no fence")
     calls: list[RawCall] = []
@@ -234,6 +246,7 @@ def fence(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         yield from reader.blanks()
         if calls and (yield from _fence_ends(reader, tagged)):
             reader.depth -= 1
+            reader.enclosures.pop()
             return tuple(calls)
         if not (yield from _counts_in_fence(reader)):
             raise reader.refuse("what is in a fence is an example")

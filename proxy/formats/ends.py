@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from ..literals import missing_closers
 from ..reader import Literals, NotACall, Parsing, Reader
 from .tags import Tag, peek_tag, tag
@@ -12,15 +9,15 @@ from .tokens import AFTER_CALL, END_OF_TURN, MARKER_CLOSERS, WRAPPER_KINDS, enco
 
 # The kinds of tags that hold one call; their end tags close it.
 CALL_KINDS = frozenset(("function", "invoke"))
+VALUE_KINDS = frozenset(("parameter", "param"))
 _CLOSING = WRAPPER_KINDS | CALL_KINDS | {"Parameters"}
 _CLOSERS = Literals(MARKER_CLOSERS)
-_TURN_ENDS = Literals(encoded(*END_OF_TURN, *AFTER_CALL))
+TURN_ENDS = Literals(encoded(*END_OF_TURN, *AFTER_CALL))
 _NEXT_MESSAGE = (b"<|start|>",)
 # Directly behind a call these are no text, whoever closed what; a fence's end is for those who opened one.
 LEFTOVERS = (*MARKER_CLOSERS, *encoded(*END_OF_TURN, *AFTER_CALL))
 _LEFTOVERS = Literals(LEFTOVERS)
 _FENCE = (b"```",)
-_TRAILING = re.compile(r"\r?\n\Z")
 
 
 def closes(found: Tag) -> bool:
@@ -36,21 +33,22 @@ def ends_here(reader: Reader) -> Parsing[bool]:
 
 
 def _ends(reader: Reader) -> Parsing[bool]:
-    if (yield from reader.maybe(_blanks(reader))) is None:
+    if (yield from reader.maybe(blanks(reader))) is None:
         return False
     if reader.at_end():
         return reader.stopped
     if (yield from reader.peek(_CLOSERS)) or (yield from reader.peek(_FENCE)):
         return True
-    if (yield from reader.peek(_TURN_ENDS)):
-        return bool((yield from reader.maybe(_turn_ends(reader))))
+    if (yield from reader.peek(TURN_ENDS)):
+        return bool((yield from reader.maybe(turn_ends(reader))))
     if (yield from reader.byte()) not in (b"<", b"]"):
         return False
     found = yield from peek_tag(reader)
     return found is not None and closes(found)
 
 
-def _blanks(reader: Reader) -> Parsing[bool]:
+def blanks(reader: Reader) -> Parsing[bool]:
+    """Read blanks, for `maybe`: always true."""
     yield from reader.blanks()
     return True
 
@@ -69,48 +67,9 @@ def whole_value(reader: Reader) -> Parsing[bytes]:
         return f"{text}{closers}".encode("utf-8", "surrogatepass")
 
 
-def enclosed(
-    reader: Reader,
-    ends: tuple[bytes, ...],
-    begins: tuple[bytes, ...],
-    call_ends: tuple[bytes, ...],
-    *,
-    follows: Callable[[], Parsing[bool]],
-    call_follows: Callable[[], Parsing[bool]],
-) -> Parsing[str]:
-    """Read a raw value and its end tag, which counts only if what `follows` it is legal.
-
-    Values that it shows itself are a part of it: between one of `begins` and the next of `ends`. If its own end tag
-    never comes, the first that could be it was; if none does, it ends before one of `call_ends`, if `call_follows`.
-    """
-    start, first, depth, text = reader.pos, -1, 0, ""
-    while True:
-        try:
-            end, found = yield from reader.find(*ends, *call_ends, *begins)
-        except NotACall:
-            if first < 0:
-                raise
-            reader.pos = first
-            return text
-        if found in begins:
-            depth += 1
-        elif found in call_ends:
-            if not depth and first < 0 and (yield from reader.ahead(reader.maybe(call_follows()))):
-                reader.pos = end
-                return _TRAILING.sub("", reader.text(start, end))
-        elif (yield from reader.ahead(reader.maybe(follows()))):
-            if not depth:
-                return reader.text(start, end)
-            if first < 0:
-                first, text = reader.pos, reader.text(start, end)
-            depth -= 1
-        else:
-            depth = max(0, depth - 1)
-
-
-def _turn_ends(reader: Reader) -> Parsing[bool]:
+def turn_ends(reader: Reader) -> Parsing[bool]:
     """Whether nothing but such tokens is left of the reply, or of the message."""
-    while (yield from reader.which(_TURN_ENDS)):
+    while (yield from reader.which(TURN_ENDS)):
         yield from reader.blanks()
     return reader.at_end() or bool((yield from reader.peek(_NEXT_MESSAGE)))
 

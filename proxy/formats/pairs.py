@@ -9,33 +9,37 @@ from __future__ import annotations
 import re
 
 from ..events import Json
-from ..reader import MAX_KEY, Parsing, Reader
+from ..reader import MAX_KEY, NotACall, Parsing, Reader
 from ..tools import Tool
-from .ends import closes, enclosed, ends_here
+from .chains import Level, Mark, Markup, WrapperTags
+from .ends import ends_here
+from .raw_value import RawText, RawValues
 from .tags import peek_tag, tag
 
 KEY, VALUE, TYPE = "arg_key", "arg_value", "arg_type"
 _BEFORE_TAG = re.compile(rb"<")
 _VALUE_ENDS = (b"</arg_value>",)
-# A pair that begins in a value whose end tag is missing.
-_UNCLOSED = re.compile(r"<arg_key>([^<>]{1,160})</arg_key>\s{0,8}<arg_value>")
 
 
 def pairs(reader: Reader, tool: Tool, first: str | None = None) -> Parsing[dict[str, Json]]:
     """Read pairs up to the end of their call, which is not read. `first` is a key whose opening tag is missing."""
     values: dict[str, Json] = {}
+    raw = RawValues(reader, tool)
     while True:
         yield from reader.blanks()
         while values and (yield from reader.which(_VALUE_ENDS)):
             yield from reader.blanks()
         if first is None and (yield from _over(reader)):
+            raw.finish(values)
             return values
+        raw.begins(reader.pos)
         key = first if first is not None else (yield from _key(reader))
         first = None
         reader.annul(key in values or not key, f"the key {key!r} stands there twice")
         said = yield from _type(reader)
-        text = yield from _value(reader)
-        values.update(_split(tool, key, text, said, values))
+        value = yield from _value(reader, raw, key, values)
+        values[key] = tool.typed(key, value.text, said)
+        raw.check(key, values[key], value)
 
 
 def bare_key(reader: Reader) -> Parsing[bool]:
@@ -85,7 +89,7 @@ def _type(reader: Reader) -> Parsing[str]:
     return said.decode("utf-8", "replace").strip()
 
 
-def _value(reader: Reader) -> Parsing[str]:
+def _value(reader: Reader, raw: RawValues, key: str, given: dict[str, Json]) -> Parsing[RawText]:
     """Read a value and its end tag; either tag may be missing."""
     yield from reader.blanks()
     found = yield from peek_tag(reader)
@@ -93,45 +97,43 @@ def _value(reader: Reader) -> Parsing[str]:
     if found is not None and found.kind == VALUE and not found.closing:
         yield from tag(reader)
         ends = found.ends
-    # The end tag of the call, spelled as those of its values.
-    call_ends = tuple(end.replace(VALUE.encode(), b"tool_call") for end in ends)
+    return (yield from raw.read(_markup(reader, ends), key, given))
+
+
+def _markup(reader: Reader, ends: tuple[bytes, ...]) -> Markup:
+    """The tags of pairs in the spelling of a value's end tag. The wrapper around them is the call."""
     begins = tuple(end.replace(b"</", b"<") for end in ends)
-    return (
-        yield from enclosed(
-            reader,
-            ends,
-            begins,
-            call_ends,
-            follows=lambda: _legal(reader, ends),
-            call_follows=lambda: _wrapper_over(reader),
-        )
-    )
+    keys = tuple(begin.replace(VALUE.encode(), KEY.encode()) for begin in begins)
+    wrappers = WrapperTags(reader, tuple(end.replace(VALUE.encode(), b"tool_call") for end in ends))
+
+    def read(reader: Reader) -> Parsing[Mark | None]:
+        if (yield from reader.which(ends)):
+            return Mark(Level.VALUE, True)
+        if (yield from reader.which(begins)):
+            return Mark(Level.VALUE, False)
+        if (yield from reader.peek(keys)):
+            key = yield from _head(reader)
+            return Mark(Level.VALUE, False, key=key)
+        return (yield from wrappers.read(reader))
+
+    literals = dict.fromkeys((*ends, *begins, *keys, *wrappers.literals))
+    return Markup(tuple(literals), read, _another, called=False, anywhere=True)
 
 
-def _wrapper_over(reader: Reader) -> Parsing[bool]:
-    """Whether behind a wrapper's end tag stands what may follow it."""
+def _head(reader: Reader) -> Parsing[str]:
+    """Read a key, its type if there is one, and the opening tag of its value."""
+    key = yield from _key(reader)
+    yield from _type(reader)
     yield from reader.blanks()
-    found = yield from peek_tag(reader)
-    return (yield from ends_here(reader)) or (found is not None and not found.closing and found.kind == "tool_call")
+    found = yield from tag(reader)
+    if found.kind != VALUE or found.closing:
+        raise NotACall("the opening tag of a value was expected")
+    return key
 
 
-def _legal(reader: Reader, ends: tuple[bytes, ...]) -> Parsing[bool]:
-    """Whether another pair or the end of the call follows."""
-    yield from reader.blanks()
-    if (yield from reader.which(ends)):
-        yield from reader.blanks()  # it stands there twice
+def _another(reader: Reader) -> Parsing[bool]:
+    """Whether another pair begins here."""
     found = yield from peek_tag(reader)
     if found is not None:
-        return (found.kind == KEY and not found.closing) or closes(found)
-    return (yield from ends_here(reader)) or (yield from bare_key(reader))
-
-
-def _split(tool: Tool, key: str, text: str, said: str, known: dict[str, Json]) -> dict[str, Json]:
-    """The value, and that of a pair that begins in it because its end tag is missing: it must be of the key's type."""
-    for found in list(_UNCLOSED.finditer(text))[-1:] if "<arg_key>" in text else ():
-        inner = found.group(1).strip()
-        if inner in tool.properties and inner != key and inner not in known:
-            second = tool.typed(inner, text[found.end() :], said)
-            if not isinstance(second, str):
-                return {key: tool.typed(key, text[: found.start()].rstrip("\r\n"), said), inner: second}
-    return {key: tool.typed(key, text, said)}
+        return found.kind == KEY and not found.closing
+    return (yield from bare_key(reader))

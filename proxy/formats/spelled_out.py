@@ -6,7 +6,7 @@ import re
 
 from ..literals import dump
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
-from .tagged import parameters
+from .tagged import CallTag, parameters
 from .tags import peek_tag, tag
 from .values import arguments
 
@@ -29,7 +29,7 @@ def spelled_out(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         value = yield from reader.value()
         text = "" if reader.void else arguments(value, tool)
     else:
-        text = dump((yield from parameters(reader, tool)))
+        text = dump((yield from parameters(reader, tool, CallTag((b"</Parameters>",)))))
     yield from reader.blanks()
     end = yield from tag(reader)
     if not end.closing or end.kind != "Parameters":

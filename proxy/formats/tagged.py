@@ -9,28 +9,31 @@ may hold it. In Qwen's spelling a line end behind the opening tag, and then one 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ..events import Json, load_json
 from ..literals import dump
-from ..reader import NotACall, Parsing, RawCall, Reader
+from ..reader import Literals, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
+from .chains import Level, Mark, Markup, WrapperTags
 from .elements import element_value
-from .ends import CALL_KINDS, enclosed, ends_here
-from .tags import Tag, peek_tag, read_tag, tag
+from .ends import CALL_KINDS, VALUE_KINDS, ends_here
+from .raw_value import RawText, RawValues
+from .tags import SEPARATOR, Tag, peek_tag, tag
 from .values import arguments
 
-PARAMETER_KINDS = frozenset(("parameter", "param"))
+PARAMETER_KINDS = VALUE_KINDS
 _CDATA = b"<![CDATA["
 # Beam pads its values as Qwen does.
 _BEAM = b"</rfl:"
 _LEADING = re.compile(r"\A\r?\n")
 _TRAILING = re.compile(r"\r?\n\Z")
-# A parameter's opening tag at the start of a line: one that was never closed stood before it.
-_UNCLOSED = re.compile(r"\r?\n[ \t]*<([^<>\n]{1,200})>")
+_CALL_ENDS = (b"</function>",)
 
 
 def tagged_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     """Read one call that stands here, opening tag and all."""
+    lined = reader.begins_line(reader.pos) if reader.enclosures else None
     opener = yield from tag(reader)
     if opener.kind not in CALL_KINDS or opener.closing or not opener.name:
         raise NotACall("a tag that names a function was expected")
@@ -45,7 +48,7 @@ def tagged_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         yield from _expect_end(reader)
         return (RawCall(tool, opener.name, text),)
     padded = reader.pos > start
-    values = yield from parameters(reader, tool, opener.ends, padded)
+    values = yield from parameters(reader, tool, CallTag(opener.ends, lined), padded)
     return (RawCall(tool, opener.name, dump(values)),)
 
 
@@ -58,14 +61,29 @@ def _again(reader: Reader, opener: Tag) -> Parsing[bool]:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class CallTag:
+    """The tag around the parameters: what ends it, whether it stands on a line of its own inside its wrapper (None if
+    that says nothing), and whether it was there at all.
+    """
+
+    ends: tuple[bytes, ...]
+    lined: bool | None = None
+    there: bool = True
+
+
+NO_CALL_TAG = CallTag(_CALL_ENDS, there=False)
+
+
 def parameters(
-    reader: Reader, tool: Tool, ends: tuple[bytes, ...] = (b"</function>",), padded: bool = True
+    reader: Reader, tool: Tool, call: CallTag = NO_CALL_TAG, padded: bool = True
 ) -> Parsing[dict[str, Json]]:
-    """Read parameters up to the end of their call, which `ends` may be, end tag and all if it is there.
+    """Read parameters up to the end of their call, end tag and all if it is there.
 
     `padded`: a line end behind a parameter's opening tag, and then one before its end tag, belong to the markup.
     """
     values: dict[str, Json] = {}
+    raw = RawValues(reader, tool, call.lined)
     while True:
         before = reader.pos
         yield from reader.blanks()
@@ -74,21 +92,65 @@ def parameters(
             if not values or not reader.stopped:
                 raise reader.refuse("a parameter or the end of the call was expected")
             reader.weak = True
-            return values
+            break
+        start = reader.pos
         found = yield from _next_tag(reader)
         if found is None:
-            return values  # the end tag is missing where a wrapper ends or another call begins
+            break  # the end tag is missing where a wrapper ends or another call begins
         yield from tag(reader)
         if found.closing:
-            return values
-        if found.kind in PARAMETER_KINDS and found.name:
-            key, text = found.name, (yield from _value(reader, found, ends))
-            reader.annul(key in values, f"the parameter {key!r} stands there twice")
-            values.update(_split(tool, key, _trimmed(text, found, padded), found, values))
-        else:
-            reader.annul(found.kind not in tool.properties or found.kind in values, "no parameter has this tag")
-            text = yield from _value(reader, found, ends)
-            values[found.kind] = element_value(text, tool, found.kind)
+            break
+        raw.begins(start)
+        named = found.kind in PARAMETER_KINDS and bool(found.name)
+        yield from (_parameter if named else _element)(reader, raw, _Place(found, call, tool, padded), values)
+    raw.finish(values)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The opening tag of a value, the tag around it, the tool, and whether line ends around values are markup."""
+
+    opener: Tag
+    call: CallTag
+    tool: Tool
+    padded: bool
+
+
+def _parameter(reader: Reader, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+    """Read the value of `<parameter=KEY>`, in any spelling, behind its opening tag."""
+    opener, tool = place.opener, place.tool
+    key = opener.name
+    reader.annul(key in values, f"the parameter {key!r} stands there twice")
+    if opener.kind == "param" and (yield from reader.which((_CDATA,))):
+        value = RawText((yield from _character_data(reader, opener)))
+    else:
+        markup = _named_markup(reader, opener, place.call)
+        value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded))
+    values[key] = _typed(tool, key, _trimmed(value.text, opener, place.padded), opener)
+    raw.check(key, values[key], value)
+
+
+def _element(reader: Reader, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+    """Read the value of `<KEY>` behind its opening tag."""
+    key = place.opener.kind
+    reader.annul(key not in place.tool.properties or key in values, "no parameter has this tag")
+    value = yield from raw.read(_element_markup(reader, place, key), key, values)
+    # It may be an element inside this one's object.
+    reader.annul(value.unended and not value.text.strip(), "its values can be read in two ways")
+    values[key] = element_value(value.text, place.tool, key)
+    raw.check(key, values[key], value)
+
+
+def _character_data(reader: Reader, opener: Tag) -> Parsing[str]:
+    """Read the rest of `<![CDATA[…]]>`, and the end tag behind it."""
+    start = reader.pos
+    end, _ = yield from reader.find(b"]]>")
+    text = reader.text(start, end)
+    yield from reader.blanks()
+    if (yield from reader.which(opener.ends)) is None:
+        raise reader.refuse("an end tag was expected")
+    return text
 
 
 def _next_tag(reader: Reader) -> Parsing[Tag | None]:
@@ -121,75 +183,98 @@ def _expect_end(reader: Reader) -> Parsing[None]:
         reader.weak = True
 
 
-def _value(reader: Reader, opener: Tag, call_ends: tuple[bytes, ...]) -> Parsing[str]:
-    """Read a value and its end tag."""
-    if opener.kind == "param" and (yield from reader.which((_CDATA,))):
-        start = reader.pos
-        end, _ = yield from reader.find(b"]]>")
-        text = reader.text(start, end)
-        yield from reader.blanks()
-        if (yield from reader.which(opener.ends)) is None:
-            raise reader.refuse("an end tag was expected")
-        return text
-    return (
-        yield from enclosed(
-            reader,
-            opener.ends,
-            opener.begins,
-            call_ends,
-            follows=lambda: _tag_follows(reader, opener, call_ends),
-            call_follows=lambda: _call_follows(reader),
-        )
-    )
+def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """What the opening tags of these end tags begin with."""
+    return tuple(end.replace(b"</", b"<").removesuffix(b">") for end in ends)
 
 
-def _tag_follows(reader: Reader, opener: Tag, call_ends: tuple[bytes, ...]) -> Parsing[bool]:
-    """Whether what may follow an end tag stands here: then it was one."""
-    yield from reader.blanks()
-    if (yield from reader.which(opener.ends)):
-        yield from reader.blanks()  # it stands there twice
-    if (yield from reader.peek(call_ends)):
-        return True
+def _named_markup(reader: Reader, opener: Tag, call: CallTag) -> Markup:
+    """The tags of `<parameter=KEY>` in its spelling."""
+    outside = _Outside(reader, call)
+
+    def read(reader: Reader) -> Parsing[Mark | None]:
+        if (yield from reader.which(opener.ends)):
+            return Mark(Level.VALUE, True)
+        mark = yield from outside.read(reader)
+        if mark is not None:
+            return mark
+        found = yield from peek_tag(reader)
+        if found is None or found.closing or found.kind not in PARAMETER_KINDS or not found.name:
+            return None
+        if not set(found.ends) & set(opener.ends):
+            return None
+        yield from tag(reader)
+        return Mark(Level.VALUE, False, key=found.name)
+
+    literals = (*opener.ends, *_begins(opener.ends), *outside.literals)
+    return Markup(tuple(dict.fromkeys(literals)), read, _another_parameter, call.there)
+
+
+def _element_markup(reader: Reader, place: _Place, key: str) -> Markup:
+    """The tags of `<KEY>`, with or without the separator."""
+    separator = SEPARATOR if place.opener.ends[0].startswith(SEPARATOR.encode()) else ""
+    outside = _Outside(reader, place.call)
+    keys = dict.fromkeys((key, *place.tool.properties))
+    marks = {f"{separator}</{name}>".encode(): Mark(Level.VALUE, True, name) for name in keys}
+    marks |= {f"{separator}<{name}>".encode(): Mark(Level.VALUE, False, name, name) for name in keys}
+    marks |= {end: Mark(Level.VALUE, True, key) for end in place.opener.ends}
+    table = Literals(tuple(marks))
+
+    def read(reader: Reader) -> Parsing[Mark | None]:
+        found = yield from reader.which(table)
+        if found:
+            return marks[found]
+        return (yield from outside.read(reader))
+
+    return Markup((*marks, *outside.literals), read, _another_element, place.call.there, anywhere=bool(separator))
+
+
+class _Outside:
+    """The tags around the values: the call's and those of its wrappers."""
+
+    def __init__(self, reader: Reader, call: CallTag) -> None:
+        self._ends = call.ends
+        self._wrappers = WrapperTags(reader)
+        self.literals = (*self._ends, *_begins(self._ends), *self._wrappers.literals)
+
+    def read(self, reader: Reader) -> Parsing[Mark | None]:
+        """Read one that stands here."""
+        if (yield from reader.which(self._ends)):
+            return Mark(Level.CALL, True)
+        mark = yield from self._wrappers.read(reader)
+        if mark is not None:
+            return mark
+        found = yield from peek_tag(reader)
+        if found is None or found.closing or not set(found.ends) & set(self._ends):
+            return None
+        if found.kind in CALL_KINDS and not found.name:
+            return None
+        yield from tag(reader)
+        return Mark(Level.CALL, False)
+
+
+def _another_parameter(reader: Reader) -> Parsing[bool]:
+    """Whether another parameter begins here."""
     found = (yield from peek_tag(reader)) if (yield from reader.byte()) in (b"<", b"]") else None
-    if found is not None and found.kind in CALL_KINDS and found.closing:
-        return False
-    if found is not None and not found.closing:
-        element = opener.kind not in PARAMETER_KINDS
-        return element or found.kind in CALL_KINDS or (found.kind in PARAMETER_KINDS and bool(found.name))
-    return (yield from ends_here(reader))
+    return found is not None and not found.closing and found.kind in PARAMETER_KINDS and bool(found.name)
 
 
-def _call_follows(reader: Reader) -> Parsing[bool]:
-    """Whether behind a call's end tag stands what may follow a call."""
-    yield from reader.blanks()
-    found = yield from peek_tag(reader)
-    if found is not None and not found.closing and found.kind in CALL_KINDS and found.name:
-        return True
-    return (yield from ends_here(reader))
+def _another_element(reader: Reader) -> Parsing[bool]:
+    """Whether another element begins here, or a parameter."""
+    found = (yield from peek_tag(reader)) if (yield from reader.byte()) in (b"<", b"]") else None
+    return found is not None and not found.closing and found.kind not in CALL_KINDS
+
+
+def _in_lines(opener: Tag, padded: bool) -> bool:
+    """Whether line ends around a value belong to the markup."""
+    return padded if opener.assigned else opener.ends[0].startswith(_BEAM)
 
 
 def _trimmed(text: str, opener: Tag, padded: bool) -> str:
     """The value without the line ends of the markup."""
-    markup = padded if opener.assigned else opener.ends[0].startswith(_BEAM)
-    if not markup or not _LEADING.match(text):
+    if not _in_lines(opener, padded) or not _LEADING.match(text):
         return text
     return _TRAILING.sub("", _LEADING.sub("", text))
-
-
-def _split(tool: Tool, key: str, text: str, opener: Tag, known: dict[str, Json]) -> dict[str, Json]:
-    """The value, and that of a parameter that begins in it because its end tag is missing (F5): it must be spelled
-    alike and of the key's type.
-    """
-    unclosed = list(_UNCLOSED.finditer(text)) if opener.marked or "string" not in opener.attributes else []
-    # Behind all but the last one stands another tag, so that it is no value but text.
-    for found in unclosed[-1:]:
-        inner = read_tag(found.group(1))
-        alike = inner is not None and not inner.closing and inner.ends == opener.ends
-        if inner and alike and inner.name in tool.properties and inner.name != key and inner.name not in known:
-            second = _typed(tool, inner.name, text[found.end() :], inner)
-            if not isinstance(second, str):
-                return {key: _typed(tool, key, text[: found.start()], opener), inner.name: second}
-    return {key: _typed(tool, key, text, opener)}
 
 
 def _typed(tool: Tool, key: str, text: str, opener: Tag) -> Json:

@@ -12,12 +12,15 @@ import re
 from ..events import Json
 from ..literals import dump
 from ..reader import NotACall, Parsing, RawCall, Reader
+from .chains import Level, Mark, Markup
+from .raw_value import RawValues
 from .tags import MAX_TAG
 
 OPENER = b"<|open|>"
 _CLOSER = b"<|close|>"
 _SEPARATOR = b"<|sep|>"
 _AFTER_HEAD = re.compile(rb"[<\r\n]")
+_LEVELS = {"argument": Level.VALUE, "call": Level.CALL, "tools": Level.WRAPPER}
 _ATTRIBUTE = re.compile(r'([A-Za-z_]\w*)\s*=\s*"([^"]*)"')
 
 
@@ -29,17 +32,22 @@ def xtml_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         raise NotACall("a call was expected")
     tool = reader.tool(name)
     values: dict[str, Json] = {}
+    raw = RawValues(reader, tool)
     while True:
         yield from reader.blanks()
         if (yield from reader.peek((OPENER, _CLOSER))) == _CLOSER:
             word, _ = yield from _head(reader, _CLOSER)
             if word != "call":
                 raise NotACall("the end of the call was expected")
+            raw.finish(values)
             return (RawCall(tool, name, dump(values)),)
+        raw.begins(reader.pos)
         word, attributes = yield from _head(reader, OPENER)
         key = attributes.get("key", "")
         reader.annul(word != "argument" or not key or key in values, "an argument was expected")
-        values[key] = tool.typed(key, (yield from _value(reader)), attributes.get("type", ""))
+        value = yield from raw.read(_MARKUP, key, values)
+        values[key] = tool.typed(key, value.text, attributes.get("type", ""))
+        raw.check(key, values[key], value)
 
 
 def _head(reader: Reader, opener: bytes) -> Parsing[tuple[str, dict[str, str]]]:
@@ -51,27 +59,24 @@ def _head(reader: Reader, opener: bytes) -> Parsing[tuple[str, dict[str, str]]]:
     return word, {key: html.unescape(value) for key, value in _ATTRIBUTE.findall(rest)}
 
 
-def _value(reader: Reader) -> Parsing[str]:
-    start = reader.pos
-    while True:
-        end, _ = yield from reader.find(_CLOSER)
-        reader.pos = end
-        if (yield from reader.ahead(reader.maybe(_legal(reader)))):
-            yield from _head(reader, _CLOSER)
-            return reader.text(start, end)
-        reader.pos = end + len(_CLOSER)
+def _mark(reader: Reader) -> Parsing[Mark | None]:
+    """Read one of them."""
+    opener = yield from reader.peek((OPENER, _CLOSER))
+    if opener is None:
+        return None
+    word, attributes = yield from _head(reader, opener)
+    level = _LEVELS.get(word)
+    if level is None:
+        return None
+    return Mark(level, opener == _CLOSER, word, attributes.get("key", ""))
 
 
-def _legal(reader: Reader) -> Parsing[bool]:
-    """Whether an argument's end stands here, and another argument or the end of the call behind it."""
-    word: bytes | str | None
-    word, _ = yield from _head(reader, _CLOSER)
-    if word != "argument":
+def _another(reader: Reader) -> Parsing[bool]:
+    """Whether another argument begins here."""
+    if (yield from reader.peek((OPENER,))) is None:
         return False
-    yield from reader.blanks()
-    opener = yield from reader.which((OPENER, _CLOSER))
-    yield from reader.blanks()
-    word = yield from reader.which((b"argument", b"call"))
-    return (opener, word) in ((OPENER, b"argument"), (_CLOSER, b"call"))
+    word, _ = yield from _head(reader, OPENER)
+    return word == "argument"
 
 
+_MARKUP = Markup((OPENER, _CLOSER), _mark, _another, anywhere=True)

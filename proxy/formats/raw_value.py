@@ -1,0 +1,375 @@
+"""Where a raw value ends: text between tags, which may show the tags of its own family.
+
+An end tag ends the value only if the whole chain of end tags behind it is the call's own (`chains.py`), or if the next
+value begins behind it. Tags that were opened inside the value are closed by the chains that match them: examples of
+whole calls are text. Where the value's end tag is missing, it ends before the opening tag of one of the tool's other
+keys. If nothing qualifies up to the end of the reply, the last end tags that could be the call's own are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from ..events import Json
+from ..reader import MAX_BLANKS, NotACall, Parsing, Reader, Truncated
+from ..schema import allowed_types
+from ..tools import Tool
+from .chains import FOREIGN, Behind, Chain, Level, Lines, Mark, Markup, inside_a_line, read_chain, spelled_as_opened
+
+# How often in one call a value may end before another one that begins in it.
+MAX_SPLITS = 16
+_QUOTES = (b'"', b"'", b"`")
+_LINE_ENDS = (b"\n", b"\r\n")
+_TRAILING = re.compile(r"\r?\n[ \t]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class RawText:
+    """The text of a value as it was written; `unended` if its end tag is missing, or may be."""
+
+    text: str
+    unended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a value ends and where to read on; `chain` is where the chain that ends its call begins."""
+
+    end: int
+    resume: int
+    chain: int
+    unended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Another key's opening tag in the value; `after` is the end tag directly before it, if one stands there.
+
+    `doubtful`: what that one ends is a tag of another key in the middle of a line.
+    """
+
+    start: int
+    after: tuple[int, int] | None
+    doubtful: bool = False
+
+
+class _Open:
+    """Tags that were opened inside a value and are not closed yet."""
+
+    def __init__(self) -> None:
+        self._marks: list[Mark] = []
+        self._counts: Counter[tuple[Level, str]] = Counter()
+        # How many of them name one of these keys.
+        self.named = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._marks)
+
+    def push(self, mark: Mark) -> None:
+        """Open one; the key of a mark is empty if it counts for nothing."""
+        self._marks.append(mark)
+        self._counts[mark.level, mark.kind] += 1
+        self.named += bool(mark.key)
+
+    def close(self, mark: Mark) -> Mark | None:
+        """The innermost opening tag that an end tag closes, with all that stands open in it; None if there is none."""
+        if not self._counts[mark.level, mark.kind]:
+            return None
+        while True:
+            opened = self._marks.pop()
+            self._counts[opened.level, opened.kind] -= 1
+            self.named -= bool(opened.key)
+            if (opened.level, opened.kind) == (mark.level, mark.kind):
+                return opened
+
+    def clear(self) -> set[str]:
+        """Forget all of them; give the keys that they name."""
+        keys = {mark.key for mark in self._marks if mark.key}
+        if self._marks:
+            self._marks.clear()
+            self._counts.clear()
+            self.named = 0
+        return keys
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What was seen of a value so far.
+
+    `open` are the tags opened where the template writes them, `shown` those in the middle of a line, which count only
+    up to its end, `suspects` the keys of other values among these. `first` is the first opening tag of another key that
+    could end the value. Of the last tag, `seen` is the end, `placed` whether it stood where the template writes it, and
+    `begun` whether it began a value on this line. `ended` is the last end tag, `ended_other` whether it ended one of
+    another key, `stray` whether one ended nothing, the value neither. `last` is the last end that could be the value's.
+    """
+
+    start: int
+    markup: Markup
+    others: frozenset[str]
+    own_line: bool
+    seen: int
+    suspects: set[str] = field(default_factory=set)
+    open: _Open = field(default_factory=_Open)
+    shown: _Open = field(default_factory=_Open)
+    first: _Opened | None = None
+    ended: tuple[int, int] | None = None
+    last: _End | None = None
+    stray: bool = False
+    ended_other: bool = False
+    placed: bool = True
+    begun: bool = False
+
+
+class RawValues:
+    """Reads the raw values of one call of a tool.
+
+    `call_lined`: its opening tag stands on a line of its own inside its wrapper; None if that says nothing.
+    """
+
+    def __init__(self, reader: Reader, tool: Tool, call_lined: bool | None = None) -> None:
+        self._reader = reader
+        self._tool = tool
+        self._call_lined = call_lined
+        self._lined: bool | None = None
+        # The chain that ends the call, once that is known, and how many values ended before another one.
+        self._decided = -1
+        self._splits = 0
+        # Whether the end tag of the last value is missing, or may be.
+        self._doubted = False
+        # Other keys whose opening tags stand inside a value, in the middle of a line.
+        self._suspects: set[str] = set()
+
+    def begins(self, start: int) -> None:
+        """Say where the opening tag of a value stands: the first one tells how all are written."""
+        if self._lined is None:
+            # With nothing before it, it is not known.
+            self._lined = self._reader.begins_line(start) if start else None
+
+    def read(
+        self, markup: Markup, key: str, given: Collection[str], *, padded: bool = False
+    ) -> Parsing[RawText]:
+        """Read the value of a key and its end tag, if it has one. `padded`: a line end behind its opening tag, and then
+        one before its end tag, belong to the markup.
+        """
+        reader = self._reader
+        others = frozenset(self._tool.properties.keys() - {key} - set(given))
+        own_line = padded and bool((yield from reader.peek(_LINE_ENDS)))
+        scan = _Scan(reader.pos, markup, others, own_line, reader.pos)
+        while True:
+            try:
+                end = yield from self._next(scan)
+            except Truncated:
+                end = self._last_end(scan)
+                if end is None:
+                    raise
+            if end is not None:
+                break
+        self._splits += scan.first is not None and end.end <= scan.first.start
+        if self._splits > MAX_SPLITS:
+            raise NotACall("too many end tags are missing")
+        reader.pos = end.resume
+        self._decided = end.chain
+        text = self._text(scan, end)
+        # With two line ends the tag alone may be missing, or its line of a value that ends with a line end.
+        twice = end.unended and own_line and self._lined is not False
+        twice = twice and len(text) > 2 and bool(_TRAILING.search(text))
+        reader.annul(twice and self._is_text(key), "its value can be read in two ways")
+        self._suspects |= scan.suspects
+        return RawText(text, end.unended or bool(scan.suspects))
+
+    def check(self, key: str, value: Json, read: RawText) -> None:
+        """See to it that a value is what its key wants, if the end tag of it or of the one before is missing."""
+        wrong = isinstance(value, str) and not self._is_text(key)
+        self._reader.annul(wrong and (self._doubted or read.unended), "an end tag is missing, and no value fits")
+        self._doubted = read.unended
+
+    def finish(self, given: Collection[str]) -> None:
+        """Say that the call has no more values.
+
+        If a required key never came, but its opening tag stands in the middle of a line of a value, that one's end tag
+        may be what is missing.
+        """
+        lost = self._suspects & self._tool.required - set(given)
+        self._reader.annul(bool(lost), "a value may lack its end tag")
+
+    def _is_text(self, key: str) -> bool:
+        """Whether the value of a key may be a text."""
+        return "string" in allowed_types(self._tool.properties.get(key), self._tool.schema)
+
+    def _next(self, scan: _Scan) -> Parsing[_End | None]:
+        """Read the next tag of the family; give where the value ends if that is known now."""
+        reader = self._reader
+        start, literal = yield from reader.find(*scan.markup.literals)
+        reader.pos = start
+        mark = yield from reader.maybe(scan.markup.read(reader))
+        if mark is None:
+            reader.pos = start + len(literal)
+            return None
+        same_line = not reader.breaks_line(scan.seen, start)
+        if not same_line and not scan.markup.anywhere:
+            scan.suspects |= scan.shown.clear()
+        if not mark.closing:
+            yield from self._open(scan, mark, start)
+            scan.seen = reader.pos
+            return None
+        first_end = reader.pos
+        reader.pos = start
+        chain = yield from reader.ahead(read_chain(reader, scan.markup))
+        before = scan.last
+        scan.begun = scan.begun and same_line
+        end, whole = self._judge(scan, chain)
+        scan.begun = False
+        reader.pos = chain.end if whole else first_end
+        scan.seen = reader.pos
+        if mark.level is Level.VALUE and scan.last is before:
+            scan.ended = (start, first_end)
+        return end
+
+    def _open(self, scan: _Scan, mark: Mark, start: int) -> Parsing[None]:
+        """Take an opening tag inside the value."""
+        reader = self._reader
+        # A value that begins on a line of its own behind its opening tag, wherever that stands, is one like this.
+        alike = scan.own_line and mark.level is Level.VALUE and bool((yield from reader.peek(_LINE_ENDS)))
+        placed = self._is_placed(scan, mark, start)
+        scan.placed = scan.placed if scan.seen == start else placed or (alike and not self._lined)
+        scan.begun = mark.level is Level.VALUE
+        seen_alone = not scan.open and (not scan.shown if scan.markup.anywhere else scan.placed)
+        own = mark.key in scan.others and reader.preceding(start) not in _QUOTES
+        if own and scan.first is None and seen_alone:
+            after = self._ended_before(scan, start)
+            scan.first = _Opened(start, after, scan.ended_other and after is not None)
+        mark = mark if own else replace(mark, key="")
+        (scan.open if scan.placed else scan.shown).push(mark)
+
+    def _is_placed(self, scan: _Scan, mark: Mark, start: int) -> bool:
+        """Whether an opening tag stands where the template writes one like it."""
+        lined = scan.own_line or self._lined
+        if mark.level is not Level.VALUE:
+            lined = lined or bool(self._call_lined)
+        return self._reader.void or not lined or self._reader.begins_line(start)
+
+    def _ended_before(self, scan: _Scan, position: int) -> tuple[int, int] | None:
+        """The value's own end tag, if nothing but blanks stands between it and a position."""
+        if scan.ended is None or position - scan.ended[1] > MAX_BLANKS:
+            return None
+        return scan.ended if not self._reader.text(scan.ended[1], position).strip() else None
+
+    def _judge(self, scan: _Scan, chain: Chain) -> tuple[_End | None, bool]:
+        """Where the value ends if this chain says so, and whether all of the chain is done with."""
+        reader = self._reader
+        if reader.void:
+            return self._judge_void(scan, chain), True
+        lines = Lines(self._lined, self._call_lined)
+        decided = chain.start == self._decided
+        first = chain.marks[0][0]
+        # An end tag on the line of the last opening tag is that one's.
+        misplaced = scan.own_line and first.level is Level.VALUE and not scan.begun
+        misplaced = misplaced and not reader.begins_line(chain.start)
+        values_only = chain.marks[-1][0].level is Level.VALUE
+        shown = scan.begun and not scan.placed and values_only
+        scan.placed = decided or not (shown or misplaced or inside_a_line(reader, chain, lines))
+        if not scan.placed:
+            return None, self._in_a_line(scan, chain)
+        named = scan.open.named + scan.shown.named
+        scan.ended_other = False
+        at = self._unmatched(scan, chain)
+        if at is None and scan.first is not None and self._ends_reply(chain):
+            return self._end(scan, chain, len(chain.marks)), True
+        if at is None:
+            if decided:
+                raise NotACall("its values can be read in two ways")
+            return None, True
+        end = self._end(scan, chain, at)
+        mark = chain.marks[at][0]
+        if mark.level is Level.VALUE and chain.behind is Behind.ANOTHER_VALUE:
+            return end, True
+        if mark.level is not Level.VALUE and scan.first is None and named:
+            return None, True
+        # What ends only wrappers, or no value, is the call's end if nothing better comes.
+        plain = chain.count(Level.VALUE) > 0 and not (chain.called and mark.level is Level.WRAPPER)
+        if decided or (plain and chain.closes_all and spelled_as_opened(reader, chain, lines)):
+            return end, True
+        scan.stray = scan.stray or mark.level is Level.VALUE
+        self._keep(scan, chain, end)
+        return None, True
+
+    def _judge_void(self, scan: _Scan, chain: Chain) -> _End | None:
+        """The same for what is no call: what was read of it may be gone, so that it is only looked at what follows."""
+        at = self._unmatched(scan, chain)
+        follows = len(chain.marks) > 1 or chain.behind not in (Behind.OTHER, Behind.QUOTE)
+        if at is None or not follows:
+            return None
+        return self._end(scan, chain, at)
+
+    def _ends_reply(self, chain: Chain) -> bool:
+        """Whether no tag but the values' is due, and the reply ends, or its turn (Beam)."""
+        due = chain.called or self._reader.enclosures
+        return not due and chain.behind in (Behind.TURN_END, Behind.REPLY_END)
+
+    def _in_a_line(self, scan: _Scan, chain: Chain) -> bool:
+        """Take a chain in the middle of a line, where the template writes none; whether all of it is done with."""
+        opened = [scan.shown.close(mark) for mark, _, _ in chain.marks]
+        scan.ended_other = opened[0] is not None and bool(opened[0].key)
+        if scan.open or opened[0] is not None:
+            return False
+        before = scan.last
+        self._keep(scan, chain, self._end(scan, chain, 0))
+        return scan.last is not before
+
+    def _keep(self, scan: _Scan, chain: Chain, end: _End) -> None:
+        """Keep the end that a chain makes, if it could be the call's own.
+
+        Where an end tag closed nothing and prose followed, prose may stand where another value was to begin: then the
+        end tag of the last value is not taken for missing.
+        """
+        if end.unended and (scan.stray or scan.suspects):
+            return
+        if chain.may_close and (chain.count(Level.VALUE) or chain.count(Level.CALL) or not chain.called):
+            scan.last = end
+
+    def _unmatched(self, scan: _Scan, chain: Chain) -> int | None:
+        """The first tag of a chain that closes nothing inside the value, by its place in the chain."""
+        orphans = chain.called and not self._reader.enclosures
+        for number, (mark, _, _) in enumerate(chain.marks):
+            if mark.kind == FOREIGN or (orphans and mark.level is Level.WRAPPER):
+                continue
+            opened = scan.shown.close(mark) or scan.open.close(mark)
+            if opened is None:
+                return number
+            scan.ended_other = bool(opened.key)
+        return None
+
+    def _end(self, scan: _Scan, chain: Chain, at: int) -> _End:
+        """Where the value ends if the chain is the call's own from this tag of it on."""
+        call_ends = chain.start if chain.behind is not Behind.ANOTHER_VALUE else self._decided
+        mark, start, end = chain.marks[min(at, len(chain.marks) - 1)]
+        if mark.level is Level.VALUE and at < len(chain.marks):
+            return _End(start, end, call_ends)
+        if scan.first is not None and scan.first.doubtful:
+            raise NotACall("its values can be read in two ways")
+        if scan.first is not None and scan.first.after is not None:
+            return _End(*scan.first.after, call_ends)
+        if scan.first is not None:
+            return _End(scan.first.start, scan.first.start, call_ends, unended=True)
+        inner = [place for place in chain.marks[:at] if place[0].level is Level.VALUE]
+        if inner:
+            return _End(inner[-1][1], inner[-1][2], call_ends)
+        ended = self._ended_before(scan, chain.start)
+        return _End(*ended, call_ends) if ended else _End(chain.start, chain.start, call_ends, unended=True)
+
+    def _last_end(self, scan: _Scan) -> _End | None:
+        """Where the value ends if nothing qualified up to the end of the reply."""
+        reader = self._reader
+        if scan.last is None or reader.void or not reader.stopped:
+            return None
+        return scan.last if reader.may_reread() else None
+
+    def _text(self, scan: _Scan, end: _End) -> str:
+        """The text of the value, without the line end of the markup before a missing end tag."""
+        text = self._reader.text(scan.start, end.end)
+        if not end.unended or self._lined is False:
+            return text
+        return _TRAILING.sub("", text)
