@@ -18,6 +18,7 @@ _NEXT_MESSAGE = (b"<|start|>",)
 LEFTOVERS = (*MARKER_CLOSERS, *encoded(*END_OF_TURN, *AFTER_CALL))
 _LEFTOVERS = Literals(LEFTOVERS)
 _FENCE = (b"```",)
+_SPACES = (b" ", b"\t")
 
 
 def closes(found: Tag) -> bool:
@@ -62,9 +63,24 @@ def whole_value(reader: Reader) -> Parsing[bytes]:
         text = reader.text(start, reader.pos)
         closers = missing_closers(text)
         whole = bool(closers) and text.rstrip()[-1:] not in ("{", "[", ",", ":")
-        if not whole or not (yield from ends_here(reader)):
+        if not whole or not (yield from reader.ahead(_is_over(reader))):
             raise
         return f"{text}{closers}".encode("utf-8", "surrogatepass")
+
+
+def _is_over(reader: Reader) -> Parsing[bool]:
+    """Whether a call must be over here, and behind all that closes it a line ends, or another call or turn begins: in
+    `{"text": "say "</tool_call>" and more"}` none does.
+    """
+    if not (yield from _ends(reader)):
+        return False
+    yield from reader.maybe(blanks(reader))
+    while not reader.at_end():
+        if not (yield from reader.which(_FENCE)) and not (yield from leftover(reader)):
+            break
+        while (yield from reader.which(_SPACES)):
+            pass
+    return reader.at_end() or (yield from reader.byte()) in (b"\r", b"\n", b"<", b"[", b"{")
 
 
 def turn_ends(reader: Reader) -> Parsing[bool]:

@@ -93,7 +93,7 @@ def _json_call(reader: Reader, tool: Tool, name: str) -> Parsing[RawCall]:
         return RawCall(tool, name, "{}")
     if (yield from reader.byte()) != b"{":
         raise reader.refuse("the arguments were expected")
-    return (yield from called(reader, name if tool.name else ""))
+    return (yield from called(reader, name if tool.name else "", closers=_MESSAGE_ENDS))
 
 
 def _header(reader: Reader) -> Parsing[str]:

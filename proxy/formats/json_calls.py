@@ -18,6 +18,7 @@ from ..events import load_json
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import ends_here, whole_value
+from .loose_json import JSON_TAILS, arguments_value
 from .several import one_of_several
 from .values import arguments, read_string
 
@@ -160,7 +161,7 @@ def _member(reader: Reader, key: str, members: _Members, place: _Place, keyed: b
         members.wider = members.wider or key not in _NAMES
         reader.tool(members.name)
     elif key in (_WIDER_ARGUMENTS if wider else _ARGUMENTS) and _lacks_arguments(members):
-        members.arguments = yield from whole_value(reader)
+        members.arguments = yield from _arguments(reader, members)
         members.wider = members.wider or key not in _ARGUMENTS
     elif here in (b"{", b"[") and members.empty and _holds_calls(key, here, place, wider):
         yield from _inner(reader, key, members, place)
@@ -168,13 +169,21 @@ def _member(reader: Reader, key: str, members: _Members, place: _Place, keyed: b
         kind = yield from reader.value()
         reader.annul(kind.strip(b"\"'") not in _TYPES, "its type is no function")
     elif keyed and here == b"{" and _may_be_name(reader, key):
-        reader.tool(key)
-        members.name, members.arguments, members.keyed = key, (yield from reader.value()), True
+        tool = reader.tool(key)
+        value = yield from arguments_value(reader, tool, tails=JSON_TAILS)
+        members.name, members.arguments, members.keyed = key, value, True
     else:
         # A key that no call has, or an id that is none: this is JSON of another kind.
         foreign = key not in _IGNORED or here in (b"{", b"[") or members.keyed
         reader.annul(foreign, f"the key {key!r} is of no call")
         yield from reader.value(0 if reader.void else MAX_KEY)
+
+
+def _arguments(reader: Reader, members: _Members) -> Parsing[bytes]:
+    """Read the value of the key for the arguments; by the tool's schema, if it was named before and if need be."""
+    if members.name is None or (yield from reader.byte()) != b"{":
+        return (yield from whole_value(reader))
+    return (yield from arguments_value(reader, reader.tool(members.name), tails=JSON_TAILS))
 
 
 def _may_be_name(reader: Reader, key: str) -> bool:

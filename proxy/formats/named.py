@@ -9,7 +9,8 @@ import re
 from ..literals import dump
 from ..reader import MAX_KEY, Literals, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
-from .ends import CALL_KINDS, ends_here, whole_value
+from .ends import CALL_KINDS, ends_here
+from .loose_json import arguments_value
 from .pairs import KEY, VALUE, bare_key, pairs
 from .pythonic import python_arguments
 from .tagged import PARAMETER_KINDS, parameters, tagged_call
@@ -50,8 +51,8 @@ def named(reader: Reader, *, python: bool = True) -> Parsing[tuple[RawCall, ...]
     return ((yield from called(reader, head.name, head.id)),)
 
 
-def called(reader: Reader, name: str, call_id: str = "") -> Parsing[RawCall]:
-    """Read the arguments of the call of this name, which stand here."""
+def called(reader: Reader, name: str, call_id: str = "", closers: tuple[bytes, ...] = ()) -> Parsing[RawCall]:
+    """Read the arguments of the call of this name, which stand here; `closers` end it where no wrapper does."""
     here = yield from reader.byte()
     if here == b"(":
         name = name.removesuffix(".call")
@@ -65,7 +66,7 @@ def called(reader: Reader, name: str, call_id: str = "") -> Parsing[RawCall]:
             return RawCall(tool, name, dump((yield from pairs(reader, tool, split[1]))))
     tool = reader.tool(name)
     kimi = _KIMI_ID.match(name)
-    text = yield from _arguments(reader, tool, here)
+    text = yield from _arguments(reader, tool, here, closers)
     return RawCall(tool, name, text, call_id or (name if kimi else ""))
 
 
@@ -106,9 +107,9 @@ def _tag_between(reader: Reader) -> Parsing[bool]:
     return True
 
 
-def _arguments(reader: Reader, tool: Tool, here: bytes) -> Parsing[str]:
+def _arguments(reader: Reader, tool: Tool, here: bytes, closers: tuple[bytes, ...]) -> Parsing[str]:
     if here == b"{":
-        value = yield from whole_value(reader)
+        value = yield from arguments_value(reader, tool, closers=closers)
         return "" if reader.void else arguments(value, tool)
     if here == b"`":
         return (yield from _fenced(reader, tool))
@@ -133,7 +134,7 @@ def _fenced(reader: Reader, tool: Tool) -> Parsing[str]:
     yield from reader.expect(_FENCE)
     yield from reader.until(_LINE_END, _MAX_INFO)
     yield from reader.blanks()
-    value = yield from reader.value()
+    value = yield from arguments_value(reader, tool, closers=(_FENCE,))
     text = "" if reader.void else arguments(value, tool)
     yield from reader.blanks()
     if (yield from reader.which((_FENCE,))) is None and not (yield from ends_here(reader)):

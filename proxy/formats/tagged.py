@@ -18,6 +18,7 @@ from ..tools import Tool
 from .chains import Level, Mark, Markup, WrapperTags
 from .elements import element_value
 from .ends import CALL_KINDS, VALUE_KINDS, ends_here
+from .loose_json import arguments_value
 from .raw_value import RawText, RawValues
 from .tags import SEPARATOR, Tag, peek_tag, tag
 from .values import arguments
@@ -43,7 +44,7 @@ def tagged_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     start = reader.pos
     yield from reader.blanks()
     if (yield from reader.byte()) == b"{":
-        value = yield from reader.value()
+        value = yield from arguments_value(reader, tool, closers=opener.ends)
         text = "" if reader.void else arguments(value, tool)
         yield from _expect_end(reader)
         return (RawCall(tool, opener.name, text),)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from ..events import Json, JsonObject, load_json
+from ..ladder import Climbed, climb
 from ..literals import dump, read_literal
 from ..reader import NotACall
+from ..shapes import faults
 from ..tools import Tool
 
+# The rungs that read all of a text: nothing is left out, and nothing supplied.
+_RUNGS = frozenset(("literals", "bare_keys", "lost_commas", "comments", "smart_quotes", "inner_quotes"))
+_MAX_READINGS = 6
 # The end of one parameter and the beginning of the next, written into the first one's string.
 _END = "</parameter>"
 _RESIDUE = re.compile(r"</parameter>\s*<parameter=([^<>]{1,128})>\s*\Z")
@@ -57,7 +62,17 @@ def _read(text: str, tool: Tool) -> Json:
     try:
         return read_literal(text, lists=lists)
     except ValueError as error:
+        for climbed in islice(climb(text, lists=lists, shape=tool.shape), _MAX_READINGS):
+            if _is_as_written(climbed, tool):
+                return climbed.values
         raise NotACall(f"the arguments cannot be read: {error}") from None
+
+
+def _is_as_written(climbed: Climbed, tool: Tool) -> bool:
+    """True if all of a text was read, and the schema accepts what could only be read by it."""
+    if climbed.by_schema and faults(climbed.values, tool.shape):
+        return False
+    return all(rung.id in _RUNGS for rung in climbed.rungs)
 
 
 def _is_json(text: str) -> bool:

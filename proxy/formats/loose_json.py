@@ -1,0 +1,154 @@
+"""The JSON arguments of a wrapped call, also where no reader of JSON can tell how far they go (F30, contract C9).
+
+    <tool_call>
+    {"name": "bash", "arguments": {"command": "echo "hi""}}
+    </tool_call>
+
+Quotation marks and brackets say where JSON ends. Where the marks of strings have no backslash, or keys no marks, they
+say nothing, or something wrong: then the end tag of the wrapper tells how far the object goes, and the tool's schema
+what it says (`proxy.unescaped`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ..reader import MAX_KEY, Enclosure, Literals, NotACall, Parsing, Reader
+from ..tools import Tool
+from .ends import ends_here, whole_value
+from .tokens import END_OF_TURN, MARKER_OPENERS, MARKERS, encoded
+from .values import arguments
+
+# The end tags of a wrapper that are tried: a string may show one.
+MAX_TRIES = 8
+# Brackets behind the arguments: those of the object that names the tool, and of the array and the object around that.
+JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
+NO_TAIL = ("",)
+_MAX_BRACKETS = 8
+_BRACKETS = Literals((b"}", b"]"))
+_ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
+# Behind a marker without a closer a call ends where the next one begins, or the turn does.
+_OPEN_ENDS = encoded(*(marker.opener for marker in MARKERS if not marker.closers), *END_OF_TURN)
+
+
+def arguments_value(
+    reader: Reader, tool: Tool, *, closers: tuple[bytes, ...] = (), tails: Collection[str] = NO_TAIL
+) -> Parsing[bytes]:
+    """Read the JSON of a call's arguments, which stands here, and give it.
+
+    `closers` are the texts that end the call, where it has any of its own; else the wrapper's are. `tails` are the
+    brackets that may stand between the arguments and those.
+    """
+    start = reader.pos
+    ends = closers or _ends_of(reader)
+    if not ends or reader.void or not tool.name:
+        return (yield from whole_value(reader))
+    refusal: NotACall | None = None
+    value = b""
+    try:
+        value = yield from whole_value(reader)
+        if (yield from reader.ahead(reader.maybe(_may_follow(reader, closers)))):
+            return value
+    except NotACall as reason:
+        refusal = reason
+    end = reader.pos
+    reader.pos = start
+    loose = yield from reader.maybe(_up_to_closer(reader, tool, ends, tails))
+    if loose:
+        return loose
+    if refusal is not None:
+        raise refusal
+    reader.pos = end
+    enclosed = closers or reader.enclosures
+    if enclosed or not _ENDS_IN_STRING.search(value):
+        return value
+    # Nothing encloses it: prose may follow, but not the rest of what may be its last string.
+    if b'"' in (yield from reader.ahead(_rest_of_line(reader))):
+        raise NotACall("where its last string ends can be read in two ways")
+    return value
+
+
+def _rest_of_line(reader: Reader) -> Parsing[bytes]:
+    start = reader.pos
+    yield from reader.past(b"\n")
+    return reader.text(start, reader.pos).encode("utf-8", "surrogatepass")
+
+
+def _ends_of(reader: Reader) -> tuple[bytes, ...]:
+    """What ends the innermost wrapper that is open; nothing where there is none."""
+    if not reader.wrapped:
+        return ()
+    enclosure: Enclosure | None = reader.enclosures[-1] if reader.enclosures else None
+    return enclosure.closers if enclosure is not None and enclosure.closers else _OPEN_ENDS
+
+
+def _may_follow(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member."""
+    yield from reader.blanks()
+    for _ in range(_MAX_BRACKETS):
+        if closers and (yield from reader.peek(closers)):
+            return True
+        if (yield from ends_here(reader)) or (yield from reader.peek(MARKER_OPENERS)):
+            return True
+        if not (yield from reader.which(_BRACKETS)):
+            break
+        yield from reader.blanks()
+    if (yield from reader.which((b",", b";"))):
+        yield from reader.blanks()
+    if (yield from reader.byte()) == b"<":
+        return True
+    # Another member, or another object.
+    yield from reader.which((b"{", b"[{"))
+    yield from reader.blanks()
+    yield from reader.string(MAX_KEY)
+    yield from reader.blanks()
+    return (yield from reader.byte()) == b":"
+
+
+def _up_to_closer(reader: Reader, tool: Tool, closers: tuple[bytes, ...], tails: Collection[str]) -> Parsing[bytes]:
+    """Read the arguments as far as the first closer before which they can be read."""
+    if not reader.may_reread():
+        raise NotACall("too much of the reply was read again")
+    start = reader.pos
+    for _ in range(MAX_TRIES):
+        at, last = yield from _closer(reader, closers)
+        text = reader.text(start, at).rstrip()
+        for tail in tails:
+            found = _without(text, tail)
+            if found is not None and _is_readable(found, tool):
+                value = found.encode("utf-8", "surrogatepass")
+                reader.pos = start + len(value)
+                return value
+        if last:
+            break
+    raise NotACall("the arguments cannot be read")
+
+
+def _closer(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[tuple[int, bool]]:
+    """Read on past the next closer; where it begins, and whether it is the end of the reply instead."""
+    try:
+        at, _ = yield from reader.find(*closers)
+    except NotACall:
+        if not reader.stopped:
+            raise
+        yield from reader.past(*closers)
+        return reader.pos, True
+    return at, False
+
+
+def _without(text: str, tail: str) -> str | None:
+    """The text without these brackets at its end, between which blanks may stand; None if others stand there."""
+    for bracket in reversed(tail):
+        if not text.endswith(bracket):
+            return None
+        text = text[:-1].rstrip()
+    return text if text.endswith("}") else None
+
+
+def _is_readable(text: str, tool: Tool) -> bool:
+    try:
+        arguments(text.encode("utf-8", "surrogatepass"), tool)
+    except NotACall:
+        return False
+    return True
