@@ -1,0 +1,275 @@
+"""Breaks of arguments that are a JSON text: marks, brackets, commas, comments, what stands around them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from benchmarks.harm import marks
+from benchmarks.harm.drafts import Break, Broken, Draft, Inapplicable, bare_arguments, in_json, in_text, structured
+from benchmarks.harm.families import Body, Family
+from benchmarks.harm.writing import CLEAN_JSON, JsonStyle, Path, Style, dump
+
+Writer = Callable[[str], str]
+
+
+def _some_strings(writer: Writer, paths: Collection[Path]) -> JsonStyle:
+    """A style that writes the strings at these paths with this writer."""
+    return JsonStyle(string=lambda text, path: writer(text) if path in paths else dump(text))
+
+
+def _bare_marks(text: str) -> str:
+    return '"' + dump(text)[1:-1].replace('\\"', '"') + '"'
+
+
+def _bare_lines(text: str) -> str:
+    return '"' + _raw_lines(_bare_marks(text)[1:-1]) + '"'
+
+
+def _raw_lines(text: str) -> str:
+    """The inside of a JSON string with its line ends and tabs as they are."""
+    raw = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}
+    return re.sub(r"\\.", lambda found: raw.get(found.group(), found.group()), text)
+
+
+def _triple(text: str) -> str:
+    return f'"""{_bare_lines(text)[1:-1]}"""'
+
+
+def _by_rule(draft: Draft, style: JsonStyle) -> Broken:
+    """The call in this style, with what the rules of reading say of it."""
+    text = draft.family.arguments(draft.values, Style(json=style))
+    read = marks.read(text, draft.offer.schema)
+    shown = any(_shows_closer(draft.family, string) for _, string in draft.strings())
+    one = read is not None and dump(read) == dump(draft.values) and not shown
+    return Broken(Style(json=style), one=one, also=[] if read is None else [read])
+
+
+def _shows_closer(family: Family, text: str) -> bool:
+    """Whether a string holds what ends the call around it."""
+    ends = (part.strip() for part in (family.closer, family.section[1], "```"))
+    return any(end and end in text for end in ends if in_text(family))
+
+
+def _with_marks(draft: Draft) -> list[Path]:
+    paths = [path for path, text in draft.strings() if '"' in text]
+    if not paths:
+        raise Inapplicable
+    return paths
+
+
+def marks_one(draft: Draft) -> Broken:
+    """The marks in one string lack their backslashes."""
+    return _by_rule(draft, _some_strings(_bare_marks, [draft.rng.choice(_with_marks(draft))]))
+
+
+def marks_all(draft: Draft) -> Broken:
+    """The marks in all strings lack their backslashes."""
+    return _by_rule(draft, _some_strings(_bare_marks, _with_marks(draft)))
+
+
+def marks_lines(draft: Draft) -> Broken:
+    """In one string neither marks nor line ends are escaped."""
+    paths = [path for path, text in draft.strings() if '"' in text and re.search(r"[\n\t\r]", text)]
+    if not paths:
+        raise Inapplicable
+    return _by_rule(draft, _some_strings(_bare_lines, [draft.rng.choice(paths)]))
+
+
+def triple_marks(draft: Draft) -> Broken:
+    """Three marks around one string, as in Python."""
+    paths = [path for path, text in draft.strings() if '"""' not in text and text]
+    if not paths:
+        raise Inapplicable
+    return _by_rule(draft, _some_strings(_triple, [draft.rng.choice(paths)]))
+
+
+def raw_lines(draft: Draft) -> Broken:
+    """Line ends and tabs stand in strings as they are."""
+    if not any(re.search(r"[\n\t\r]", text) for _, text in draft.strings()):
+        raise Inapplicable
+    style = JsonStyle(string=lambda text, path: '"' + _raw_lines(dump(text)[1:-1]) + '"')
+    return Broken(Style(json=style))
+
+
+def python_literals(draft: Draft) -> Broken:
+    """The object as Python writes it."""
+    style = JsonStyle(
+        string=lambda text, path: repr(text), key=lambda key, path: repr(key), words=("True", "False", "None")
+    )
+    return Broken(Style(json=style))
+
+
+def single_marks(draft: Draft) -> Broken:
+    """JSON with single quotation marks."""
+
+    def single(text: str) -> str:
+        inside = dump(text)[1:-1].replace('\\"', '"').replace("'", "\\'")
+        return f"'{inside}'"
+
+    style = JsonStyle(string=lambda text, path: single(text), key=lambda key, path: single(key))
+    return Broken(Style(json=style))
+
+
+def bare_keys(draft: Draft) -> Broken:
+    """Keys without marks, as in JavaScript."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(key=lambda key, path: key)))
+
+
+def trailing_comma(draft: Draft) -> Broken:
+    """A comma too many in front of closing brackets."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(last=draft.rng.choice((",", ", ", ",\n")))))
+
+
+def missing_comma(draft: Draft) -> Broken:
+    """One comma between two arguments is missing; behind a string, that could also be a mark without its backslash."""
+    if len(draft.values) < 2:
+        raise Inapplicable
+    lost = draft.rng.randint(1, len(draft.values) - 1)
+    before = list(draft.values.values())[lost - 1]
+    gap = draft.rng.choice((" ", "\n"))
+    style = JsonStyle(between=lambda number, path: gap if not path and number == lost else ", ")
+    return Broken(Style(json=style), one=not isinstance(before, str))
+
+
+def missing_braces(draft: Draft) -> Broken:
+    """Closing brackets are missing where the call ends, and the model stopped by itself."""
+    end = len(re.search(r"[\]}]*\Z", dump(draft.values)).group())  # type: ignore[union-attr]
+    lost = draft.rng.randint(1, end)
+    family = draft.family
+    if family.foot.startswith("}"):
+        # The object around the arguments lost its own brace first.
+        text = None if draft.rng.random() < 0.4 else (lambda written: written[:-lost])
+        return Broken(Style(text=text, without=frozenset(("foot",))), last=family.weak)
+    return Broken(Style(text=lambda written: written[:-lost]), last=family.weak or not family.closer)
+
+
+def no_opening_brace(draft: Draft) -> Broken:
+    """The arguments' opening brace is missing."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(text=lambda written: written[1:]))
+
+
+def comments(draft: Draft) -> Broken:
+    """Comments stand between the arguments."""
+    if not draft.values:
+        raise Inapplicable
+    note = draft.rng.choice(("// the first\n", "/* note */ ", "/* a,\n b */", '// it is "quoted"\n'))
+    where = draft.rng.choice(("first", "between", "last"))
+    between = f", {note}" if where == "between" else ", "
+    style = JsonStyle(
+        between=lambda number, path: between if not path else ", ",
+        first=note if where == "first" else "",
+        last=f" {note}" if where == "last" else "",
+    )
+    return Broken(Style(json=style))
+
+
+def typographic(draft: Draft) -> Broken:
+    """Typographic quotation marks."""
+
+    def curly(text: str) -> str:
+        return f"“{dump(text)[1:-1]}”"
+
+    style = JsonStyle(string=lambda text, path: curly(text), key=lambda key, path: curly(key))
+    one = not any(re.search(r'["“”„‟]', text) for _, text in draft.strings())
+    return Broken(Style(json=style), one=one)
+
+
+def double_encoded(draft: Draft) -> Broken:
+    """The object is a JSON string that holds it."""
+    return Broken(Style(text=dump))
+
+
+def junk(draft: Draft) -> Broken:
+    """Something stands in front of the arguments, or behind them."""
+    before, after = draft.rng.choice(
+        (
+            ("json\n", ""),
+            ("Here are the arguments: ", ""),
+            ("```json\n", "\n```"),
+            ("```\n", "\n```"),
+            ("", "}"),
+            ("", "</tool_call>"),
+            ("", "\n```"),
+            ("", "<|im_end|>"),
+            (" \n", " \n"),
+            ("arguments: ", "\n</tool_call>"),
+        )
+    )
+    return Broken(Style(text=lambda written: f"{before}{written}{after}"))
+
+
+def brace_too_many(draft: Draft) -> Broken:
+    """One closing brace too many."""
+    return Broken(Style(text=lambda written: written + "}"))
+
+
+def sent_twice(draft: Draft) -> Broken:
+    """The same object twice."""
+    if not draft.values:
+        raise Inapplicable
+    gap = draft.rng.choice(("", "\n", " "))
+    return Broken(Style(text=lambda written: f"{written}{gap}{written}"))
+
+
+def _plain_json(family: Family) -> bool:
+    return in_json(family)
+
+
+def _without_mark(style: JsonStyle) -> JsonStyle:
+    return replace(style)
+
+
+def python_marks(draft: Draft) -> Broken:
+    """In a call in Python, the marks in one string lack their backslashes."""
+    paths = [path for path, text in draft.strings() if len(path) == 1 and '"' in text]
+    if not paths:
+        raise Inapplicable
+    chosen = draft.rng.choice(paths)
+    style = JsonStyle(string=lambda text, path: _bare_marks(text) if path == chosen else repr(text))
+    text = str(draft.values[str(chosen[0])])
+    # With nothing in it that looks like an end there is one reading.
+    return Broken(Style(json=style), one=re.search(r'"\s*[,)\]}]|=', text) is None)
+
+
+def json_words(draft: Draft) -> Broken:
+    """In a call in Python, JSON's words and marks."""
+    if not re.search(r"\b(?:true|false|null)\b", json.dumps([v for v in draft.values.values() if not isinstance(v, str)])):
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(words=("true", "false", "null"))))
+
+
+def _in_python(family: Family) -> bool:
+    return family.body is Body.PYTHON
+
+
+BREAKS = (
+    Break("marks_one", "inner quotation marks of one string unescaped", marks_one, in_json, 0.2),
+    Break("marks_all", "inner quotation marks of all strings unescaped", marks_all, in_json, 0.2),
+    Break("marks_lines", "inner marks and line ends of one string unescaped", marks_lines, in_json, 0.2),
+    Break("triple_marks", "three quotation marks around a string", triple_marks, in_json, 0.2),
+    Break("python_marks", "inner marks unescaped, in Python's calls", python_marks, _in_python),
+    Break("raw_lines", "line ends and tabs in strings unescaped", raw_lines, in_json, 0.2),
+    Break("single_marks", "single quotation marks", single_marks, in_json, 0.2),
+    Break("python_literals", "the object as Python writes it", python_literals, in_json, 0.2),
+    Break("bare_keys", "keys without quotation marks", bare_keys, in_json, 0.2),
+    Break("trailing_comma", "a comma too many", trailing_comma, in_json, 0.2),
+    Break("missing_comma", "a comma missing", missing_comma, in_json, 0.2),
+    Break("missing_braces", "closing brackets missing, natural stop", missing_braces, in_json, 0.2),
+    Break("no_opening_brace", "the opening brace missing", no_opening_brace, bare_arguments, 0.2),
+    Break("brace_too_many", "a closing brace too many", brace_too_many, in_json, 0.2),
+    Break("comments", "comments", comments, in_json, 0.2),
+    Break("typographic", "typographic quotation marks", typographic, in_json, 0.2),
+    Break("double_encoded", "the object as a JSON string", double_encoded, in_json, 0.2),
+    Break("junk", "junk before and behind the arguments", junk, structured, 0.2),
+    Break("sent_twice", "the same object twice", sent_twice, structured, 0.2),
+)
+assert CLEAN_JSON
