@@ -40,6 +40,8 @@ class Left:
     arguments: list[str] = field(default_factory=list)
     finish: str = ""
     failed: str = ""
+    # What the engine raised and never should.
+    crashed: str = ""
     repairs: tuple[str, ...] = ()
 
     @property
@@ -59,8 +61,11 @@ def answered(offers: Sequence[Offer], reply: Reply) -> Left:
     tools = read_tools([offer.as_tool() for offer in offers])
     engine = Engine(Task(tools=tools, seed=b"harm", policy=policy()))
     left = Left()
-    for event in _events(engine, reply):
-        _note(left, event)
+    try:
+        for event in _events(engine, reply):
+            _note(left, event)
+    except Exception as error:  # as at the proxy's own outermost boundary
+        left.crashed = f"{type(error).__name__}: {error}"
     left.repairs = tuple(repair.id for repair in engine.audit)
     return left
 

@@ -44,6 +44,8 @@ def judge(case: Case, left: Left) -> Judged:
 
 
 def _verdict(case: Case, left: Left, strict: list[list[Call]]) -> tuple[Verdict, str]:
+    if left.crashed:
+        return Verdict.WRONG, f"the engine raised {left.crashed}"
     if left.failed:
         return Verdict.REFUSED, "the dialect's error"
     calls = _parsed(left)

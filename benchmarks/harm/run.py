@@ -177,7 +177,7 @@ def shown(case: Case, left: Left, judged: Judged, seed: int) -> Iterator[str]:
     yield from (f"   written {name} {text!r}" for name, text in case.reply.calls)
     yield f"   text    {case.reply.text!r}, {case.reply.finish}"
     yield from (f"   left    {name} {text}" for name, text in left.calls)
-    yield f"   left    {left.text!r}, {left.finish or left.failed}; repairs {', '.join(left.repairs)}"
+    yield f"   left    {left.text!r}, {left.finish or left.failed or left.crashed}; repairs {', '.join(left.repairs)}"
     yield ""
 
 
