@@ -8,9 +8,8 @@ from typing import Any
 
 from benchmarks.harm import texts
 from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable, Values, in_json, in_tags, in_text, structured
-from benchmarks.harm.families import Body, Family, Type, markup
+from benchmarks.harm.families import M3, Body, Family, Type, markup
 from benchmarks.harm.offers import fold, spelled
-from benchmarks.harm.strict import balanced
 from benchmarks.harm.writing import Path, Style, dump
 
 
@@ -30,7 +29,18 @@ def own_markup(draft: Draft) -> Broken:
         raise Inapplicable
     if draft.family.body is not Body.TAGS:
         return Broken()
-    return Broken(one=all(balanced(draft.family, draft.family.tags.raw(value)) for value in draft.values.values()))
+    stripped = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
+    if stripped == draft.values:
+        return Broken()
+    # An end tag at the end of a value could stand there twice as well.
+    return Broken(one=False, also=[stripped])
+
+
+def _without_end_tags(family: Family, key: str, value: Any) -> Any:
+    closer = family.tags.closer(key)
+    while isinstance(value, str) and value.rstrip().endswith(closer):
+        value = value.rstrip().removesuffix(closer).removesuffix(family.tags.edge)
+    return value
 
 
 def _renamed(values: Values, old: str, new: str) -> Values:
@@ -143,7 +153,8 @@ def doubled_openers(draft: Draft) -> Broken:
     """An opener stands there twice."""
     family = draft.family
     parts = [part for part, text in (("start", family.section[0]), ("opener", family.opener)) if len(text) > 1]
-    parts += ["head"] if family.body is Body.TAGS and family.head.startswith(("<", "]")) and not family.head.startswith("<F") else []
+    # The tag that names the tool.
+    parts += ["head"] if family.body is Body.TAGS and family.head.startswith(("<f", "<i", "<|", M3)) else []
     if not parts:
         raise Inapplicable
     return Broken(Style(twice=frozenset((draft.rng.choice(parts),))))
@@ -158,8 +169,9 @@ def doubled_closers(draft: Draft) -> Broken:
     if not parts:
         raise Inapplicable
     part = draft.rng.choice(parts)
+    style = Style(twice=frozenset((part,)))
     # The end tag of a value twice: the first one could be the end of the text.
-    return Broken(Style(twice=frozenset((part,))), one=part != "parameter", also=_with_end_tags(draft) if part == "parameter" else [])
+    return Broken(style, one=False, also=_with_end_tags(draft)) if part == "parameter" else Broken(style)
 
 
 def _with_end_tags(draft: Draft) -> list[Values]:

@@ -11,6 +11,7 @@ from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable
 from benchmarks.harm.drive import Reply
 from benchmarks.harm.families import FAMILIES, Call, Family, markup
 from benchmarks.harm.offers import Mixed, Offer, arguments, offers
+from benchmarks.harm.strict import balanced
 from benchmarks.harm.writing import CLEAN
 
 SEED = 12
@@ -45,6 +46,12 @@ class Case:
         if self.broken.meant is not None:
             calls[self.draft.target] = (self.draft.name, self.broken.meant)
         return calls
+
+    @property
+    def balanced(self) -> bool:
+        """True if no value shows an own end tag or opening tag without the other."""
+        raw = self.family.tags.raw
+        return all(balanced(self.family, raw(value)) for _, values in self.draft.calls for value in values.values())
 
     @property
     def others(self) -> list[Call]:

@@ -140,7 +140,9 @@ class Family:
     def write(self, calls: Sequence[Call], target: int, style: Style = CLEAN) -> str:
         """The reply; the call of number `target` is written in this style."""
         start, end = self.section
-        start *= 1 + ("start" in style.twice)
+        if "start" in style.twice:
+            # Only the marker, not the bracket behind it.
+            start = start.removesuffix("[") + start
         end *= 1 + ("end" in style.twice)
         if "end" in style.without:
             end = ""

@@ -112,19 +112,31 @@ def _same_bytes(case: Case, left: Left) -> bool:
 
 
 def _is_refused(case: Case, left: Left, calls: list[Call]) -> bool:
-    """Nothing of the broken call left but text; of the others, each that left is as it was meant."""
-    others = list(case.others)
+    """Some call is missing and stayed text; those that left are as they were meant."""
+    missing = list(range(len(case.meant)))
     for call in calls:
-        while others and not _same([others[0]], [call]):
-            others.pop(0)
-        if not others:
+        number = next((number for number in missing if _same([case.meant[number]], [call])), None)
+        if number is None or (case.broken.cut and number == case.draft.target):
             return False
-        others.pop(0)
-    if left.finish not in (case.reply.finish, "stop" if not calls else "tool_calls"):
+        missing.remove(number)
+    if not missing:
         return False
     if case.reply.finish in CUT_REASONS and left.finish != case.reply.finish:
         return False
-    return " ".join(case.core.split()) in " ".join(left.text.split())
+    if case.reply.finish not in CUT_REASONS and left.finish != ("tool_calls" if calls else "stop"):
+        return False
+    if case.family.structured:
+        return True
+    text = " ".join(left.text.split())
+    return all(" ".join(core.split()) in text for number in missing for core in [_core(case, number)])
+
+
+def _core(case: Case, number: int) -> str:
+    """The arguments of a call as they stand in the reply; nothing of those behind the place where it was cut."""
+    if number == case.draft.target:
+        return case.core
+    behind_the_cut = case.broken.cut and number > case.draft.target
+    return "" if behind_the_cut else case.family.arguments(case.draft.calls[number][1]).strip()
 
 
 def _strict(case: Case) -> list[list[Call]]:
@@ -140,8 +152,8 @@ def _one_reading(case: Case, strict: list[list[Call]]) -> bool:
     """Whether the rules give exactly one reading: what was meant, and no other legal call."""
     if not case.broken.one:
         return False
-    if case.kind.name in ("none", "own_markup"):
-        return True
+    if case.family.body is Body.TAGS and case.kind.name == "own_markup":
+        return case.balanced or (bool(strict) and all(_same(reading, case.meant) for reading in strict))
     return all(_same(reading, case.meant) or not _all_legal(reading, case) for reading in strict)
 
 
@@ -196,9 +208,9 @@ def _difference(case: Case, left: Left, calls: list[Call]) -> str:
         if name != wanted:
             return "another tool"
         if values.keys() - expected.keys():
-            return f"keys that were not meant: {sorted(values.keys() - expected.keys())}"[:80]
+            return "keys that were not meant"
         if expected.keys() - values.keys():
-            return f"keys are lost: {sorted(expected.keys() - values.keys())}"[:80]
+            return "keys are lost"
         if not _same_values(values, expected, case.broken.texts):
             return "other values"
     if left.text.split() != case.around.split():

@@ -63,10 +63,7 @@ class Results:
             self.shown.append((case, left, judged))
 
     def _kept(self, case: Case, judged: Judged) -> int:
-        return sum(
-            (case.kind.name, case.family.name, judged.verdict) == (kept.kind.name, kept.family.name, verdict.verdict)
-            for kept, _, verdict in self.shown
-        )
+        return sum((case.kind.name, judged) == (kept.kind.name, verdict) for kept, _, verdict in self.shown)
 
 
 def run(calls: int, seed: int, families: Sequence[str] = (), breaks: Sequence[str] = (), show: int = 0) -> Results:
