@@ -131,19 +131,10 @@ def name_spelling(draft: Draft) -> Broken:
     """The name in other letters, with a prefix or a counter, or twice."""
     name = draft.name
     others = [offer.name for offer in draft.offers if offer.name != name]
-    new = draft.rng.choice(
-        (
-            name.upper(),
-            name.capitalize(),
-            f"functions.{name}",
-            f"{name}:0",
-            f"{name}.{name}",
-            f"{name}{name}",
-            name.replace("_", "-"),
-            name.replace("_", ""),
-            f"functions.{name}:3",
-        )
-    )
+    spellings = [name.upper(), name.capitalize(), f"{name}.{name}", f"{name}{name}", fold(name), name.replace("_", "-")]
+    if "functions." not in draft.family.head + draft.family.opener:
+        spellings += [f"functions.{name}", f"{name}:0", f"functions.{name}:3"]
+    new = draft.rng.choice(spellings)
     if new == name or fold(new) in map(fold, others):
         raise Inapplicable
     return Broken(Style(name=new))

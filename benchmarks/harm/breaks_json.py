@@ -237,7 +237,7 @@ def python_marks(draft: Draft) -> Broken:
     style = JsonStyle(string=lambda text, path: _bare_marks(text) if path == chosen else repr(text))
     text = str(draft.values[str(chosen[0])])
     # With nothing in it that looks like an end there is one reading.
-    return Broken(Style(json=style), one=re.search(r'"\s*[,)\]}]|=', text) is None)
+    return Broken(Style(json=style), one=re.search(r'"\s*[,)]', text) is None)
 
 
 def json_words(draft: Draft) -> Broken:

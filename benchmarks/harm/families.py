@@ -206,7 +206,7 @@ _JSON = (
         section=("[TOOL_CALLS][", "]"),
         between=", ",
         head=_OBJECT,
-        foot=', "id": "abc12345{n}"}',
+        foot="}",
         tail=False,
     ),
     Family("mistral_v11", opener="[TOOL_CALLS]", head="{name}[ARGS]", tail=False),

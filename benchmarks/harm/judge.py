@@ -12,7 +12,7 @@ from benchmarks.harm.cases import Case
 from benchmarks.harm.drive import Left
 from benchmarks.harm.families import Body, Call
 from benchmarks.harm.offers import Offer, accepts
-from benchmarks.harm.strict import read_object, readings
+from benchmarks.harm.strict import Mode, read_object, readings
 
 CUT_REASONS = frozenset(("length", "repetition", "content_filter"))
 
@@ -113,7 +113,8 @@ def _same_bytes(case: Case, left: Left) -> bool:
 
 def _is_refused(case: Case, left: Left, calls: list[Call]) -> bool:
     """Some call is missing and stayed text; those that left are as they were meant."""
-    missing = list(range(len(case.meant)))
+    # Of two calls that are equal, the one that is not broken is the one that left.
+    missing = sorted(range(len(case.meant)), key=lambda number: number == case.draft.target)
     for call in calls:
         number = next((number for number in missing if _same([case.meant[number]], [call])), None)
         if number is None or (case.broken.cut and number == case.draft.target):
@@ -142,7 +143,12 @@ def _core(case: Case, number: int) -> str:
 def _strict(case: Case) -> list[list[Call]]:
     """What was written, read strictly."""
     if not case.family.structured:
-        return readings(case.family, case.reply.text[case.start :], case.draft.offers)
+        text = case.reply.text[case.start :]
+        if case.balanced:
+            # Balanced markup is text: no end tag in it counts.
+            return readings(case.family, text, case.draft.offers, (Mode.BALANCED,))
+        modes = tuple(Mode) if case.kind.name == "own_markup" else (Mode.BALANCED, Mode.FIRST)
+        return readings(case.family, text, case.draft.offers, modes)
     calls = [(name, read_object(text)) for name, text in case.reply.calls]
     sound = [(name, values) for name, values in calls if values is not None]
     return [sound] if len(sound) == len(calls) else []

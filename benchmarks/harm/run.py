@@ -58,8 +58,8 @@ class Results:
             count.add(judged)
         if judged.verdict is Verdict.WRONG:
             self.reasons[case.kind.name, case.family.name, judged.why] += 1
-        missed = judged.one and judged.verdict is Verdict.REFUSED
-        if (judged.verdict is Verdict.WRONG or missed) and self._kept(case, judged) < show:
+        missed = judged.one and judged.verdict is not Verdict.RIGHT
+        if (judged.verdict is Verdict.WRONG or missed or judged.verdict is Verdict.LEGAL) and self._kept(case, judged) < show:
             self.shown.append((case, left, judged))
 
     def _kept(self, case: Case, judged: Judged) -> int:

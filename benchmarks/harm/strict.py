@@ -1,8 +1,7 @@
 """What a reply says that is read by the letter of its family's template: the judge's own small readers.
 
-Raw values end where the rules say: an end tag counts where the template's closers, or another parameter, follow. There
-are two such readings if the value shows the family's own markup: the first place that counts, or the first one outside
-balanced markup.
+Raw values end where the rules say: an end tag counts where the template's closers, or another parameter, follow. If a
+value shows the family's own markup, there can be several such readings, one for each `Mode`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Sequence
+from enum import Enum
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from benchmarks.harm.families import M3, Body, Call, Family, Tags, Type
@@ -20,6 +20,16 @@ from benchmarks.harm.writing import GEMMA_MARK
 _KEY = r'([^<>"\s]{1,80})'
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null")
 _GEMMA_KEY = re.compile(r"[\w-]+")
+
+
+class Mode(Enum):
+    """Where a raw value ends: at the first end tag that counts outside of balanced markup; at the first that counts;
+    or at the opening tag of another key of the tool, because an end tag is missing.
+    """
+
+    BALANCED = "balanced"
+    FIRST = "first"
+    SPLIT = "split"
 
 
 class NotStrict(ValueError):
@@ -49,12 +59,14 @@ def read_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def readings(family: Family, text: str, offers: Sequence[Offer]) -> list[list[Call]]:
+def readings(
+    family: Family, text: str, offers: Sequence[Offer], modes: Sequence[Mode] = (Mode.BALANCED, Mode.FIRST)
+) -> list[list[Call]]:
     """The lists of calls that the reply may say if it is read strictly; `text` begins where the first call does."""
     found: list[list[Call]] = []
-    for balanced in (True, False) if family.body is Body.TAGS else (False,):
+    for mode in modes if family.body is Body.TAGS else (Mode.FIRST,):
         try:
-            calls = _Reader(family, text, offers, balanced=balanced).reply()
+            calls = _Reader(family, text, offers, mode).reply()
         except (ValueError, RecursionError, SyntaxError):
             continue
         if calls not in found:
@@ -63,12 +75,12 @@ def readings(family: Family, text: str, offers: Sequence[Offer]) -> list[list[Ca
 
 
 class _Reader:
-    def __init__(self, family: Family, text: str, offers: Sequence[Offer], *, balanced: bool) -> None:
+    def __init__(self, family: Family, text: str, offers: Sequence[Offer], mode: Mode) -> None:
         self._family = family
         self._text = text
         self._at = 0
         self._offers = {offer.name: offer for offer in offers}
-        self._balanced = balanced
+        self._mode = mode
         names = "|".join(map(re.escape, sorted(self._offers, key=len, reverse=True)))
         self._head = re.compile(_template(family.head, f"(?P<name>{names})"))
         self._foot = re.compile(_template(family.foot, "(?:)"))
@@ -161,10 +173,33 @@ class _Reader:
             if not self._text.startswith(tags.edge, start):
                 raise NotStrict("no line end")
             start += len(tags.edge)
+            others = offer.properties.keys() - values.keys() - {key}
+            split = self._opener_of(others, start) if self._mode is Mode.SPLIT else None
             end = self._value_end(start, key)
+            if split is not None and split < end:
+                end, self._at = split - len(tags.edge or tags.behind), split
+            else:
+                self._at = end + len(tags.edge + tags.closer(key) + tags.behind)
+                self._expect_no_swallowed(self._text[start:end], others, key)
             values[key] = _typed(self._text[start:end], offer.properties.get(key), tags.type, said)
-            self._at = end + len(tags.edge + tags.closer(key) + tags.behind)
         return values
+
+    def _opener_of(self, keys: Collection[str], start: int, end: int | None = None) -> int | None:
+        """Where the opening tag of one of these keys stands, as the template writes it."""
+        edge = self._family.tags.edge
+        for opening in self._opening.finditer(self._text, start, len(self._text) if end is None else end):
+            if opening.group(1) in keys and (not edge or self._text[opening.start() - 1] == "\n"):
+                return opening.start()
+        return None
+
+    def _expect_no_swallowed(self, value: str, others: Collection[str], key: str) -> None:
+        """Refuse a value that holds the opening tag of another key, or of another call, without its end."""
+        end = self._at
+        start = end - len(value) - len(self._family.tags.closer(key)) - len(self._family.tags.edge + self._family.tags.behind)
+        if balanced(self._family, value):
+            return
+        if self._opener_of(others, start, start + len(value)) is not None or self._head.search(value):
+            raise NotStrict("it holds another one")
 
     def _value_end(self, start: int, key: str) -> int:
         """Where the value that begins here ends: where an end tag counts."""
@@ -175,7 +210,7 @@ class _Reader:
             end = self._text.find(closer, at)
             if end < 0:
                 raise NotStrict("no end tag")
-            if self._balanced:
+            if self._mode is Mode.BALANCED:
                 depth += self._openers(at, end, key)
             at = end + len(closer)
             if depth:
