@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.harm import texts
-from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable, Values, in_json, in_tags, in_text, structured
+from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable, Values, in_json, in_tags, in_text
 from benchmarks.harm.families import M3, Body, Family, Type, markup
 from benchmarks.harm.offers import fold, spelled
 from benchmarks.harm.writing import Path, Style, dump
@@ -118,7 +118,9 @@ def _says_types(family: Family) -> bool:
 
 def object_as_value(draft: Draft) -> Broken:
     """An object where a string is wanted that holds its JSON text."""
-    keys = [key for key, schema in draft.offer.properties.items() if key in draft.values and schema == {"type": "string"}]
+    keys = [
+        key for key, schema in draft.offer.properties.items() if key in draft.values and schema == {"type": "string"}
+    ]
     if not keys:
         raise Inapplicable
     key = draft.rng.choice(keys)
@@ -240,21 +242,22 @@ def _not_python(family: Family) -> bool:
     return family.body is not Body.PYTHON
 
 
-def _simple_keys(family: Family) -> bool:
-    return in_json(family)
-
-
 BREAKS = (
     Break("none", "nothing", none),
     Break("own_markup", "nothing, but a value shows the family's own markup", own_markup, markup=1.0),
     Break("wrapped", "one key holds all arguments", wrapped),
     Break("key_spelling", "a key in another spelling", key_spelling, _not_python),
-    Break("key_markup", "markup at a key", key_markup, _simple_keys),
+    Break("key_markup", "markup at a key", key_markup, in_json),
     Break("extra_key", "an undeclared key more", extra_key),
     Break("value_as_string", "a number, boolean, array or object as a string", value_as_string, _says_types),
     Break("object_as_value", "an object where a string is wanted", object_as_value, lambda family: not in_tags(family)),
     Break("name_spelling", "the name in another spelling", name_spelling),
-    Break("doubled_openers", "an opener twice", doubled_openers, lambda family: in_text(family) and family.name != "harmony"),
+    Break(
+        "doubled_openers",
+        "an opener twice",
+        doubled_openers,
+        lambda family: in_text(family) and family.name != "harmony",
+    ),
     Break("doubled_closers", "a closer twice", doubled_closers, in_text),
     Break("missing_closers", "closers missing at the natural stop", missing_closers, in_text),
     *(
@@ -270,4 +273,3 @@ BREAKS = (
     Break("cut_length", "cut inside a string, length", cut_length),
     Break("cut_repetition", "cut inside a string, repetition", cut_repetition),
 )
-assert structured

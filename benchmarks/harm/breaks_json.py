@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from typing import Any
 
 from benchmarks.harm import marks
 from benchmarks.harm.drafts import Break, Broken, Draft, Inapplicable, bare_arguments, in_json, in_text, structured
 from benchmarks.harm.families import Body, Family
-from benchmarks.harm.writing import CLEAN_JSON, JsonStyle, Path, Style, dump
+from benchmarks.harm.writing import JsonStyle, Path, Style, dump
 
 Writer = Callable[[str], str]
 
@@ -220,14 +219,6 @@ def sent_twice(draft: Draft) -> Broken:
     return Broken(Style(text=lambda written: f"{written}{gap}{written}"))
 
 
-def _plain_json(family: Family) -> bool:
-    return in_json(family)
-
-
-def _without_mark(style: JsonStyle) -> JsonStyle:
-    return replace(style)
-
-
 def python_marks(draft: Draft) -> Broken:
     """In a call in Python, the marks in one string lack their backslashes."""
     paths = [path for path, text in draft.strings() if len(path) == 1 and '"' in text]
@@ -241,10 +232,16 @@ def python_marks(draft: Draft) -> Broken:
 
 
 def json_words(draft: Draft) -> Broken:
-    """In a call in Python, JSON's words and marks."""
-    if not re.search(r"\b(?:true|false|null)\b", json.dumps([v for v in draft.values.values() if not isinstance(v, str)])):
+    """In a call in Python, JSON's words."""
+    if not _holds_word(list(draft.values.values())):
         raise Inapplicable
     return Broken(Style(json=JsonStyle(words=("true", "false", "null"))))
+
+
+def _holds_word(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_holds_word, value.values() if isinstance(value, dict) else value))
+    return value is None or isinstance(value, bool)
 
 
 def _in_python(family: Family) -> bool:
@@ -257,6 +254,7 @@ BREAKS = (
     Break("marks_lines", "inner marks and line ends of one string unescaped", marks_lines, in_json, 0.2),
     Break("triple_marks", "three quotation marks around a string", triple_marks, in_json, 0.2),
     Break("python_marks", "inner marks unescaped, in Python's calls", python_marks, _in_python),
+    Break("json_words", "JSON's words in Python's calls", json_words, _in_python),
     Break("raw_lines", "line ends and tabs in strings unescaped", raw_lines, in_json, 0.2),
     Break("single_marks", "single quotation marks", single_marks, in_json, 0.2),
     Break("python_literals", "the object as Python writes it", python_literals, in_json, 0.2),
@@ -272,4 +270,3 @@ BREAKS = (
     Break("junk", "junk before and behind the arguments", junk, structured, 0.2),
     Break("sent_twice", "the same object twice", sent_twice, structured, 0.2),
 )
-assert CLEAN_JSON

@@ -83,11 +83,12 @@ def make(family: Family, kind: Break, number: int, seed: int = SEED) -> Case | N
 
 def _case(rng: Random, family: Family, kind: Break, number: int) -> Case:
     offered = offers(rng)
-    mixed = Mixed(rng, (), family.fits)
+    mixed = Mixed(rng, family.fits)
     count = 2 if family.several and rng.random() < 0.25 else 1
+    target = rng.randrange(count)
     shows = rng.random() < kind.markup
-    calls = [_call(rng, family, offered, mixed, shows) for _ in range(count)]
-    draft = Draft(rng, family, offered, calls, rng.randrange(count))
+    calls = [_call(rng, family, offered, mixed, shows and number == target) for number in range(count)]
+    draft = Draft(rng, family, offered, calls, target)
     broken = kind.make(draft)
     if broken.last and draft.target != count - 1:
         raise Inapplicable

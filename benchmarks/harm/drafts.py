@@ -12,8 +12,8 @@ from benchmarks.harm.offers import Offer
 from benchmarks.harm.writing import CLEAN, Path, Style
 
 Values = dict[str, Any]
-# Stands where a text is cut; no value holds it.
-CUT = "\ue000"
+# Stands where a text is cut; no value holds it, and no way of writing escapes it.
+CUT = "␄"
 
 
 class Inapplicable(Exception):

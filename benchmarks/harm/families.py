@@ -37,7 +37,7 @@ M3 = "]<]minimax[>["
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """A parameter in tags: its opening tag for `{key}`, its end tag, what stands around the value and behind the end."""
+    """A parameter in tags: its opening tag for `{key}`, its end tag, what stands around the value and behind it."""
 
     open: str
     close: str
@@ -147,7 +147,9 @@ class Family:
         if "end" in style.without:
             end = ""
         styles = [style if number == target else CLEAN for number in range(len(calls))]
-        written = [self.call(number, call, style) for number, (call, style) in enumerate(zip(calls, styles, strict=True))]
+        written = [
+            self.call(number, call, style) for number, (call, style) in enumerate(zip(calls, styles, strict=True))
+        ]
         return start + self.between.join(written) + end
 
 
@@ -158,7 +160,6 @@ def _python_style(style: JsonStyle) -> JsonStyle:
         style,
         string=style.string if style.string is not clean.string else lambda text, path: repr(text),
         key=style.key if style.key is not clean.key else lambda key, path: key,
-        words=style.words if style.words != clean.words else ("True", "False", "None"),
     )
 
 
@@ -317,9 +318,7 @@ _TAGGED = (
         between="\n",
         head=f'<{_DSML}invoke name="{{name}}">\n',
         foot=f"</{_DSML}invoke>",
-        tags=Tags(
-            f'<{_DSML}parameter name="{{key}}" string="{{type}}">', f"</{_DSML}parameter>", "", "\n", Type.DSML
-        ),
+        tags=Tags(f'<{_DSML}parameter name="{{key}}" string="{{type}}">', f"</{_DSML}parameter>", "", "\n", Type.DSML),
     ),
     Family(
         "glm",

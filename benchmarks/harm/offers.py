@@ -13,9 +13,20 @@ from benchmarks.harm import texts
 Values = dict[str, Any]
 Schema = dict[str, Any]
 
-_NAMES = ("read_file", "write_file", "run_command", "search", "edit_file", "list_dir", "fetch_page", "get_weather", "todo")
+_NAMES = ("read_file", "write_file", "run_command", "search", "edit_file", "list_dir", "fetch_page", "get_weather")
 _KEYS: dict[str, tuple[str, ...]] = {
-    "string": ("path", "content", "command", "old_string", "new_string", "query", "pattern", "url", "text", "file_name"),
+    "string": (
+        "path",
+        "content",
+        "command",
+        "old_string",
+        "new_string",
+        "query",
+        "pattern",
+        "url",
+        "text",
+        "file_name",
+    ),
     "integer": ("limit", "offset", "timeout_ms", "line"),
     "number": ("ratio", "min_score"),
     "boolean": ("recursive", "dry_run", "force"),
@@ -32,18 +43,23 @@ _ENUM = ("fast", "slow", "off")
 
 
 class Mixed:
-    """What strings are made of: the keys of the tool and the markup that may stand in them."""
+    """What strings are made of: the keys of the tool, and the markup that one of them may show."""
 
-    def __init__(self, rng: Random, markup: Sequence[str], fits: Callable[[str], bool]) -> None:
+    def __init__(self, rng: Random, fits: Callable[[str], bool]) -> None:
         self.rng = rng
-        self.markup = markup
         self.fits = fits
         self.keys: tuple[str, ...] = ()
+        self.markup: tuple[str, ...] = ()
 
     def text(self) -> str:
         """A string that the family can write."""
+        if self.markup and self.rng.random() < 0.5:
+            shown = texts.around(self.rng, self.rng.choice(self.markup))
+            if self.fits(shown):
+                self.markup = ()
+                return shown
         while True:
-            found = texts.text(self.rng, self.keys, self.markup)
+            found = texts.text(self.rng, self.keys)
             if self.fits(found):
                 return found
 

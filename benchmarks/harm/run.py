@@ -20,7 +20,7 @@ LEAST_RIGHT = 0.9
 
 @dataclass(slots=True)
 class Count:
-    """How often each verdict was given; `one` are the cases with exactly one reading, `one_right` those that are right."""
+    """How often each verdict was given; `one` are the cases with one reading, `one_right` the right ones of them."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     one: int = 0
@@ -58,8 +58,9 @@ class Results:
             count.add(judged)
         if judged.verdict is Verdict.WRONG:
             self.reasons[case.kind.name, case.family.name, judged.why] += 1
-        missed = judged.one and judged.verdict is not Verdict.RIGHT
-        if (judged.verdict is Verdict.WRONG or missed or judged.verdict is Verdict.LEGAL) and self._kept(case, judged) < show:
+        missed = judged.one and judged.verdict is Verdict.REFUSED
+        notable = missed or judged.verdict in (Verdict.WRONG, Verdict.LEGAL)
+        if notable and self._kept(case, judged) < show:
             self.shown.append((case, left, judged))
 
     def _kept(self, case: Case, judged: Judged) -> int:
@@ -119,7 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.harm", description="what becomes of broken calls")
     parser.add_argument("--calls", type=int, default=CALLS, help=f"how many calls are broken ({CALLS})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"another seed makes other calls ({SEED})")
-    parser.add_argument("--family", action="append", choices=list(FAMILIES), help="of this family only; may be repeated")
+    parser.add_argument(
+        "--family", action="append", choices=list(FAMILIES), help="of this family only; may be repeated"
+    )
     parser.add_argument("--break", action="append", dest="kind", choices=list(BREAKS), help="broken in this way only")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="show N wrong and N missed ones of each kind")
     parser.add_argument("--case", type=int, metavar="NUMBER", help="replay this case of one family and one break")

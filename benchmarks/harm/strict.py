@@ -9,15 +9,15 @@ from __future__ import annotations
 import ast
 import json
 import re
-from enum import Enum
 from collections.abc import Collection, Iterator, Sequence
+from enum import Enum
 from typing import Any
 
 from benchmarks.harm.families import M3, Body, Call, Family, Tags, Type
 from benchmarks.harm.offers import Offer, Schema
 from benchmarks.harm.writing import GEMMA_MARK
 
-_KEY = r'([^<>"\s]{1,80})'
+_KEY = r'([^<>"\s/][^<>"\s]{0,79})'
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null")
 _GEMMA_KEY = re.compile(r"[\w-]+")
 
@@ -85,7 +85,9 @@ class _Reader:
         self._head = re.compile(_template(family.head, f"(?P<name>{names})"))
         self._foot = re.compile(_template(family.foot, "(?:)"))
         tags = family.tags
-        self._opening = re.compile(_template(tags.open, "(?:)").replace(r"\{key\}", _KEY).replace(r"\{type\}", r"(\w+)"))
+        self._opening = re.compile(
+            _template(tags.open, "(?:)").replace(r"\{key\}", _KEY).replace(r"\{type\}", r"(\w+)")
+        )
 
     def reply(self) -> list[Call]:
         """All calls of the reply; raises ValueError if the first is not strictly written."""
@@ -94,20 +96,27 @@ class _Reader:
         calls = self._section()
         if self._family.body is not Body.TAGS:
             return calls
-        # Behind a call that ended early another one may stand.
-        start = self._family.section[0] + self._family.opener or self._family.head.split("{name}")[0]
-        while (at := self._text.find(start, self._at)) >= 0:
-            self._at = at
+        # Behind a call that ended early another one may stand, of the same section or of another.
+        while (head := self._head.search(self._text, self._at)) is not None:
+            self._at = self._start_of(head.start())
             try:
-                calls += self._section()
+                calls += self._section(begun=not self._text.startswith(self._family.section[0], self._at))
             except NotStrict:
-                self._at = at + 1
+                self._at = head.end()
         return calls
 
-    def _section(self) -> list[Call]:
-        """A section of calls, from where the reader stands."""
+    def _start_of(self, head: int) -> int:
+        """Where a call begins whose head stands there."""
+        at = head
+        for part in (self._family.opener, self._family.section[0]):
+            at -= len(part) if part and self._text.endswith(part, 0, at) else 0
+        return at
+
+    def _section(self, *, begun: bool = False) -> list[Call]:
+        """A section of calls, from where the reader stands; `begun`: without what stands before its first call."""
         family = self._family
-        self._expect(family.section[0])
+        if not begun:
+            self._expect(family.section[0])
         calls = [self._call()]
         while self._next_call_follows(self._at):
             self._expect(family.between)
@@ -195,7 +204,12 @@ class _Reader:
     def _expect_no_swallowed(self, value: str, others: Collection[str], key: str) -> None:
         """Refuse a value that holds the opening tag of another key, or of another call, without its end."""
         end = self._at
-        start = end - len(value) - len(self._family.tags.closer(key)) - len(self._family.tags.edge + self._family.tags.behind)
+        start = (
+            end
+            - len(value)
+            - len(self._family.tags.closer(key))
+            - len(self._family.tags.edge + self._family.tags.behind)
+        )
         if balanced(self._family, value):
             return
         if self._opener_of(others, start, start + len(value)) is not None or self._head.search(value):
@@ -231,7 +245,7 @@ class _Reader:
         return found
 
     def _continues(self, at: int) -> bool:
-        """Whether behind an end tag stands what the template writes: a parameter, or the closers and what may follow."""
+        """Whether behind an end tag stands what the template writes: a parameter, or closers and what may follow."""
         if self._opening.match(self._text, at):
             return True
         foot = self._foot.match(self._text, at)

@@ -6,7 +6,17 @@ import json
 from collections.abc import Sequence
 from random import Random
 
-_WORDS = ("alpha", "read the file", "größer 🙂", "naïve café", "x", "it's done", "a, b and c", "日本語のテキスト", "TODO: later")
+_WORDS = (
+    "alpha",
+    "read the file",
+    "größer 🙂",
+    "naïve café",
+    "x",
+    "it's done",
+    "a, b and c",
+    "日本語のテキスト",
+    "TODO: later",
+)
 _PATHS = ("src/main.py", "/etc/hosts", "C:\\Users\\me\\notes.txt", "./a b/c.txt", "../lib/index.ts", "~/x.json")
 _LITERALS = ("10", "-3.5", "true", "False", "null", "None", "[]", "{}", "0x1F", "1e5", "[1, 2]")
 _QUOTED = (
@@ -15,7 +25,7 @@ _QUOTED = (
     'a "b" c "d"',
     'node -e "f("x")"',
     '{"a": {"b": 1}}',
-    "it's \"both\"",
+    'it\'s "both"',
     'x = {"a": "b"}; y',
     'print("a, b")',
     'key: "value", other: "value"',
@@ -33,7 +43,7 @@ _CODE = (
     '<html><body onload="go()"></body></html>',
     "SELECT * FROM t WHERE name = 'x' AND note LIKE \"%y%\";",
     "line one\nline two\r\nline three\n\n\tindented",
-    "import re\nP = re.compile(r'\\d+\\s*\"[^\"]*\"')\n",
+    'import re\nP = re.compile(r\'\\d+\\s*"[^"]*"\')\n',
     "x = [\n    1,\n    2,\n]\nprint(x)  # done",
 )
 _MARKDOWN = (
@@ -45,7 +55,7 @@ _MARKDOWN = (
 _DOCUMENTS = (
     {"name": "demo", "version": "1.0", "scripts": {"test": "jest"}},
     [1, {"a": [True, None]}, "b"],
-    {"a": "b \"c\" d", "e": {}},
+    {"a": 'b "c" d', "e": {}},
     {"name": "pkg", "arguments": {"path": "x"}},
 )
 
@@ -76,11 +86,12 @@ def members(rng: Random, keys: Sequence[str]) -> str:
     )
 
 
-def text(rng: Random, keys: Sequence[str], markup: Sequence[str]) -> str:
-    """One string; `keys` are the tool's, `markup` is what of the family's own may stand in it, nothing if it is empty."""
-    kinds = ["words", "path", "quoted", "code", "code", "literal", "document", "markdown", "members", "empty", "mixed"]
-    kind = rng.choice(("markup", *kinds, "markup", "markup") if markup else kinds)
-    match kind:
+_KINDS = ("words", "path", "quoted", "code", "code", "literal", "document", "markdown", "members", "empty", "mixed")
+
+
+def text(rng: Random, keys: Sequence[str]) -> str:
+    """One string; `keys` are the tool's."""
+    match rng.choice(_KINDS):
         case "words":
             return words(rng)
         case "path":
@@ -99,13 +110,11 @@ def text(rng: Random, keys: Sequence[str], markup: Sequence[str]) -> str:
             return members(rng, keys)
         case "empty":
             return ""
-        case "markup":
-            return _around(rng, rng.choice(markup))
     parts = [rng.choice((*_WORDS, *_QUOTED, *_CODE, *_PATHS)) for _ in range(rng.randint(2, 4))]
     return rng.choice((" ", "\n", "\t")).join(parts)
 
 
-def _around(rng: Random, snippet: str) -> str:
+def around(rng: Random, snippet: str) -> str:
     """Markup as a file shows it: alone, in a line, on lines of its own."""
     return rng.choice(
         (

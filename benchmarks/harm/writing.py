@@ -33,10 +33,17 @@ class JsonStyle:
     colon: str = ": "
     first: str = ""
     last: str = ""
-    words: tuple[str, str, str] = ("true", "false", "null")
+    # None: as the family has them.
+    words: tuple[str, str, str] | None = None
+
+    def word(self, value: bool | None, usual: tuple[str, str, str]) -> str:
+        """True, false or null in this style."""
+        return (self.words or usual)[(True, False, None).index(value)]
 
 
 CLEAN_JSON = JsonStyle()
+IN_JSON = ("true", "false", "null")
+IN_PYTHON = ("True", "False", "None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ def write_json(value: Any, style: JsonStyle = CLEAN_JSON, path: Path = ()) -> st
         case str():
             return style.string(value, path)
         case True | False | None:
-            return style.words[(True, False, None).index(value)]
+            return style.word(value, IN_JSON)
     return dump(value)
 
 
@@ -104,7 +111,7 @@ def _literal(value: Any, style: JsonStyle, path: Path) -> str:
         case str():
             return style.string(value, path)
         case True | False | None:
-            return style.words[(True, False, None).index(value)]
+            return style.word(value, IN_PYTHON)
     return repr(value)
 
 
@@ -125,5 +132,5 @@ def write_gemma(value: Any, style: JsonStyle = CLEAN_JSON, path: Path = ()) -> s
         case str():
             return style.string(value, path)
         case True | False | None:
-            return style.words[(True, False, None).index(value)]
+            return style.word(value, IN_JSON)
     return dump(value)
