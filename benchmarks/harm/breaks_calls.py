@@ -79,10 +79,13 @@ def wrapped(draft: Draft) -> Broken:
 
 
 def _other_keys(draft: Draft, written: Values) -> Broken:
-    """Other keys are written than are meant: where the schema allows them, what was written is as good."""
+    """Other keys are written than are meant: where the schema allows them, what was written is as good.
+
+    Weak evidence must have the tool's own keys.
+    """
     if draft.offer.open:
         return Broken(written=written, one=False, also=[written])
-    return Broken(written=written)
+    return Broken(written=written, one=not draft.family.weak)
 
 
 def extra_key(draft: Draft) -> Broken:
@@ -92,7 +95,9 @@ def extra_key(draft: Draft) -> Broken:
         raise Inapplicable
     items = list(draft.values.items())
     items.insert(draft.rng.randint(0, len(items)), (key, texts.words(draft.rng)))
-    return Broken(written=dict(items), meant=dict(items))
+    # Weak evidence must have the tool's own keys, and a tag that names no key may be anything.
+    certain = not draft.family.weak and "{key}" not in draft.family.tags.close
+    return Broken(written=dict(items), meant=dict(items), one=certain)
 
 
 def value_as_string(draft: Draft) -> Broken:
@@ -238,6 +243,50 @@ def cut_repetition(draft: Draft) -> Broken:
     return replace(cut_length(draft), finish="repetition")
 
 
+def cut_end(draft: Draft) -> Broken:
+    """The reply is cut off by its length behind the last value: only closers are missing, and nothing supplies them."""
+    json_text = draft.family.body in (Body.JSON, Body.GEMMA)
+    text = (lambda written: written[:-1]) if json_text else None
+    style = Style(text=text, without=frozenset(("foot", "closer", "end")))
+    if not (json_text or draft.values):
+        raise Inapplicable
+    finish = draft.rng.choice(("length", "repetition", "content_filter"))
+    return Broken(style, one=False, cut=True, last=True, finish=finish)
+
+
+def crlf(draft: Draft) -> Broken:
+    """The template's line ends are those of Windows."""
+    family, tags = draft.family, draft.family.tags
+    start, end = family.section
+
+    def two(text: str) -> str:
+        return text.replace("\n", "\r\n")
+
+    windows = replace(
+        family,
+        section=(two(start), two(end)),
+        between=two(family.between),
+        opener=two(family.opener),
+        head=two(family.head),
+        closer=two(family.closer),
+        tags=replace(tags, open=two(tags.open), edge=two(tags.edge), behind=two(tags.behind)),
+    )
+    if windows == family:
+        raise Inapplicable
+    return Broken(family=windows)
+
+
+def one_line(draft: Draft) -> Broken:
+    """Values that the template puts on lines of their own stand between their tags."""
+    if any(isinstance(value, str) and value.startswith(("\r", "\n")) for value in draft.values.values()):
+        raise Inapplicable
+    return Broken(family=replace(draft.family, tags=replace(draft.family.tags, edge="")))
+
+
+def _on_lines(family: Family) -> bool:
+    return bool(family.tags.edge)
+
+
 def _not_python(family: Family) -> bool:
     return family.body is not Body.PYTHON
 
@@ -272,4 +321,7 @@ BREAKS = (
     Break("cut_stop", "ends inside a string, stop", cut_stop),
     Break("cut_length", "cut inside a string, length", cut_length),
     Break("cut_repetition", "cut inside a string, repetition", cut_repetition),
+    Break("cut_end", "cut behind the last value, length and others", cut_end),
+    Break("crlf", "the template's line ends as on Windows", crlf, in_text),
+    Break("one_line", "no line ends around values", one_line, _on_lines),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.harm import marks
@@ -219,6 +221,77 @@ def sent_twice(draft: Draft) -> Broken:
     return Broken(Style(text=lambda written: f"{written}{gap}{written}"))
 
 
+def single_inner(draft: Draft) -> Broken:
+    """Single quotation marks, and those in one string lack their backslashes; the rules say nothing of them."""
+    paths = [path for path, text in draft.strings() if "'" in text]
+    if not paths:
+        raise Inapplicable
+    chosen = draft.rng.choice(paths)
+    style = JsonStyle(
+        string=lambda text, path: f"'{dump(text)[1:-1]}'" if path == chosen else repr(text),
+        key=lambda key, path: repr(key),
+        words=("True", "False", "None"),
+    )
+    return Broken(Style(json=style), one=False)
+
+
+def lost_mark(draft: Draft) -> Broken:
+    """The mark in front of a string, or behind it, is missing: nothing may supply it."""
+    if not draft.strings():
+        raise Inapplicable
+    chosen = draft.rng.choice(draft.strings())[0]
+    front = draft.rng.random() < 0.5
+    style = _some_strings(lambda text: dump(text)[1:] if front else dump(text)[:-1], [chosen])
+    return replace(_by_rule(draft, style), one=False)
+
+
+def other_colon(draft: Draft) -> Broken:
+    """Something else between keys and values."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(colon=draft.rng.choice((" = ", " => ", " ", "=")))), one=False)
+
+
+def raw_backslashes(draft: Draft) -> Broken:
+    r"""Backslashes as they are: some, as in `C:\new`, are escapes by themselves, so what was meant is not certain."""
+    paths = [path for path, text in draft.strings() if "\\" in text]
+    if not paths:
+        raise Inapplicable
+    style = _some_strings(lambda text: dump(text).replace("\\\\", "\\"), paths)
+    escaped = _mapped(draft.values, _lenient)
+    return Broken(Style(json=style), one=False, also=[] if escaped is None else [escaped])
+
+
+def _lenient(text: str) -> str:
+    """What is read of a string whose backslashes were not doubled: escapes are undone, all other ones stay."""
+    raw = dump(text).replace("\\\\", "\\")[1:-1]
+    known = re.sub(
+        r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', lambda found: found.group() if len(found.group()) > 1 else "\\\\", raw
+    )
+    value: str = json.loads(f'"{known}"')
+    return value
+
+
+def _mapped(value: Any, change: Writer) -> Any:
+    """The value with each string changed; None if that cannot be."""
+    try:
+        if isinstance(value, dict):
+            return {key: _mapped(inner, change) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [_mapped(inner, change) for inner in value]
+        return change(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+
+
+def odd_numbers(draft: Draft) -> Broken:
+    """Numbers that are none in JSON: a sign, a zero or a point too many."""
+    if not any(type(value) in (int, float) for value in draft.values.values()):
+        raise Inapplicable
+    form = draft.rng.choice(("+{}", "0{}", "{}.", "{}L"))
+    return Broken(Style(json=JsonStyle(number=lambda number: form.format(dump(number)))), one=False)
+
+
 def python_marks(draft: Draft) -> Broken:
     """In a call in Python, the marks in one string lack their backslashes."""
     paths = [path for path, text in draft.strings() if len(path) == 1 and '"' in text]
@@ -253,6 +326,11 @@ BREAKS = (
     Break("marks_all", "inner quotation marks of all strings unescaped", marks_all, in_json, 0.2),
     Break("marks_lines", "inner marks and line ends of one string unescaped", marks_lines, in_json, 0.2),
     Break("triple_marks", "three quotation marks around a string", triple_marks, in_json, 0.2),
+    Break("single_inner", "single marks, inner ones unescaped", single_inner, in_json, 0.2),
+    Break("lost_mark", "the mark in front of a string or behind it missing", lost_mark, in_json, 0.2),
+    Break("raw_backslashes", "backslashes unescaped", raw_backslashes, in_json),
+    Break("other_colon", "something else for colons", other_colon, in_json, 0.2),
+    Break("odd_numbers", "numbers that are none in JSON", odd_numbers, in_json, 0.2),
     Break("python_marks", "inner marks unescaped, in Python's calls", python_marks, _in_python),
     Break("json_words", "JSON's words in Python's calls", json_words, _in_python),
     Break("raw_lines", "line ends and tabs in strings unescaped", raw_lines, in_json, 0.2),

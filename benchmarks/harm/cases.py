@@ -104,11 +104,12 @@ def _call(rng: Random, family: Family, offered: list[Offer], mixed: Mixed, shows
 
 def _written(draft: Draft, kind: Break, broken: Broken, number: int) -> Case:
     rng, family, style = draft.rng, draft.family, broken.style
+    writer = broken.family or family
     values = draft.values if broken.written is None else broken.written
     calls = list(draft.calls)
     calls[draft.target] = (draft.name, values)
     finish = broken.finish or "stop"
-    core = family.arguments(values, style).split(CUT)[0].strip()
+    core = writer.arguments(values, style).split(CUT)[0].strip()
     cuts = Random(rng.random()) if rng.random() < 0.6 else None
     lead = rng.choice(_LEADS) if family.lead else ""
     if family.structured:
@@ -117,7 +118,7 @@ def _written(draft: Draft, kind: Break, broken: Broken, number: int) -> Case:
         reply = Reply(lead, texts, finish, cuts)
         return Case(number, family, kind, draft, broken, reply, lead, 0, core)
     tail = rng.choice(_TAILS) if family.tail and not broken.last else ""
-    text = lead + family.write(calls, draft.target, style)
+    text = lead + writer.write(calls, draft.target, style)
     if broken.cut:
         text, tail = text.split(CUT)[0], ""
     return Case(number, family, kind, draft, broken, Reply(text + tail, (), finish, cuts), lead + tail, len(lead), core)

@@ -66,7 +66,7 @@ class Broken:
     meant, if they are others than the draft's. `one`: by the rules there is exactly one reading. `also` are further
     readings that the rules allow, of which any is what was written. `texts` are the keys where the JSON text of the
     value that was written is as good as the string. `cut`: the reply ends at the mark; then no call may come of it.
-    `last`: nothing may stand behind the call.
+    `last`: nothing may stand behind the call. `family` is the format as it is written, if the template is broken.
     """
 
     style: Style = CLEAN
@@ -78,6 +78,7 @@ class Broken:
     cut: bool = False
     finish: str = ""
     last: bool = False
+    family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,9 +174,9 @@ def _gemma_style(style: JsonStyle) -> JsonStyle:
     )
 
 
-def _starts_or_ends_a_line(text: str) -> bool:
+def _starts_with_line_end(text: str) -> bool:
     """True for a value that a format without line ends around its values cannot tell from one with them."""
-    return text[:1] in "\r\n" or text[-1:] in "\r\n"
+    return text.startswith(("\r", "\n"))
 
 
 def _ends_in_return(text: str) -> bool:
@@ -185,11 +185,6 @@ def _ends_in_return(text: str) -> bool:
 
 def _holds_mark(text: str) -> bool:
     return GEMMA_MARK in text
-
-
-def _holds_m3(text: str) -> bool:
-    """True for what would be an element in an element."""
-    return text != text.strip()
 
 
 _OBJECT = '{"name": "{name}", "arguments": '
@@ -280,7 +275,7 @@ _TAGGED = (
         foot="</function>",
         closer="</tool_call>",
         tags=Tags("<parameter={key}>", "</parameter>"),
-        cannot=_starts_or_ends_a_line,
+        cannot=_starts_with_line_end,
     ),
     Family(
         "seed_oss",
@@ -291,7 +286,7 @@ _TAGGED = (
         foot="</function>",
         closer="\n</seed:tool_call>",
         tags=Tags("<parameter={key}>", "</parameter>", "", "\n"),
-        cannot=_starts_or_ends_a_line,
+        cannot=_starts_with_line_end,
     ),
     Family(
         "minimax_m2",
@@ -354,7 +349,6 @@ _TAGGED = (
         head=f'{M3}<invoke name="{{name}}">',
         foot=f"{M3}</invoke>",
         tags=Tags(f"{M3}<{{key}}>", f"{M3}</{{key}}>", type=Type.ELEMENTS),
-        cannot=_holds_m3,
     ),
     Family(
         "call_element",

@@ -137,7 +137,7 @@ def _core(case: Case, number: int) -> str:
     if number == case.draft.target:
         return case.core
     behind_the_cut = case.broken.cut and number > case.draft.target
-    return "" if behind_the_cut else case.family.arguments(case.draft.calls[number][1]).strip()
+    return "" if behind_the_cut else (case.broken.family or case.family).arguments(case.draft.calls[number][1]).strip()
 
 
 def _strict(case: Case) -> list[list[Call]]:

@@ -15,6 +15,10 @@ def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _number(value: int | float) -> str:
+    return dump(value)
+
+
 def _quoted(text: str, path: Path) -> str:
     return dump(text)
 
@@ -30,6 +34,7 @@ class JsonStyle:
     string: Callable[[str, Path], str] = _quoted
     key: Callable[[str, Path], str] = _quoted
     between: Callable[[int, Path], str] = _comma
+    number: Callable[[int | float], str] = _number
     colon: str = ": "
     first: str = ""
     last: str = ""
@@ -83,7 +88,7 @@ def write_json(value: Any, style: JsonStyle = CLEAN_JSON, path: Path = ()) -> st
             return style.string(value, path)
         case True | False | None:
             return style.word(value, IN_JSON)
-    return dump(value)
+    return style.number(value)
 
 
 def _joined(parts: list[str], style: JsonStyle, path: Path) -> str:
