@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Collection
@@ -9,7 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.harm import marks
-from benchmarks.harm.drafts import Break, Broken, Draft, Inapplicable, bare_arguments, in_json, in_text, structured
+from benchmarks.harm.drafts import (
+    Break,
+    Broken,
+    Draft,
+    Inapplicable,
+    Values,
+    bare_arguments,
+    in_json,
+    in_text,
+    structured,
+)
 from benchmarks.harm.families import Body, Family
 from benchmarks.harm.writing import JsonStyle, Path, Style, dump
 
@@ -232,7 +243,26 @@ def single_inner(draft: Draft) -> Broken:
         key=lambda key, path: repr(key),
         words=("True", "False", "None"),
     )
-    return Broken(Style(json=style), one=False)
+    text = draft.family.arguments(draft.values, Style(json=style))
+    return Broken(Style(json=style), one=False, also=_python_object(text))
+
+
+def _python_object(text: str) -> list[Values]:
+    """The object that a text is in Python, if it is one with every key once."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        value = ast.literal_eval(tree)
+    except (ValueError, SyntaxError):
+        return []
+    keys = [ast.dump(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key]
+    return [value] if isinstance(value, dict) and _count_keys(value) == len(keys) else []
+
+
+def _count_keys(value: Any) -> int:
+    """The number of keys in a value, at every depth."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_count_keys, value.values()))
+    return sum(map(_count_keys, value)) if isinstance(value, list) else 0
 
 
 def lost_mark(draft: Draft) -> Broken:
@@ -285,10 +315,10 @@ def _mapped(value: Any, change: Writer) -> Any:
 
 
 def odd_numbers(draft: Draft) -> Broken:
-    """Numbers that are none in JSON: a sign, a zero or a point too many."""
+    """Numbers that are none in JSON: a sign, a zero or a letter too many."""
     if not any(type(value) in (int, float) for value in draft.values.values()):
         raise Inapplicable
-    form = draft.rng.choice(("+{}", "0{}", "{}.", "{}L"))
+    form = draft.rng.choice(("+{}", "0{}", "{}L"))
     return Broken(Style(json=JsonStyle(number=lambda number: form.format(dump(number)))), one=False)
 
 
