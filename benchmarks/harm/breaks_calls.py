@@ -271,7 +271,7 @@ def crlf(draft: Draft) -> Broken:
         closer=two(family.closer),
         tags=replace(tags, open=two(tags.open), edge=two(tags.edge), behind=two(tags.behind)),
     )
-    if windows == family:
+    if windows.write(draft.calls, draft.target) == family.write(draft.calls, draft.target):
         raise Inapplicable
     return Broken(family=windows)
 
