@@ -17,7 +17,7 @@ from benchmarks.harm.families import FAMILIES, Call, Family, Type, markup
 from benchmarks.harm.judge import Judged, Verdict, judge
 from benchmarks.harm.offers import Offer, accepts
 from benchmarks.harm.run import main, run
-from benchmarks.harm.strict import Mode, balanced, readings
+from benchmarks.harm.strict import Mode, balanced, read_object, readings
 
 WRITE = Offer(
     "write",
@@ -197,12 +197,19 @@ def test_a_value_that_swallows_another_one_is_not_strict() -> None:
         '<tool_call>\n{"name": "write", "arguments": {"path": "a", "path": "b"}}\n</tool_call>',
         '<tool_call>\n{"name": "Write", "arguments": {"path": "a"}}\n</tool_call>',
         '<tool_call>\n{"name": "write", "arguments": {"path": "a"}}',
-        '<tool_call>\n{"name": "write", "arguments": {"path": "a"}}\n</tool_call> and so on',
         '<tool_call>\n{"name": "write", "arguments": {"path": NaN}}\n</tool_call>',
     ],
 )
 def test_what_is_not_as_the_template_says_is_not_strict(text: str) -> None:
     assert readings(FAMILIES["hermes"], text, [WRITE]) == []
+
+
+def test_line_ends_in_strings_leave_no_doubt() -> None:
+    """What leaves must be strict JSON all the same."""
+    text = '<tool_call>\n{"name": "write", "arguments": {"path": "a\nb"}}</tool_call> and so on'
+    assert readings(FAMILIES["hermes"], text, [WRITE]) == [[("write", {"path": "a\nb"})]]
+    assert read_object('{"path": "a\nb"}') is None
+    assert read_object('{"path": "a\nb"}', lines=True) == {"path": "a\nb"}
 
 
 def test_balanced_markup_is_known() -> None:
@@ -310,9 +317,10 @@ def test_what_is_legal_as_it_was_written_is_counted_apart() -> None:
     strange = {"path": "a", "hi": ""}
     case = made(STRUCTURED, json.dumps(strange), offer=CLOSED)
     assert judge(case, left(("write", strange))) == Judged(Verdict.REFUSED, "as it was written", True)
+    # A value of the wrong type says what was written, under the tool's own key; there is one way to mend it.
     wrong_type = {"path": "a", "limit": "3"}
     case = made(STRUCTURED, json.dumps(wrong_type))
-    assert judge(case, left(("write", wrong_type))).verdict is Verdict.REFUSED
+    assert judge(case, left(("write", wrong_type))) == Judged(Verdict.LEGAL, "strictly", True)
 
 
 def test_what_the_rules_read_is_counted_apart_too() -> None:

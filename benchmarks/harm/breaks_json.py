@@ -18,7 +18,6 @@ from benchmarks.harm.drafts import (
     Values,
     bare_arguments,
     in_json,
-    in_text,
     structured,
 )
 from benchmarks.harm.families import Body, Family
@@ -61,8 +60,12 @@ def _by_rule(draft: Draft, style: JsonStyle) -> Broken:
 
 def _shows_closer(family: Family, text: str) -> bool:
     """Whether a string holds what ends the call around it."""
-    ends = (part.strip() for part in (family.closer, family.section[1], "```"))
-    return any(end and end in text for end in ends if in_text(family))
+    if family.structured:
+        return False
+    ends = [part for part in (family.closer.strip(), family.section[1].strip(), "```") if len(part) > 1]
+    # Where nothing closes a call, its object's own end does.
+    closed = bool(family.closer or len(family.section[1]) > 1)
+    return any(end in text for end in ends) or (not closed and re.search(r'"\s*\}', text) is not None)
 
 
 def _with_marks(draft: Draft) -> list[Path]:

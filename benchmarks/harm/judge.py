@@ -60,7 +60,7 @@ def _verdict(case: Case, left: Left, strict: list[list[Call]]) -> tuple[Verdict,
         return Verdict.WRONG, f"the finish is {left.finish}"
     for reading in strict:
         if _same(reading, calls):
-            legal = all(_is_legal(call, case.draft.offers) for call in reading)
+            legal = all(_has_own_keys(call, case.draft.offers) for call in reading)
             return (Verdict.LEGAL, "strictly") if legal else (Verdict.REFUSED, "as it was written")
     for values in case.broken.also:
         if _same(_with(case, values), calls):
@@ -149,7 +149,7 @@ def _strict(case: Case) -> list[list[Call]]:
             return readings(case.family, text, case.draft.offers, (Mode.BALANCED,))
         modes = tuple(Mode) if case.kind.name == "own_markup" else (Mode.BALANCED, Mode.FIRST)
         return readings(case.family, text, case.draft.offers, modes)
-    calls = [(name, read_object(text)) for name, text in case.reply.calls]
+    calls = [(name, read_object(text, lines=True)) for name, text in case.reply.calls]
     sound = [(name, values) for name, values in calls if values is not None]
     return [sound] if len(sound) == len(calls) else []
 
@@ -165,6 +165,12 @@ def _one_reading(case: Case, strict: list[list[Call]]) -> bool:
 
 def _all_legal(reading: list[Call], case: Case) -> bool:
     return all(_is_legal(call, case.draft.offers) for call in reading)
+
+
+def _has_own_keys(call: Call, offers: Sequence[Offer]) -> bool:
+    """A call of an offered tool with keys that it knows, or with any if it takes any."""
+    known = (offer for offer in offers if offer.name == call[0])
+    return any(offer.open or call[1].keys() <= offer.properties.keys() for offer in known)
 
 
 def _is_legal(call: Call, offers: Sequence[Offer]) -> bool:

@@ -47,13 +47,14 @@ def _refuse(word: str) -> Any:
     raise ValueError(word)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_doubles, parse_constant=_refuse)
+# Line ends in strings, as they are, leave no doubt what was written.
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_doubles, parse_constant=_refuse, strict=False)
 
 
-def read_object(text: str) -> dict[str, Any] | None:
-    """The object that a text says in strict JSON; None if it says none."""
+def read_object(text: str, *, lines: bool = False) -> dict[str, Any] | None:
+    """The object that a text says in strict JSON, each key once; None if it says none. `lines` may stand in strings."""
     try:
-        value = json.loads(text, object_pairs_hook=_no_doubles, parse_constant=_refuse)
+        value = json.loads(text, object_pairs_hook=_no_doubles, parse_constant=_refuse, strict=not lines)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -122,7 +123,7 @@ class _Reader:
             self._expect(family.between)
             calls.append(self._call())
         self._expect(family.section[1])
-        if not self._reply_goes_on(self._at):
+        if self._family.body is Body.TAGS and not self._reply_goes_on(self._at):
             raise NotStrict("something stands behind the calls")
         return calls
 
@@ -155,9 +156,19 @@ class _Reader:
         return value
 
     def _expect(self, literal: str) -> None:
-        if not self._text.startswith(literal, self._at):
+        bare = literal
+        if self._family.body is not Body.TAGS:
+            # JSON and literals end by themselves: line ends around them may be there or not.
+            bare = literal.strip("\n")
+            self._skip_line_ends(literal.startswith("\n"))
+        if not self._text.startswith(bare, self._at):
             raise NotStrict(f"{literal!r} was expected")
-        self._at += len(literal)
+        self._at += len(bare)
+        self._skip_line_ends(bare != literal and literal.endswith("\n"))
+
+    def _skip_line_ends(self, skipped: bool) -> None:
+        while skipped and self._text.startswith("\n", self._at):
+            self._at += 1
 
     def _next_call_follows(self, at: int) -> bool:
         """Whether another call of the section begins at a place."""
