@@ -213,9 +213,19 @@ def test_line_ends_in_strings_leave_no_doubt() -> None:
 
 
 def test_balanced_markup_is_known() -> None:
-    assert balanced(FAMILIES["qwen_xml"], qwen(("path", "p"))) and balanced(FAMILIES["qwen_xml"], "no markup")
-    assert not balanced(FAMILIES["qwen_xml"], "</parameter>") and not balanced(FAMILIES["qwen_xml"], "<parameter=path>")
-    assert not balanced(FAMILIES["glm"], "</arg_value>")
+    for form, value, known in (
+        ("qwen_xml", qwen(("path", "p")), True),
+        ("qwen_xml", "no markup", True),
+        ("qwen_xml", "</parameter>", False),
+        ("qwen_xml", "<parameter=path>", False),
+        ("qwen_xml", "</parameter><parameter=path>", False),
+        ("glm", "</arg_value>", False),
+        ("call_element", "<Call><path>v</path></Call><p>", True),
+        ("call_element", "</path>", False),
+        ("minimax_m3", FAMILIES["minimax_m3"].write([("write", {"path": "v"})], 0), True),
+        ("minimax_m3", "]<]minimax[>[<path>", False),
+    ):
+        assert balanced(FAMILIES[form], value, ["path", "content"]) is known, value
 
 
 # The judge.

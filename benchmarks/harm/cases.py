@@ -51,7 +51,9 @@ class Case:
     def balanced(self) -> bool:
         """True if no value shows an own end tag or opening tag without the other."""
         raw = self.family.tags.raw
-        return all(balanced(self.family, raw(value)) for _, values in self.draft.calls for value in values.values())
+        keys = {offer.name: offer.properties.keys() for offer in self.draft.offers}
+        shown = [(raw(value), keys[name]) for name, values in self.draft.calls for value in values.values()]
+        return all(balanced(self.family, text, own) for text, own in shown)
 
     @property
     def others(self) -> list[Call]:

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
-from benchmarks.harm.families import M3, Body, Call, Family, Tags, Type
+from benchmarks.harm.families import M3, Body, Call, Family, Type
 from benchmarks.harm.offers import Offer, Schema
-from benchmarks.harm.writing import GEMMA_MARK
+from benchmarks.harm.writing import CLEAN, GEMMA_MARK
 
 _KEY = r'([^<>"\s/][^<>"\s]{0,79})'
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null")
@@ -221,7 +221,7 @@ class _Reader:
             - len(self._family.tags.closer(key))
             - len(self._family.tags.edge + self._family.tags.behind)
         )
-        if balanced(self._family, value):
+        if balanced(self._family, value, [*others, key]):
             return
         if self._opener_of(others, start, start + len(value)) is not None or self._head.search(value):
             raise NotStrict("it holds another one")
@@ -287,14 +287,22 @@ def _template(text: str, name: str) -> str:
     return re.escape(text).replace(r"\{name\}", name).replace(r"\{n\}", r"\d+")
 
 
-def balanced(family: Family, text: str) -> bool:
-    """True if each end tag in a value has its opening tag before it, and each opening tag its end tag."""
-    tags: Tags = family.tags
-    pattern = re.escape(tags.open).replace(r"\{key\}", _KEY).replace(r"\{type\}", r"\w+")
-    closers = re.escape(tags.close).replace(r"\{key\}", _KEY)
+def balanced(family: Family, text: str, keys: Collection[str]) -> bool:
+    """True if each end tag in a value has its opening tag before it, and each opening tag its end tag.
+
+    Where end tags name the key, only those of these keys matter.
+    """
+    tags = family.tags
+    if "{key}" in tags.close:
+        return all(_is_balanced(text, re.escape(tags.opener(key, "", CLEAN)), tags.closer(key)) for key in keys)
+    opening = re.escape(tags.open).replace(r"\{key\}", _KEY).replace(r"\{type\}", r"\w+")
+    return _is_balanced(text, opening, tags.close)
+
+
+def _is_balanced(text: str, opening: str, closer: str) -> bool:
     depth = 0
-    for found in re.finditer(rf"(?P<open>{pattern})|(?P<close>{closers})", text):
-        depth += 1 if found.group("open") else -1
+    for found in re.finditer(rf"{opening}|(?P<close>{re.escape(closer)})", text):
+        depth += -1 if found.group("close") else 1
         if depth < 0:
             return False
     return depth == 0
