@@ -318,6 +318,15 @@ def test_of_two_calls_the_one_that_is_not_broken_may_leave_alone() -> None:
     assert judge(case, left(("write", {"path": "c"}), text=IN_TEXT)).verdict is Verdict.WRONG
 
 
+def test_a_call_in_front_of_the_broken_one_is_no_other_reading() -> None:
+    other: Call = ("write", {"path": "b"})
+    text = f'<tool_call>\n{{"name": "write", "arguments": {{"path": "b"}}}}\n</tool_call>\n{IN_TEXT}'
+    case = made(HERMES, text, [other, ("write", MEANT)], core=BAD)
+    case = replace(case, draft=replace(case.draft, target=1))
+    assert judge(case, left(other, ("write", MEANT))) == Judged(Verdict.RIGHT, "", True)
+    assert judge(case, left(other, text=IN_TEXT)) == Judged(Verdict.REFUSED, "as text", True)
+
+
 def test_what_is_legal_as_it_was_written_is_counted_apart() -> None:
     """The schema accepts it; what it does not accept is refused if it leaves as it was written."""
     written = {"path": "a", "content": "say ", "limit": 3}

@@ -160,7 +160,9 @@ def _one_reading(case: Case, strict: list[list[Call]]) -> bool:
         return False
     if case.family.body is Body.TAGS and case.kind.name == "own_markup":
         return case.balanced or (bool(strict) and all(_same(reading, case.meant) for reading in strict))
-    return all(_same(reading, case.meant) or not _all_legal(reading, case) for reading in strict)
+    # A reading that ends in front of the broken call says nothing of it.
+    reached = [reading for reading in strict if not _same(reading, case.draft.calls[: case.draft.target])]
+    return all(_same(reading, case.meant) or not _all_legal(reading, case) for reading in reached)
 
 
 def _all_legal(reading: list[Call], case: Case) -> bool:
