@@ -13,8 +13,9 @@ from benchmarks.harm import marks
 from benchmarks.harm.cases import BREAKS, Case, make, pairs
 from benchmarks.harm.drafts import Break, Broken, Draft
 from benchmarks.harm.drive import Left, Reply
-from benchmarks.harm.families import FAMILIES, Call, Family, Type, markup
+from benchmarks.harm.families import FAMILIES, Call, Family, Type
 from benchmarks.harm.judge import Judged, Verdict, judge
+from benchmarks.harm.markup import markup
 from benchmarks.harm.offers import Offer, accepts
 from benchmarks.harm.run import main, run
 from benchmarks.harm.strict import Mode, balanced, read_object, readings

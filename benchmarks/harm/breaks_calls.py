@@ -8,7 +8,8 @@ from typing import Any
 
 from benchmarks.harm import texts
 from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable, Values, in_json, in_tags, in_text
-from benchmarks.harm.families import M3, Body, Family, Type, markup
+from benchmarks.harm.families import M3, Body, Family, Type
+from benchmarks.harm.markup import markup
 from benchmarks.harm.offers import fold, spelled
 from benchmarks.harm.writing import Path, Style, dump
 

@@ -9,7 +9,8 @@ from random import Random
 from benchmarks.harm import breaks_calls, breaks_json
 from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable
 from benchmarks.harm.drive import Reply
-from benchmarks.harm.families import FAMILIES, Call, Family, markup
+from benchmarks.harm.families import FAMILIES, Call, Family
+from benchmarks.harm.markup import markup
 from benchmarks.harm.offers import Mixed, Offer, arguments, offers
 from benchmarks.harm.strict import balanced
 from benchmarks.harm.writing import CLEAN
