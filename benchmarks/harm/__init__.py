@@ -1,0 +1,1 @@
+"""What becomes of broken tool calls: right, refused or wrong, over thousands of generated ones."""

@@ -1,0 +1,9 @@
+"""What becomes of broken calls: `python -m benchmarks.harm [--calls N] [--family F] [--break B] [--show N]`."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.harm.run import main
+
+sys.exit(main())

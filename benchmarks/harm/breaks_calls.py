@@ -1,0 +1,328 @@
+"""Breaks that are the same in every family: names, keys and values by the schema, closers, openers, where it is cut."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.harm import texts
+from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable, Values, in_json, in_tags, in_text
+from benchmarks.harm.families import M3, Body, Family, Type
+from benchmarks.harm.markup import markup
+from benchmarks.harm.offers import fold, spelled
+from benchmarks.harm.writing import Path, Style, dump
+
+
+def none(draft: Draft) -> Broken:
+    """Nothing is broken."""
+    return Broken()
+
+
+def own_markup(draft: Draft) -> Broken:
+    """Nothing is broken, but a value shows the family's own markup; balanced markup is text."""
+    key = next((key for key in draft.values), None)
+    if key is None:
+        raise Inapplicable
+    pieces = markup(draft.family, draft.name, key)
+    texts_of = [text for _, text in draft.strings()]
+    if not any(piece in text for piece in pieces for text in texts_of):
+        raise Inapplicable
+    if draft.family.body is not Body.TAGS:
+        return Broken()
+    stripped = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
+    if stripped == draft.values:
+        return Broken()
+    # An end tag at the end of a value could stand there twice as well.
+    return Broken(one=False, also=[stripped])
+
+
+def _without_end_tags(family: Family, key: str, value: Any) -> Any:
+    closer = family.tags.closer(key)
+    while isinstance(value, str) and value.rstrip().endswith(closer):
+        value = value.rstrip().removesuffix(closer).removesuffix(family.tags.edge)
+    return value
+
+
+def _renamed(values: Values, old: str, new: str) -> Values:
+    return {new if key == old else key: value for key, value in values.items()}
+
+
+def key_spelling(draft: Draft) -> Broken:
+    """A key in other letters or with other separators."""
+    keys = [key for key in draft.values if "_" in key or key != key.lower()]
+    if not keys:
+        raise Inapplicable
+    key = draft.rng.choice(keys)
+    snake = key if "_" in key else "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
+    new = spelled(snake, draft.rng.choice(("camel", "pascal", "kebab", "snake", "upper")))
+    if new == key or fold(new) != fold(key):
+        raise Inapplicable
+    return _other_keys(draft, _renamed(draft.values, key, new))
+
+
+def key_markup(draft: Draft) -> Broken:
+    """Markup sticks to a key."""
+    if not draft.values:
+        raise Inapplicable
+    key = draft.rng.choice(list(draft.values))
+    new = draft.rng.choice(("{}</arg_key>", "<parameter={}>", "parameter={}", "{}>", " {}", "<{}>")).format(key)
+    return _other_keys(draft, _renamed(draft.values, key, new))
+
+
+def wrapped(draft: Draft) -> Broken:
+    """One key holds all arguments, as an object or as its text."""
+    key = draft.rng.choice(("arguments", "input", "parameters", "args", draft.name))
+    if not draft.values or key in draft.offer.properties:
+        raise Inapplicable
+    inner: Any = dump(draft.values) if draft.rng.random() < 0.5 else draft.values
+    return _other_keys(draft, {key: inner})
+
+
+def _other_keys(draft: Draft, written: Values) -> Broken:
+    """Other keys are written than are meant: where the schema allows them, what was written is as good.
+
+    Weak evidence must have the tool's own keys.
+    """
+    if draft.offer.open:
+        return Broken(written=written, one=False, also=[written])
+    return Broken(written=written, one=not draft.family.weak)
+
+
+def extra_key(draft: Draft) -> Broken:
+    """A key that the tool does not declare; it stays."""
+    key = draft.rng.choice(("description", "reason", "zz"))
+    if key in draft.offer.properties:
+        raise Inapplicable
+    items = list(draft.values.items())
+    items.insert(draft.rng.randint(0, len(items)), (key, texts.words(draft.rng)))
+    # Weak evidence must have the tool's own keys, and a tag that names no key may be anything.
+    certain = not draft.family.weak and "{key}" not in draft.family.tags.close
+    return Broken(written=dict(items), meant=dict(items), one=certain)
+
+
+def value_as_string(draft: Draft) -> Broken:
+    """A value that is no string as one."""
+    keys = [key for key, value in draft.values.items() if _is_literal(draft, key, value)]
+    if not keys:
+        raise Inapplicable
+    key = draft.rng.choice(keys)
+    written = {**draft.values, key: dump(draft.values[key])}
+    said = {Type.DSML: "true", Type.XTML: "string"}.get(draft.family.tags.type)
+    return Broken(Style(typed={key: said} if said else {}), written=written)
+
+
+def _is_literal(draft: Draft, key: str, value: Any) -> bool:
+    schema = draft.offer.properties[key]
+    return not isinstance(value, str) and "string" not in schema["type"] and "null" not in schema["type"]
+
+
+def _says_types(family: Family) -> bool:
+    """Whether a string can be told from what is none."""
+    return family.body is not Body.TAGS or family.tags.type in (Type.DSML, Type.XTML)
+
+
+def object_as_value(draft: Draft) -> Broken:
+    """An object where a string is wanted that holds its JSON text."""
+    keys = [
+        key for key, schema in draft.offer.properties.items() if key in draft.values and schema == {"type": "string"}
+    ]
+    if not keys:
+        raise Inapplicable
+    key = draft.rng.choice(keys)
+    document = {"name": "demo", "list": [1, True, None], "inner": {"text": texts.words(draft.rng)}}
+    written = {**draft.values, key: document}
+    return Broken(written=written, meant={**draft.values, key: dump(document)}, texts=frozenset((key,)))
+
+
+def name_spelling(draft: Draft) -> Broken:
+    """The name in other letters, with a prefix or a counter, or twice."""
+    name = draft.name
+    others = [offer.name for offer in draft.offers if offer.name != name]
+    spellings = [name.upper(), name.capitalize(), f"{name}.{name}", f"{name}{name}", fold(name), name.replace("_", "-")]
+    if "functions." not in draft.family.head + draft.family.opener:
+        spellings += [f"functions.{name}", f"{name}:0", f"functions.{name}:3"]
+    new = draft.rng.choice(spellings)
+    if new == name or fold(new) in map(fold, others):
+        raise Inapplicable
+    return Broken(Style(name=new))
+
+
+def doubled_openers(draft: Draft) -> Broken:
+    """An opener stands there twice."""
+    family = draft.family
+    parts = [part for part, text in (("start", family.section[0]), ("opener", family.opener)) if len(text) > 1]
+    # The tag that names the tool.
+    parts += ["head"] if family.body is Body.TAGS and family.head.startswith(("<f", "<i", "<|", M3)) else []
+    if not parts:
+        raise Inapplicable
+    return Broken(Style(twice=frozenset((draft.rng.choice(parts),))))
+
+
+def doubled_closers(draft: Draft) -> Broken:
+    """A closer stands there twice."""
+    family = draft.family
+    parts = [part for part, text in (("end", family.section[1]), ("closer", family.closer)) if len(text) > 1]
+    parts += ["foot"] if family.body is Body.TAGS and family.foot else []
+    parts += ["parameter"] if family.body is Body.TAGS and draft.values else []
+    if not parts:
+        raise Inapplicable
+    part = draft.rng.choice(parts)
+    style = Style(twice=frozenset((part,)))
+    # The end tag of a value twice: the first one could be the end of the text.
+    return Broken(style, one=False, also=_with_end_tags(draft)) if part == "parameter" else Broken(style)
+
+
+def _with_end_tags(draft: Draft) -> list[Values]:
+    """The arguments if the first of two end tags is a part of each string."""
+    tags = draft.family.tags
+    return [
+        {
+            key: f"{value}{tags.edge}{tags.closer(key)}" if isinstance(value, str) else value
+            for key, value in draft.values.items()
+        }
+    ]
+
+
+def missing_closers(draft: Draft) -> Broken:
+    """The closers of the call, or of the wrapper, are missing at the reply's end; the model stopped by itself."""
+    family = draft.family
+    lost = [frozenset(("end",))] if len(family.section[1].strip()) > 1 else []
+    lost += [frozenset(("closer", "end"))] if family.closer else []
+    lost += [frozenset(("foot", "closer", "end"))] if family.body is Body.TAGS and family.foot else []
+    lost += [frozenset(("foot", "end"))] if family.body is Body.PYTHON else []
+    if not lost:
+        raise Inapplicable
+    return Broken(Style(without=draft.rng.choice(lost)), last=True)
+
+
+def end_tags(where: str) -> Any:
+    """The break that leaves out the end tag of the first value, of one in the middle, of the last, or of all."""
+
+    def make(draft: Draft) -> Broken:
+        count = len(draft.values)
+        if count < {"first": 2, "middle": 3, "last": 1, "all": 2}[where]:
+            raise Inapplicable
+        if any(isinstance(value, str) and value != value.strip() for value in draft.values.values()):
+            # Which line ends are the value's nobody could say.
+            raise Inapplicable
+        lost = {"first": [0], "middle": [draft.rng.randint(1, max(1, count - 2))], "last": [count - 1]}
+        return Broken(Style(no_end=frozenset(lost.get(where, range(count)))))
+
+    return make
+
+
+def _cut_values(draft: Draft) -> tuple[Values, Path]:
+    """The arguments with the mark inside of one of their strings, and where."""
+    places = [(path, text) for path, text in draft.strings() if text]
+    if not places:
+        raise Inapplicable
+    path, text = draft.rng.choice(places)
+    values = json.loads(json.dumps(draft.values))
+    inside = values
+    for step in path[:-1]:
+        inside = inside[step]
+    at = draft.rng.randint(0, len(text) - 1)
+    inside[path[-1]] = text[:at] + CUT + text[at:]
+    return values, path
+
+
+def cut_stop(draft: Draft) -> Broken:
+    """The reply ends inside of a string although the model is said to have stopped by itself."""
+    values, _ = _cut_values(draft)
+    return Broken(written=values, one=False, cut=True, last=True)
+
+
+def cut_length(draft: Draft) -> Broken:
+    """The reply is cut off inside of a string by its length."""
+    values, _ = _cut_values(draft)
+    return Broken(written=values, one=False, cut=True, last=True, finish="length")
+
+
+def cut_repetition(draft: Draft) -> Broken:
+    """The server gives up inside of a string, in a word of its own."""
+    return replace(cut_length(draft), finish="repetition")
+
+
+def cut_end(draft: Draft) -> Broken:
+    """The reply is cut off by its length behind the last value: only closers are missing, and nothing supplies them."""
+    json_text = draft.family.body in (Body.JSON, Body.GEMMA)
+    text = (lambda written: written[:-1]) if json_text else None
+    style = Style(text=text, without=frozenset(("foot", "closer", "end")))
+    if not (json_text or draft.values):
+        raise Inapplicable
+    finish = draft.rng.choice(("length", "repetition", "content_filter"))
+    return Broken(style, one=False, cut=True, last=True, finish=finish)
+
+
+def crlf(draft: Draft) -> Broken:
+    """The template's line ends are those of Windows."""
+    family, tags = draft.family, draft.family.tags
+    start, end = family.section
+
+    def two(text: str) -> str:
+        return text.replace("\n", "\r\n")
+
+    windows = replace(
+        family,
+        section=(two(start), two(end)),
+        between=two(family.between),
+        opener=two(family.opener),
+        head=two(family.head),
+        closer=two(family.closer),
+        tags=replace(tags, open=two(tags.open), edge=two(tags.edge), behind=two(tags.behind)),
+    )
+    if windows.write(draft.calls, draft.target) == family.write(draft.calls, draft.target):
+        raise Inapplicable
+    return Broken(family=windows)
+
+
+def one_line(draft: Draft) -> Broken:
+    """Values that the template puts on lines of their own stand between their tags."""
+    if any(isinstance(value, str) and value.startswith(("\r", "\n")) for value in draft.values.values()):
+        raise Inapplicable
+    return Broken(family=replace(draft.family, tags=replace(draft.family.tags, edge="")))
+
+
+def _on_lines(family: Family) -> bool:
+    return bool(family.tags.edge)
+
+
+def _not_python(family: Family) -> bool:
+    return family.body is not Body.PYTHON
+
+
+BREAKS = (
+    Break("none", "nothing", none),
+    Break("own_markup", "nothing, but a value shows the family's own markup", own_markup, markup=1.0),
+    Break("wrapped", "one key holds all arguments", wrapped),
+    Break("key_spelling", "a key in another spelling", key_spelling, _not_python),
+    Break("key_markup", "markup at a key", key_markup, in_json),
+    Break("extra_key", "an undeclared key more", extra_key),
+    Break("value_as_string", "a number, boolean, array or object as a string", value_as_string, _says_types),
+    Break("object_as_value", "an object where a string is wanted", object_as_value, lambda family: not in_tags(family)),
+    Break("name_spelling", "the name in another spelling", name_spelling),
+    Break(
+        "doubled_openers",
+        "an opener twice",
+        doubled_openers,
+        lambda family: in_text(family) and family.name != "harmony",
+    ),
+    Break("doubled_closers", "a closer twice", doubled_closers, in_text),
+    Break("missing_closers", "closers missing at the natural stop", missing_closers, in_text),
+    *(
+        Break(f"end_tag_{where}", f"{about} missing", end_tags(where), in_tags)
+        for where, about in (
+            ("first", "the first value's end tag"),
+            ("middle", "a middle value's end tag"),
+            ("last", "the last value's end tag"),
+            ("all", "all values' end tags"),
+        )
+    ),
+    Break("cut_stop", "ends inside a string, stop", cut_stop),
+    Break("cut_length", "cut inside a string, length", cut_length),
+    Break("cut_repetition", "cut inside a string, repetition", cut_repetition),
+    Break("cut_end", "cut behind the last value, length and others", cut_end),
+    Break("crlf", "the template's line ends as on Windows", crlf, in_text),
+    Break("one_line", "no line ends around values", one_line, _on_lines),
+)

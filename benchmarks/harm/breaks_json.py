@@ -1,0 +1,383 @@
+"""Breaks of arguments that are a JSON text: marks, brackets, commas, comments, what stands around them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.harm import marks
+from benchmarks.harm.drafts import (
+    Break,
+    Broken,
+    Draft,
+    Inapplicable,
+    Values,
+    bare_arguments,
+    in_json,
+    structured,
+)
+from benchmarks.harm.families import Body, Family
+from benchmarks.harm.writing import JsonStyle, Path, Style, dump
+
+Writer = Callable[[str], str]
+
+
+def _some_strings(writer: Writer, paths: Collection[Path]) -> JsonStyle:
+    """A style that writes the strings at these paths with this writer."""
+    return JsonStyle(string=lambda text, path: writer(text) if path in paths else dump(text))
+
+
+def _bare_marks(text: str) -> str:
+    return '"' + dump(text)[1:-1].replace('\\"', '"') + '"'
+
+
+def _bare_lines(text: str) -> str:
+    return '"' + _raw_lines(_bare_marks(text)[1:-1]) + '"'
+
+
+def _raw_lines(text: str) -> str:
+    """The inside of a JSON string with its line ends and tabs as they are."""
+    raw = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}
+    return re.sub(r"\\.", lambda found: raw.get(found.group(), found.group()), text)
+
+
+def _triple(text: str) -> str:
+    return f'"""{_bare_lines(text)[1:-1]}"""'
+
+
+def _by_rule(draft: Draft, style: JsonStyle) -> Broken:
+    """The call in this style, with what the rules of reading say of it."""
+    text = draft.family.arguments(draft.values, Style(json=style))
+    read = marks.read(text, draft.offer.schema)
+    shown = any(_shows_closer(draft.family, string) for _, string in draft.strings())
+    one = read is not None and dump(read) == dump(draft.values) and not shown
+    return Broken(Style(json=style), one=one, also=[] if read is None else [read])
+
+
+def _shows_closer(family: Family, text: str) -> bool:
+    """Whether a string holds what ends the call around it."""
+    if family.structured:
+        return False
+    ends = [part for part in (family.closer.strip(), family.section[1].strip(), "```") if len(part) > 1]
+    # Where nothing closes a call, its object's own end does.
+    closed = bool(family.closer or len(family.section[1]) > 1)
+    return any(end in text for end in ends) or (not closed and re.search(r'"\s*\}', text) is not None)
+
+
+def _with_marks(draft: Draft) -> list[Path]:
+    paths = [path for path, text in draft.strings() if '"' in text]
+    if not paths:
+        raise Inapplicable
+    return paths
+
+
+def marks_one(draft: Draft) -> Broken:
+    """The marks in one string lack their backslashes."""
+    return _by_rule(draft, _some_strings(_bare_marks, [draft.rng.choice(_with_marks(draft))]))
+
+
+def marks_all(draft: Draft) -> Broken:
+    """The marks in all strings lack their backslashes."""
+    return _by_rule(draft, _some_strings(_bare_marks, _with_marks(draft)))
+
+
+def marks_lines(draft: Draft) -> Broken:
+    """In one string neither marks nor line ends are escaped."""
+    paths = [path for path, text in draft.strings() if '"' in text and re.search(r"[\n\t\r]", text)]
+    if not paths:
+        raise Inapplicable
+    return _by_rule(draft, _some_strings(_bare_lines, [draft.rng.choice(paths)]))
+
+
+def triple_marks(draft: Draft) -> Broken:
+    """Three marks around one string, as in Python."""
+    paths = [path for path, text in draft.strings() if '"""' not in text and text]
+    if not paths:
+        raise Inapplicable
+    return _by_rule(draft, _some_strings(_triple, [draft.rng.choice(paths)]))
+
+
+def raw_lines(draft: Draft) -> Broken:
+    """Line ends and tabs stand in strings as they are."""
+    if not any(re.search(r"[\n\t\r]", text) for _, text in draft.strings()):
+        raise Inapplicable
+    style = JsonStyle(string=lambda text, path: '"' + _raw_lines(dump(text)[1:-1]) + '"')
+    return Broken(Style(json=style))
+
+
+def python_literals(draft: Draft) -> Broken:
+    """The object as Python writes it."""
+    style = JsonStyle(
+        string=lambda text, path: repr(text), key=lambda key, path: repr(key), words=("True", "False", "None")
+    )
+    return Broken(Style(json=style))
+
+
+def single_marks(draft: Draft) -> Broken:
+    """JSON with single quotation marks."""
+
+    def single(text: str) -> str:
+        inside = dump(text)[1:-1].replace('\\"', '"').replace("'", "\\'")
+        return f"'{inside}'"
+
+    style = JsonStyle(string=lambda text, path: single(text), key=lambda key, path: single(key))
+    return Broken(Style(json=style))
+
+
+def bare_keys(draft: Draft) -> Broken:
+    """Keys without marks, as in JavaScript."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(key=lambda key, path: key)))
+
+
+def trailing_comma(draft: Draft) -> Broken:
+    """A comma too many in front of closing brackets."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(last=draft.rng.choice((",", ", ", ",\n")))))
+
+
+def missing_comma(draft: Draft) -> Broken:
+    """One comma between two arguments is missing; behind a string, that could also be a mark without its backslash."""
+    if len(draft.values) < 2:
+        raise Inapplicable
+    lost = draft.rng.randint(1, len(draft.values) - 1)
+    before = list(draft.values.values())[lost - 1]
+    gap = draft.rng.choice((" ", "\n"))
+    style = JsonStyle(between=lambda number, path: gap if not path and number == lost else ", ")
+    return Broken(Style(json=style), one=not isinstance(before, str))
+
+
+def missing_braces(draft: Draft) -> Broken:
+    """Closing brackets are missing where the call ends, and the model stopped by itself."""
+    end = len(re.search(r"[\]}]*\Z", dump(draft.values)).group())  # type: ignore[union-attr]
+    lost = draft.rng.randint(1, end)
+    family = draft.family
+    if family.foot.startswith("}"):
+        # The object around the arguments lost its own brace first.
+        text = None if draft.rng.random() < 0.4 else (lambda written: written[:-lost])
+        return Broken(Style(text=text, without=frozenset(("foot",))), last=family.weak)
+    return Broken(Style(text=lambda written: written[:-lost]), last=family.weak or not family.closer)
+
+
+def no_opening_brace(draft: Draft) -> Broken:
+    """The arguments' opening brace is missing."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(text=lambda written: written[1:]))
+
+
+def comments(draft: Draft) -> Broken:
+    """Comments stand between the arguments."""
+    if not draft.values:
+        raise Inapplicable
+    note = draft.rng.choice(("// the first\n", "/* note */ ", "/* a,\n b */", '// it is "quoted"\n'))
+    where = draft.rng.choice(("first", "between", "last"))
+    between = f", {note}" if where == "between" else ", "
+    style = JsonStyle(
+        between=lambda number, path: between if not path else ", ",
+        first=note if where == "first" else "",
+        last=f" {note}" if where == "last" else "",
+    )
+    return Broken(Style(json=style))
+
+
+def typographic(draft: Draft) -> Broken:
+    """Typographic quotation marks."""
+
+    def curly(text: str) -> str:
+        return f"“{dump(text)[1:-1]}”"
+
+    style = JsonStyle(string=lambda text, path: curly(text), key=lambda key, path: curly(key))
+    one = not any(re.search(r'["“”„‟]', text) for _, text in draft.strings())
+    return Broken(Style(json=style), one=one)
+
+
+def double_encoded(draft: Draft) -> Broken:
+    """The object is a JSON string that holds it."""
+    return Broken(Style(text=dump))
+
+
+def junk(draft: Draft) -> Broken:
+    """Something stands in front of the arguments, or behind them."""
+    before, after = draft.rng.choice(
+        (
+            ("json\n", ""),
+            ("Here are the arguments: ", ""),
+            ("```json\n", "\n```"),
+            ("```\n", "\n```"),
+            ("", "}"),
+            ("", "</tool_call>"),
+            ("", "\n```"),
+            ("", "<|im_end|>"),
+            (" \n", " \n"),
+            ("arguments: ", "\n</tool_call>"),
+        )
+    )
+    return Broken(Style(text=lambda written: f"{before}{written}{after}"))
+
+
+def brace_too_many(draft: Draft) -> Broken:
+    """One closing brace too many."""
+    return Broken(Style(text=lambda written: written + "}"))
+
+
+def sent_twice(draft: Draft) -> Broken:
+    """The same object twice."""
+    if not draft.values:
+        raise Inapplicable
+    gap = draft.rng.choice(("", "\n", " "))
+    return Broken(Style(text=lambda written: f"{written}{gap}{written}"))
+
+
+def single_inner(draft: Draft) -> Broken:
+    """Single quotation marks, and those in one string lack their backslashes; the rules say nothing of them."""
+    paths = [path for path, text in draft.strings() if "'" in text]
+    if not paths:
+        raise Inapplicable
+    chosen = draft.rng.choice(paths)
+    style = JsonStyle(
+        string=lambda text, path: f"'{dump(text)[1:-1]}'" if path == chosen else repr(text),
+        key=lambda key, path: repr(key),
+        words=("True", "False", "None"),
+    )
+    text = draft.family.arguments(draft.values, Style(json=style))
+    return Broken(Style(json=style), one=False, also=_python_object(text))
+
+
+def _python_object(text: str) -> list[Values]:
+    """The object that a text is in Python, if it is one with every key once."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        value = ast.literal_eval(tree)
+    except (ValueError, SyntaxError):
+        return []
+    keys = [ast.dump(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key]
+    return [value] if isinstance(value, dict) and _count_keys(value) == len(keys) else []
+
+
+def _count_keys(value: Any) -> int:
+    """The number of keys in a value, at every depth."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_count_keys, value.values()))
+    return sum(map(_count_keys, value)) if isinstance(value, list) else 0
+
+
+def lost_mark(draft: Draft) -> Broken:
+    """The mark in front of a string, or behind it, is missing: nothing may supply it."""
+    if not draft.strings():
+        raise Inapplicable
+    chosen = draft.rng.choice(draft.strings())[0]
+    front = draft.rng.random() < 0.5
+    style = _some_strings(lambda text: dump(text)[1:] if front else dump(text)[:-1], [chosen])
+    return replace(_by_rule(draft, style), one=False)
+
+
+def other_colon(draft: Draft) -> Broken:
+    """Something else between keys and values."""
+    if not draft.values:
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(colon=draft.rng.choice((" = ", " => ", " ", "=")))), one=False)
+
+
+def raw_backslashes(draft: Draft) -> Broken:
+    r"""Backslashes as they are: some, as in `C:\new`, are escapes by themselves, so what was meant is not certain."""
+    paths = [path for path, text in draft.strings() if "\\" in text]
+    if not paths:
+        raise Inapplicable
+    style = _some_strings(lambda text: dump(text).replace("\\\\", "\\"), paths)
+    escaped = _mapped(draft.values, _lenient)
+    return Broken(Style(json=style), one=False, also=[] if escaped is None else [escaped])
+
+
+def _lenient(text: str) -> str:
+    """What is read of a string whose backslashes were not doubled: escapes are undone, all other ones stay."""
+    raw = dump(text).replace("\\\\", "\\")[1:-1]
+    known = re.sub(
+        r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', lambda found: found.group() if len(found.group()) > 1 else "\\\\", raw
+    )
+    value: str = json.loads(f'"{known}"')
+    return value
+
+
+def _mapped(value: Any, change: Writer) -> Any:
+    """The value with each string changed; None if that cannot be."""
+    try:
+        if isinstance(value, dict):
+            return {key: _mapped(inner, change) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [_mapped(inner, change) for inner in value]
+        return change(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+
+
+def odd_numbers(draft: Draft) -> Broken:
+    """Numbers that are none in JSON: a sign, a zero or a letter too many."""
+    if not any(type(value) in (int, float) for value in draft.values.values()):
+        raise Inapplicable
+    form = draft.rng.choice(("+{}", "0{}", "{}L"))
+    return Broken(Style(json=JsonStyle(number=lambda number: form.format(dump(number)))), one=False)
+
+
+def python_marks(draft: Draft) -> Broken:
+    """In a call in Python, the marks in one string lack their backslashes."""
+    paths = [path for path, text in draft.strings() if len(path) == 1 and '"' in text]
+    if not paths:
+        raise Inapplicable
+    chosen = draft.rng.choice(paths)
+    style = JsonStyle(string=lambda text, path: _bare_marks(text) if path == chosen else repr(text))
+    text = str(draft.values[str(chosen[0])])
+    # With nothing in it that looks like an end there is one reading.
+    return Broken(Style(json=style), one=re.search(r'"\s*[,)]', text) is None)
+
+
+def json_words(draft: Draft) -> Broken:
+    """In a call in Python, JSON's words."""
+    if not _holds_word(list(draft.values.values())):
+        raise Inapplicable
+    return Broken(Style(json=JsonStyle(words=("true", "false", "null"))))
+
+
+def _holds_word(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_holds_word, value.values() if isinstance(value, dict) else value))
+    return value is None or isinstance(value, bool)
+
+
+def _in_python(family: Family) -> bool:
+    return family.body is Body.PYTHON
+
+
+BREAKS = (
+    Break("marks_one", "inner quotation marks of one string unescaped", marks_one, in_json, 0.2),
+    Break("marks_all", "inner quotation marks of all strings unescaped", marks_all, in_json, 0.2),
+    Break("marks_lines", "inner marks and line ends of one string unescaped", marks_lines, in_json, 0.2),
+    Break("triple_marks", "three quotation marks around a string", triple_marks, in_json, 0.2),
+    Break("single_inner", "single marks, inner ones unescaped", single_inner, in_json, 0.2),
+    Break("lost_mark", "the mark in front of a string or behind it missing", lost_mark, in_json, 0.2),
+    Break("raw_backslashes", "backslashes unescaped", raw_backslashes, in_json),
+    Break("other_colon", "something else for colons", other_colon, in_json, 0.2),
+    Break("odd_numbers", "numbers that are none in JSON", odd_numbers, in_json, 0.2),
+    Break("python_marks", "inner marks unescaped, in Python's calls", python_marks, _in_python),
+    Break("json_words", "JSON's words in Python's calls", json_words, _in_python),
+    Break("raw_lines", "line ends and tabs in strings unescaped", raw_lines, in_json, 0.2),
+    Break("single_marks", "single quotation marks", single_marks, in_json, 0.2),
+    Break("python_literals", "the object as Python writes it", python_literals, in_json, 0.2),
+    Break("bare_keys", "keys without quotation marks", bare_keys, in_json, 0.2),
+    Break("trailing_comma", "a comma too many", trailing_comma, in_json, 0.2),
+    Break("missing_comma", "a comma missing", missing_comma, in_json, 0.2),
+    Break("missing_braces", "closing brackets missing, natural stop", missing_braces, in_json, 0.2),
+    Break("no_opening_brace", "the opening brace missing", no_opening_brace, bare_arguments, 0.2),
+    Break("brace_too_many", "a closing brace too many", brace_too_many, in_json, 0.2),
+    Break("comments", "comments", comments, in_json, 0.2),
+    Break("typographic", "typographic quotation marks", typographic, in_json, 0.2),
+    Break("double_encoded", "the object as a JSON string", double_encoded, in_json, 0.2),
+    Break("junk", "junk before and behind the arguments", junk, structured, 0.2),
+    Break("sent_twice", "the same object twice", sent_twice, structured, 0.2),
+)

@@ -1,0 +1,139 @@
+"""One case: tools, calls, a break, and the reply that comes of it; all of it a function of the seed and the number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from benchmarks.harm import breaks_calls, breaks_json
+from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable
+from benchmarks.harm.drive import Reply
+from benchmarks.harm.families import FAMILIES, Call, Family
+from benchmarks.harm.markup import markup
+from benchmarks.harm.offers import Mixed, Offer, arguments, offers
+from benchmarks.harm.strict import balanced
+from benchmarks.harm.writing import CLEAN
+
+SEED = 12
+BREAKS: dict[str, Break] = {each.name: each for each in (*breaks_calls.BREAKS, *breaks_json.BREAKS)}
+# Structured calls are what most servers send: so many times the cases of another family.
+_STRUCTURED_SHARE = 4
+_TRIES = 400
+_LEADS = ("", "Let me see.\n", "I will do it now:\n\n", "Grüße aus Zürich 🙂\n", "First the one, then the other.\n")
+_TAILS = ("", "", "\nDone.", "\n\nThen I will look at what came of it.\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A broken reply: `draft` is what was meant; `start` is where in its text the calls begin; `core` is the text of
+    the broken call's arguments, as it stands in the reply.
+    """
+
+    number: int
+    family: Family
+    kind: Break
+    draft: Draft
+    broken: Broken
+    reply: Reply
+    around: str
+    start: int
+    core: str
+
+    @property
+    def meant(self) -> list[Call]:
+        """The calls that should leave."""
+        calls = list(self.draft.calls)
+        if self.broken.meant is not None:
+            calls[self.draft.target] = (self.draft.name, self.broken.meant)
+        return calls
+
+    @property
+    def balanced(self) -> bool:
+        """True if no value shows an own end tag or opening tag without the other."""
+        raw = self.family.tags.raw
+        keys = {offer.name: offer.properties.keys() for offer in self.draft.offers}
+        shown = [(raw(value), keys[name]) for name, values in self.draft.calls for value in values.values()]
+        return all(balanced(self.family, text, own) for text, own in shown)
+
+    @property
+    def others(self) -> list[Call]:
+        """The calls that are not broken and may leave, whatever becomes of the broken one."""
+        return [call for number, call in enumerate(self.draft.calls) if number != self.draft.target]
+
+
+def pairs(families: Sequence[str] = (), breaks: Sequence[str] = ()) -> list[tuple[Family, Break]]:
+    """The families and breaks that go together; of those that are named only, if any are."""
+    found = []
+    for family in FAMILIES.values():
+        share = _STRUCTURED_SHARE if family.structured else 1
+        chosen = [each for each in BREAKS.values() if each.takes(family) and (not breaks or each.name in breaks)]
+        if not families or family.name in families:
+            found += [(family, each) for each in chosen] * share
+    return found
+
+
+def make(family: Family, kind: Break, number: int, seed: int = SEED) -> Case | None:
+    """The case of this number; None if the break can do nothing in this family."""
+    rng = Random(f"{seed} {family.name} {kind.name} {number}")
+    for _ in range(_TRIES):
+        try:
+            return _case(rng, family, kind, number)
+        except Inapplicable:
+            continue
+    return None
+
+
+def _case(rng: Random, family: Family, kind: Break, number: int) -> Case:
+    offered = offers(rng)
+    mixed = Mixed(rng, family.fits)
+    count = 2 if family.several and rng.random() < 0.25 else 1
+    target = rng.randrange(count)
+    shows = rng.random() < kind.markup
+    calls = [_call(rng, family, offered, mixed, shows and number == target) for number in range(count)]
+    draft = Draft(rng, family, offered, calls, target)
+    broken = kind.make(draft)
+    if broken.last and draft.target != count - 1:
+        raise Inapplicable
+    return _written(draft, kind, broken, number)
+
+
+def _call(rng: Random, family: Family, offered: list[Offer], mixed: Mixed, shows: bool) -> Call:
+    offer = rng.choice(offered)
+    mixed.keys = tuple(offer.properties)
+    mixed.markup = markup(family, offer.name, rng.choice(mixed.keys)) if shows else ()
+    return offer.name, arguments(rng, offer.schema, mixed)
+
+
+def _written(draft: Draft, kind: Break, broken: Broken, number: int) -> Case:
+    rng, family, style = draft.rng, draft.family, broken.style
+    writer = broken.family or family
+    values = draft.values if broken.written is None else broken.written
+    calls = list(draft.calls)
+    calls[draft.target] = (draft.name, values)
+    finish = broken.finish or "stop"
+    core = writer.arguments(values, style).split(CUT)[0].strip()
+    cuts = Random(rng.random()) if rng.random() < 0.6 else None
+    lead = rng.choice(_LEADS) if family.lead else ""
+    if family.structured:
+        texts = _structured(calls, draft, broken)
+        finish = broken.finish or ("stop" if broken.cut else "tool_calls")
+        reply = Reply(lead, texts, finish, cuts)
+        return Case(number, family, kind, draft, broken, reply, lead, 0, core)
+    tail = rng.choice(_TAILS) if family.tail and not broken.last else ""
+    text = lead + writer.write(calls, draft.target, style)
+    if broken.cut:
+        text, tail = text.split(CUT)[0], ""
+    return Case(number, family, kind, draft, broken, Reply(text + tail, (), finish, cuts), lead + tail, len(lead), core)
+
+
+def _structured(calls: list[Call], draft: Draft, broken: Broken) -> tuple[tuple[str, str], ...]:
+    """The structured calls; those behind one that is cut are not there."""
+    written = []
+    for number, (name, values) in enumerate(calls):
+        style = broken.style if number == draft.target else CLEAN
+        text = draft.family.arguments(values, style)
+        written.append((style.name or name, text.split(CUT)[0]))
+        if number == draft.target and broken.cut:
+            break
+    return tuple(written)

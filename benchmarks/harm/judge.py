@@ -1,0 +1,232 @@
+"""What became of a case: right, refused, wrong, or legal as it was written. Knows nothing of the proxy's parsers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from benchmarks.harm.cases import Case
+from benchmarks.harm.drive import Left
+from benchmarks.harm.families import Body, Call
+from benchmarks.harm.offers import Offer, accepts
+from benchmarks.harm.strict import Mode, read_object, readings
+
+CUT_REASONS = frozenset(("length", "repetition", "content_filter"))
+
+
+class Verdict(Enum):
+    """What became of a broken call."""
+
+    RIGHT = "right"
+    REFUSED = "refused"
+    WRONG = "wrong"
+    LEGAL = "legal itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdict and why; `one` says that by the rules there is exactly one reading."""
+
+    verdict: Verdict
+    why: str
+    one: bool
+
+
+def judge(case: Case, left: Left) -> Judged:
+    """Judge what left of a case."""
+    strict = _strict(case)
+    one = _one_reading(case, strict)
+    verdict, why = _verdict(case, left, strict)
+    return Judged(verdict, why, one)
+
+
+def _verdict(case: Case, left: Left, strict: list[list[Call]]) -> tuple[Verdict, str]:
+    if left.crashed:
+        return Verdict.WRONG, f"the engine raised {left.crashed}"
+    if left.failed:
+        return Verdict.REFUSED, "the dialect's error"
+    calls = _parsed(left)
+    if calls is None:
+        return _unparsed(case, left)
+    if not case.broken.cut and _is_right(case, left, calls):
+        return Verdict.RIGHT, ""
+    if _is_refused(case, left, calls):
+        return Verdict.REFUSED, "as text"
+    wanted = case.reply.finish if case.reply.finish in CUT_REASONS else "tool_calls"
+    if left.finish != wanted:
+        return Verdict.WRONG, f"the finish is {left.finish}"
+    for reading in strict:
+        if _same(reading, calls):
+            legal = all(_has_own_keys(call, case.draft.offers) for call in reading)
+            return (Verdict.LEGAL, "strictly") if legal else (Verdict.REFUSED, "as it was written")
+    for values in case.broken.also:
+        if _same(_with(case, values), calls):
+            return Verdict.LEGAL, "by the rules"
+    return Verdict.WRONG, _difference(case, left, calls)
+
+
+def _parsed(left: Left) -> list[Call] | None:
+    """The calls that left, with their arguments as values; None if one of them is no JSON object."""
+    found: list[Call] = []
+    for name, text in left.calls:
+        values = read_object(text)
+        if values is None:
+            return None
+        found.append((name, values))
+    return found
+
+
+def _unparsed(case: Case, left: Left) -> tuple[Verdict, str]:
+    """A call that is no object: only one that was cut, by an end that says so, may stay as it was cut."""
+    *before, (name, text) = left.calls
+    as_cut = bool(case.reply.calls) and case.reply.calls[-1] == (name, text)
+    if case.broken.cut and as_cut and left.finish == case.reply.finish and left.finish in CUT_REASONS:
+        sound = Left(names=[name for name, _ in before], arguments=[text for _, text in before])
+        if _same(case.others[: len(before)], _parsed(sound) or []):
+            return Verdict.REFUSED, "as it was cut"
+    return Verdict.WRONG, "a call without valid arguments"
+
+
+def _is_right(case: Case, left: Left, calls: list[Call]) -> bool:
+    """The calls that were meant, and the content around them."""
+    meant = case.meant
+    if len(calls) != len(meant) or left.finish != "tool_calls":
+        return False
+    for number, (given, wanted) in enumerate(zip(calls, meant, strict=True)):
+        texts = case.broken.texts if number == case.draft.target else frozenset[str]()
+        if given[0] != wanted[0] or not _same_values(given[1], wanted[1], texts):
+            return False
+    if left.text.split() != case.around.split():
+        return False
+    return case.kind.name != "none" or _same_bytes(case, left)
+
+
+def _same_bytes(case: Case, left: Left) -> bool:
+    """Nothing was broken: arguments that came as JSON leave as the very bytes."""
+    if case.family.body is not Body.JSON:
+        return True
+    return left.arguments == [case.family.arguments(values) for _, values in case.draft.calls]
+
+
+def _is_refused(case: Case, left: Left, calls: list[Call]) -> bool:
+    """Some call is missing and stayed text; those that left are as they were meant."""
+    # Of two calls that are equal, the one that is not broken is the one that left.
+    missing = sorted(range(len(case.meant)), key=lambda number: number == case.draft.target)
+    for call in calls:
+        number = next((number for number in missing if _same([case.meant[number]], [call])), None)
+        if number is None or (case.broken.cut and number == case.draft.target):
+            return False
+        missing.remove(number)
+    if not missing:
+        return False
+    if case.reply.finish in CUT_REASONS and left.finish != case.reply.finish:
+        return False
+    if case.reply.finish not in CUT_REASONS and left.finish != ("tool_calls" if calls else "stop"):
+        return False
+    if case.family.structured:
+        return True
+    text = " ".join(left.text.split())
+    return all(" ".join(core.split()) in text for number in missing for core in [_core(case, number)])
+
+
+def _core(case: Case, number: int) -> str:
+    """The arguments of a call as they stand in the reply; nothing of those behind the place where it was cut."""
+    if number == case.draft.target:
+        return case.core
+    behind_the_cut = case.broken.cut and number > case.draft.target
+    return "" if behind_the_cut else (case.broken.family or case.family).arguments(case.draft.calls[number][1]).strip()
+
+
+def _strict(case: Case) -> list[list[Call]]:
+    """What was written, read strictly."""
+    if not case.family.structured:
+        text = case.reply.text[case.start :]
+        if case.balanced:
+            # Balanced markup is text: no end tag in it counts.
+            return readings(case.family, text, case.draft.offers, (Mode.BALANCED,))
+        modes = tuple(Mode) if case.kind.name == "own_markup" else (Mode.BALANCED, Mode.FIRST)
+        return readings(case.family, text, case.draft.offers, modes)
+    calls = [(name, read_object(text, lines=True)) for name, text in case.reply.calls]
+    sound = [(name, values) for name, values in calls if values is not None]
+    return [sound] if len(sound) == len(calls) else []
+
+
+def _one_reading(case: Case, strict: list[list[Call]]) -> bool:
+    """Whether the rules give exactly one reading: what was meant, and no other legal call."""
+    if not case.broken.one:
+        return False
+    if case.family.body is Body.TAGS and case.kind.name == "own_markup":
+        return case.balanced or (bool(strict) and all(_same(reading, case.meant) for reading in strict))
+    # A reading that ends in front of the broken call says nothing of it.
+    reached = [reading for reading in strict if not _same(reading, case.draft.calls[: case.draft.target])]
+    return all(_same(reading, case.meant) or not _all_legal(reading, case) for reading in reached)
+
+
+def _all_legal(reading: list[Call], case: Case) -> bool:
+    return all(_is_legal(call, case.draft.offers) for call in reading)
+
+
+def _has_own_keys(call: Call, offers: Sequence[Offer]) -> bool:
+    """A call of an offered tool with keys that it knows, or with any if it takes any."""
+    known = (offer for offer in offers if offer.name == call[0])
+    return any(offer.open or call[1].keys() <= offer.properties.keys() for offer in known)
+
+
+def _is_legal(call: Call, offers: Sequence[Offer]) -> bool:
+    """A call of an offered tool that its schema accepts."""
+    return any(offer.name == call[0] and accepts(offer.schema, call[1]) for offer in offers)
+
+
+def _with(case: Case, values: dict[str, Any]) -> list[Call]:
+    calls = list(case.draft.calls)
+    calls[case.draft.target] = (case.draft.name, values)
+    return calls
+
+
+def _same(one: list[Call], other: list[Call]) -> bool:
+    return list(map(_comparable, one)) == list(map(_comparable, other))
+
+
+def _comparable(call: Call) -> tuple[str, str]:
+    """A call in a form in which 1, 1.0 and true are three things."""
+    return call[0], json.dumps(call[1], sort_keys=True)
+
+
+def _same_values(given: dict[str, Any], wanted: dict[str, Any], texts: frozenset[str]) -> bool:
+    """Whether the arguments are equal; at `texts` a string needs only be the JSON text of the same value."""
+    given = {key: _read(value) if key in texts else value for key, value in given.items()}
+    wanted = {key: _read(value) if key in texts else value for key, value in wanted.items()}
+    return json.dumps(given, sort_keys=True) == json.dumps(wanted, sort_keys=True)
+
+
+def _read(value: Any) -> Any:
+    try:
+        return ["the JSON text of", json.loads(value)] if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _difference(case: Case, left: Left, calls: list[Call]) -> str:
+    """In a few words, what is different from what was meant."""
+    meant = case.meant
+    if case.broken.cut:
+        return "a call was made of what was cut"
+    if len(calls) > len(meant):
+        return "more calls than were meant"
+    if len(calls) < len(meant):
+        return "fewer calls than were meant, and no text" if not calls else "fewer calls than were meant"
+    for (name, values), (wanted, expected) in zip(calls, meant, strict=True):
+        if name != wanted:
+            return "another tool"
+        if values.keys() - expected.keys():
+            return "keys that were not meant"
+        if expected.keys() - values.keys():
+            return "keys are lost"
+        if not _same_values(values, expected, case.broken.texts):
+            return "other values"
+    if left.text.split() != case.around.split():
+        return "the text around is another"
+    return "other bytes"

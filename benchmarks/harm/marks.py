@@ -1,0 +1,164 @@
+"""Unescaped quotation marks, read by the rules alone, to know whether a broken text has exactly one reading.
+
+A string ends at its first mark behind which stand a comma, blanks, one of that object's own keys not yet given, in
+marks, and a colon. The last string of an object ends at the object's last mark. Where an own key's opener stands so
+twice, or a mark lacks its backslash inside an array of strings, there is no reading.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.harm.offers import Schema
+
+_BLANKS = re.compile(r"\s*")
+_NEXT = re.compile(r'\s*,\s*"((?:[^"\\]|\\.)*)"\s*:')
+_OBJECT_ENDS = re.compile(r"\s*\}")
+_TEXT_ENDS = re.compile(r"\s*\}\s*\Z")
+# Readings that are tried at most.
+_MOST = 64
+
+Found = tuple[Any, int]
+
+
+class NoReading(ValueError):
+    """The rules give no reading."""
+
+
+def read(text: str, schema: Schema) -> dict[str, Any] | None:
+    """The one object that the rules read in a text; None if there is none, or more than one."""
+    found: list[dict[str, Any]] = []
+    try:
+        for number, (values, end) in enumerate(_object(text, _blanks(text, 0), schema, outermost=True)):
+            if number >= _MOST:
+                return None
+            if not text[end:].strip() and values not in found:
+                found.append(values)
+    except (NoReading, RecursionError):
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def _blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
+
+
+def _object(text: str, at: int, schema: Schema, *, outermost: bool = False) -> Iterator[Found]:
+    if text[at : at + 1] != "{":
+        return
+    start = _blanks(text, at + 1)
+    if text[start : start + 1] == "}":
+        yield {}, start + 1
+        return
+    yield from _members(text, start, schema, {}, outermost)
+
+
+def _members(text: str, at: int, schema: Schema, given: dict[str, Any], outermost: bool) -> Iterator[Found]:
+    """The object's members from a key on, in every way in which they can be read."""
+    try:
+        key, end = json.JSONDecoder(strict=False).raw_decode(text, at)
+    except ValueError:
+        return
+    colon = _blanks(text, end)
+    if not isinstance(key, str) or key in given or text[colon : colon + 1] != ":":
+        return
+    own = frozenset(schema.get("properties", {})) - given.keys() - {key}
+    inner = schema.get("properties", {}).get(key, {})
+    for value, after in _value(text, _blanks(text, colon + 1), inner, own, outermost):
+        stop = _blanks(text, after)
+        mark = text[stop : stop + 1]
+        if mark == "}":
+            yield {**given, key: value}, stop + 1
+        elif mark == ",":
+            yield from _members(text, _blanks(text, stop + 1), schema, {**given, key: value}, outermost)
+
+
+def _value(text: str, at: int, schema: Schema, own: frozenset[str], outermost: bool) -> Iterator[Found]:
+    first = text[at : at + 1]
+    if first == '"':
+        yield from _string(text, at, own, outermost)
+        return
+    try:
+        value, end = json.JSONDecoder(strict=False).raw_decode(text, at)
+    except ValueError:
+        if first == "{":
+            yield from _object(text, at, schema)
+        elif first == "[":
+            yield from _items(text, at, schema.get("items", {}))
+        return
+    yield value, end
+
+
+def _items(text: str, at: int, schema: Schema) -> Iterator[Found]:
+    """An array of objects, one of which has a mark without its backslash."""
+    if schema.get("type") != "object":
+        raise NoReading("inside an array of strings")
+    waiting: list[tuple[list[Any], int]] = [([], _blanks(text, at + 1))]
+    while waiting:
+        items, start = waiting.pop()
+        for value, end in _value(text, start, schema, frozenset(), False):
+            stop = _blanks(text, end)
+            if text[stop : stop + 1] == "]":
+                yield [*items, value], stop + 1
+            elif text[stop : stop + 1] == ",":
+                waiting.append(([*items, value], _blanks(text, stop + 1)))
+
+
+def _string(text: str, at: int, own: frozenset[str], outermost: bool) -> Iterator[Found]:
+    triple = text.startswith('"""', at) and not _ends_or_goes_on(text, at + 2, own)
+    mark = '"""' if triple else '"'
+    start = at + len(mark)
+    marks = list(_marks(text, start, mark))
+    commas = [(place, _next_key(text, place + len(mark), own)) for place in marks]
+    openers = [(place, key) for place, key in commas if key]
+    if openers:
+        place, key = openers[0]
+        if any(other == key for _, other in openers[1:]):
+            raise NoReading(f"{key!r} begins twice")
+        yield _unescaped(text[start:place]), place + len(mark)
+        return
+    if outermost:
+        for place in reversed(marks):
+            if _TEXT_ENDS.match(text, place + len(mark)):
+                yield _unescaped(text[start:place]), place + len(mark)
+                return
+        return
+    for place in marks:
+        if _OBJECT_ENDS.match(text, place + len(mark)):
+            yield _unescaped(text[start:place]), place + len(mark)
+
+
+def _ends_or_goes_on(text: str, at: int, own: frozenset[str]) -> bool:
+    """Whether `""` in front of a third mark is an empty string."""
+    return bool(_next_key(text, at, own)) or bool(_OBJECT_ENDS.match(text, at))
+
+
+def _marks(text: str, start: int, mark: str) -> Iterator[int]:
+    """The places of a mark without a backslash before it."""
+    at = start
+    while at < len(text):
+        if text[at] == "\\":
+            at += 2
+            continue
+        if text.startswith(mark, at):
+            yield at
+        at += 1
+
+
+def _next_key(text: str, at: int, own: frozenset[str]) -> str:
+    found = _NEXT.match(text, at)
+    return found.group(1) if found and found.group(1) in own else ""
+
+
+def _unescaped(inside: str) -> str:
+    """The string's value: its escapes undone, its marks and line ends as they are."""
+    raw = re.sub(r'(\\.)|"', lambda found: found.group(1) or '\\"', inside, flags=re.DOTALL)
+    try:
+        value: str = json.loads(f'"{raw}"', strict=False)
+    except ValueError as error:
+        raise NoReading("a broken escape") from error
+    return value

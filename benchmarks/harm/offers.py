@@ -1,0 +1,215 @@
+"""Random tools, and random calls of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from benchmarks.harm import texts
+
+Values = dict[str, Any]
+Schema = dict[str, Any]
+
+_NAMES = ("read_file", "write_file", "run_command", "search", "edit_file", "list_dir", "fetch_page", "get_weather")
+_KEYS: dict[str, tuple[str, ...]] = {
+    "string": (
+        "path",
+        "content",
+        "command",
+        "old_string",
+        "new_string",
+        "query",
+        "pattern",
+        "url",
+        "text",
+        "file_name",
+    ),
+    "integer": ("limit", "offset", "timeout_ms", "line"),
+    "number": ("ratio", "min_score"),
+    "boolean": ("recursive", "dry_run", "force"),
+    "enum": ("mode", "sort_by"),
+    "strings": ("tags", "include_globs"),
+    "objects": ("edits", "todo_items"),
+    "object": ("options", "text_range"),
+    "null_string": ("note", "cwd_path"),
+    "null_integer": ("depth", "max_items"),
+}
+_KINDS = ("string", "string", "string", "string", *_KEYS)
+_INNER = ("string", "string", "integer", "boolean")
+_ENUM = ("fast", "slow", "off")
+
+
+class Mixed:
+    """What strings are made of: the keys of the tool, and the markup that one of them may show."""
+
+    def __init__(self, rng: Random, fits: Callable[[str], bool]) -> None:
+        self.rng = rng
+        self.fits = fits
+        self.keys: tuple[str, ...] = ()
+        self.markup: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """A string that the family can write."""
+        if self.markup and self.rng.random() < 0.5:
+            shown = texts.around(self.rng, self.rng.choice(self.markup))
+            if self.fits(shown):
+                self.markup = ()
+                return shown
+        while True:
+            found = texts.text(self.rng, self.keys)
+            if self.fits(found):
+                return found
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One offered tool: its name and the JSON Schema of its arguments."""
+
+    name: str
+    schema: Schema
+
+    @property
+    def properties(self) -> Schema:
+        """The declared arguments."""
+        properties: Schema = self.schema["properties"]
+        return properties
+
+    @property
+    def open(self) -> bool:
+        """True if the schema itself allows keys that it does not declare."""
+        return self.schema.get("additionalProperties") is True
+
+    def as_tool(self) -> Values:
+        """The entry of a request's `tools`."""
+        return {"type": "function", "function": {"name": self.name, "parameters": self.schema}}
+
+
+def fold(name: str) -> str:
+    """A name without letter case and separators."""
+    return re.sub(r"[-_.]", "", name).casefold()
+
+
+def spelled(name: str, style: str) -> str:
+    """A snake_case name in another spelling."""
+    first, *rest = name.split("_")
+    match style:
+        case "camel":
+            return first + "".join(word.capitalize() for word in rest)
+        case "pascal":
+            return "".join(word.capitalize() for word in (first, *rest))
+        case "kebab":
+            return "-".join((first, *rest))
+        case "upper":
+            return name.upper()
+    return name
+
+
+def offers(rng: Random) -> list[Offer]:
+    """One to four tools."""
+    style = rng.choice(("snake", "snake", "camel"))
+    names = rng.sample(_NAMES, rng.randint(1, 4))
+    return [Offer(spelled(name, style), _object(rng, _KINDS, rng.randint(1, 5), style)) for name in names]
+
+
+def _object(rng: Random, kinds: Sequence[str], most: int, style: str) -> Schema:
+    """An object's schema: closed, open, or silent about other keys."""
+    properties: Schema = {}
+    for _ in range(most):
+        kind = rng.choice(kinds)
+        key = spelled(rng.choice(_KEYS[kind]), style)
+        properties.setdefault(key, _property(rng, kind, style))
+    keys = list(properties)
+    schema: Schema = {"type": "object", "properties": properties}
+    required = [key for key in keys if rng.random() < 0.6]
+    if required:
+        schema["required"] = required
+    others = rng.choice((False, True, None))
+    if others is not None:
+        schema["additionalProperties"] = others
+    return schema
+
+
+def _property(rng: Random, kind: str, style: str) -> Schema:
+    match kind:
+        case "enum":
+            return {"type": "string", "enum": list(_ENUM)}
+        case "strings":
+            return {"type": "array", "items": {"type": "string"}}
+        case "objects":
+            return {"type": "array", "items": _object(rng, _INNER, rng.randint(1, 3), style)}
+        case "object":
+            return _object(rng, _INNER, rng.randint(1, 3), style)
+        case "null_string":
+            return {"type": ["string", "null"]}
+        case "null_integer":
+            return {"type": ["integer", "null"]}
+    return {"type": kind}
+
+
+def arguments(rng: Random, schema: Schema, mixed: Mixed) -> Values:
+    """Random arguments that the schema allows: all required ones, and some of the others."""
+    properties: Schema = schema["properties"]
+    needed = schema.get("required", ())
+    chosen = [key for key in properties if key in needed or rng.random() < 0.7]
+    rng.shuffle(chosen)
+    return {key: value(rng, properties[key], mixed) for key in chosen}
+
+
+def value(rng: Random, schema: Schema, mixed: Mixed) -> Any:
+    """A random value that the schema allows."""
+    kind = schema["type"]
+    if "enum" in schema:
+        return rng.choice(schema["enum"])
+    if isinstance(kind, list):
+        if rng.random() < 0.3:
+            return None
+        kind = kind[0]
+        # Raw text cannot say the string "null" where null is allowed.
+        return _nullable(rng, kind, mixed)
+    match kind:
+        case "string":
+            return mixed.text()
+        case "integer":
+            return rng.choice((0, 1, 10, -7, 2048, 10**12))
+        case "number":
+            return rng.choice((0.5, 10, -3.25, 1e-3))
+        case "boolean":
+            return rng.random() < 0.5
+        case "array":
+            return [value(rng, schema["items"], mixed) for _ in range(rng.randint(1, 3))]
+    return arguments(rng, schema, mixed)
+
+
+def _nullable(rng: Random, kind: str, mixed: Mixed) -> Any:
+    if kind != "string":
+        return rng.choice((0, 3, 500))
+    return "s" + mixed.text()
+
+
+def accepts(schema: Schema, given: Any) -> bool:
+    """Whether a value is as the schema says; knows as much of JSON Schema as these tools use."""
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if _kind(given) not in kinds and not ("number" in kinds and _kind(given) == "integer"):
+        return False
+    if "enum" in schema and given not in schema["enum"]:
+        return False
+    if isinstance(given, list):
+        return all(accepts(schema["items"], item) for item in given)
+    if not isinstance(given, dict):
+        return True
+    properties: Schema = schema["properties"]
+    if any(key not in given for key in schema.get("required", ())):
+        return False
+    if any(key not in properties for key in given) and schema.get("additionalProperties") is not True:
+        return False
+    return all(accepts(properties[key], inner) for key, inner in given.items() if key in properties)
+
+
+def _kind(given: Any) -> str:
+    if given is None:
+        return "null"
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    return kinds[type(given)]
