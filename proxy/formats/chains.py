@@ -21,6 +21,7 @@ from .tokens import MARKER_CLOSERS, MARKER_OPENERS, WRAPPER_KINDS
 MAX_CHAIN = 8
 _MAX_SPACES = 64
 _NOT_SPACE = re.compile(rb"[^ \t]")
+_OBJECTS = (b'{"',)
 _QUOTES = (b'"', b"'", b"`", b"\\")
 _CLOSERS = Literals(MARKER_CLOSERS)
 FENCE = b"`"
@@ -136,7 +137,7 @@ class Chain:
             return False
         if self.behind in _OVER_UNCLOSED:
             return True
-        return bool(wrappers or calls) and wrappers >= self.due
+        return bool(wrappers) or (bool(calls) and not self.due)
 
 
 class WrapperTags:
@@ -203,7 +204,8 @@ def _wanted(reader: Reader, chain: Chain, lines: Lines) -> list[tuple[tuple[Mark
     """
     inner = [lines.values, lines.call] if chain.called else [lines.values]
     inner += [enclosure.lined for enclosure in reversed(reader.enclosures[1:])]
-    closers = [mark for mark in chain.marks if mark[0].level is not Level.VALUE]
+    closers = [mark for mark in chain.marks if mark[0].level is Level.WRAPPER]
+    closers = [mark for mark in chain.marks if mark[0].level is Level.CALL][:1] + closers
     if chain.called and closers and closers[0][0].level is not Level.CALL:
         inner = inner[1:]
     expected = inner + [None] * len(closers)
@@ -254,12 +256,25 @@ def _behind(reader: Reader, markup: Markup, all_closed: bool) -> Parsing[Behind]
         return Behind.REPLY_END
     if (yield from reader.peek(TURN_ENDS)) and (all_closed or (yield from reader.maybe(turn_ends(reader)))):
         return Behind.TURN_END
-    own = yield from reader.ahead(reader.maybe(markup.read(reader)))
-    if (own is not None and not own.closing) or (yield from reader.peek(MARKER_OPENERS)):
+    if (yield from reader.peek(MARKER_OPENERS)):
         return Behind.NEXT_CALL
     here = yield from reader.byte()
     if here in _QUOTES:
         return Behind.QUOTE
-    found = (yield from peek_tag(reader)) if here in (b"<", b"]") else None
-    opens = found is not None and not found.closing and (found.kind in (CALL_KINDS | WRAPPER_KINDS) or found.marked)
+    return (yield from _tag_behind(reader, markup, all_closed))
+
+
+def _tag_behind(reader: Reader, markup: Markup, all_closed: bool) -> Parsing[Behind]:
+    """The same where a tag may stand behind the chain, or the next call as JSON."""
+    if not all_closed and (yield from reader.peek(_OBJECTS)):
+        return Behind.NEXT_CALL
+    known, reader.broken_off = reader.broken_off, False
+    own = yield from reader.ahead(reader.maybe(markup.read(reader)))
+    found = (yield from peek_tag(reader)) if (yield from reader.byte()) in (b"<", b"]") else None
+    broken_off, reader.broken_off = reader.broken_off, known or reader.broken_off
+    if own is not None and not own.closing:
+        return Behind.NEXT_CALL
+    if found is None:
+        return Behind.REPLY_END if broken_off else Behind.OTHER
+    opens = not found.closing and (found.kind in (CALL_KINDS | WRAPPER_KINDS) or found.marked)
     return Behind.NEXT_CALL if opens else Behind.OTHER
