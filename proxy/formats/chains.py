@@ -163,9 +163,10 @@ class WrapperTags:
 def read_chain(reader: Reader, markup: Markup) -> Parsing[Chain]:
     """Read the end tags that stand here, one at least."""
     marks: list[tuple[Mark, int, int]] = []
+    due = len(reader.enclosures)
     while len(marks) < MAX_CHAIN:
         resume = reader.pos
-        if (yield from reader.maybe(blanks(reader))) is None:
+        if (yield from reader.maybe(_between(reader, _is_whole(marks, markup, due)))) is None:
             break
         start = reader.pos
         mark = yield from _closing(reader, markup)
@@ -173,7 +174,6 @@ def read_chain(reader: Reader, markup: Markup) -> Parsing[Chain]:
             reader.pos = resume
             break
         marks.append((mark, start, reader.pos))
-    due = len(reader.enclosures)
     found = Chain(tuple(marks), Behind.OTHER, due, markup.called)
     closers = found.count(Level.WRAPPER) + found.count(Level.CALL)
     if not closers and (yield from reader.ahead(reader.maybe(_another(reader, markup)))):
@@ -183,6 +183,23 @@ def read_chain(reader: Reader, markup: Markup) -> Parsing[Chain]:
     if behind is Behind.REPLY_END and not closers and not reader.stopped:
         behind = Behind.OTHER  # the value was cut off
     return Chain(found.marks, behind, due, markup.called)
+
+
+def _is_whole(marks: list[tuple[Mark, int, int]], markup: Markup, due: int) -> bool:
+    """Whether these end tags close all that must be closed. Without a wrapper it is not known what comes."""
+    levels = [mark.level for mark, _, _ in marks]
+    called = Level.CALL in levels or not markup.called
+    return called and levels.count(Level.WRAPPER) >= due > 0
+
+
+def _between(reader: Reader, whole: bool) -> Parsing[bool]:
+    """Read what may stand between two end tags: blanks. Behind all that are due it is no line end: what stands on the
+    next line need not be awaited.
+    """
+    if not whole:
+        return (yield from blanks(reader))
+    yield from reader.until(_NOT_SPACE, _MAX_SPACES)
+    return (yield from reader.byte()) not in (b"\r", b"\n")
 
 
 def spelled_as_opened(reader: Reader, chain: Chain, lines: Lines) -> bool:

@@ -174,7 +174,7 @@ class _Object:
             return _Behind.OTHER
         reader.pos += 1
         closers = 0
-        while (yield from reader.maybe(_closer(reader))):
+        while (yield from reader.maybe(_closer(reader, closers >= len(reader.enclosures) > 0))):
             closers += 1
         if closers < len(reader.enclosures):
             yield from reader.maybe(blanks(reader))
@@ -200,9 +200,12 @@ class _Object:
         return (yield from reader.byte()) in _VALUE_STARTS
 
 
-def _closer(reader: Reader) -> Parsing[bool]:
-    """Read a closer."""
-    yield from reader.blanks()
+def _closer(reader: Reader, same_line: bool) -> Parsing[bool]:
+    """Read a closer, on this line or another."""
+    if same_line:
+        yield from reader.until(_NOT_SPACE, MAX_BLANKS)
+    else:
+        yield from reader.blanks()
     return bool((yield from reader.which(_CLOSERS)))
 
 
