@@ -21,6 +21,7 @@ from .tokens import MARKER_CLOSERS, MARKER_OPENERS, WRAPPER_KINDS
 MAX_CHAIN = 8
 _MAX_SPACES = 64
 _NOT_SPACE = re.compile(rb"[^ \t]")
+_OBJECTS = (b'{"',)
 _QUOTES = (b'"', b"'", b"`", b"\\")
 _CLOSERS = Literals(MARKER_CLOSERS)
 FENCE = b"`"
@@ -136,7 +137,7 @@ class Chain:
             return False
         if self.behind in _OVER_UNCLOSED:
             return True
-        return bool(wrappers or calls) and wrappers >= self.due
+        return bool(wrappers) or (bool(calls) and not self.due)
 
 
 class WrapperTags:
@@ -162,9 +163,10 @@ class WrapperTags:
 def read_chain(reader: Reader, markup: Markup) -> Parsing[Chain]:
     """Read the end tags that stand here, one at least."""
     marks: list[tuple[Mark, int, int]] = []
+    due = len(reader.enclosures)
     while len(marks) < MAX_CHAIN:
         resume = reader.pos
-        if (yield from reader.maybe(blanks(reader))) is None:
+        if (yield from reader.maybe(_between(reader, _is_whole(marks, markup, due)))) is None:
             break
         start = reader.pos
         mark = yield from _closing(reader, markup)
@@ -172,7 +174,6 @@ def read_chain(reader: Reader, markup: Markup) -> Parsing[Chain]:
             reader.pos = resume
             break
         marks.append((mark, start, reader.pos))
-    due = len(reader.enclosures)
     found = Chain(tuple(marks), Behind.OTHER, due, markup.called)
     closers = found.count(Level.WRAPPER) + found.count(Level.CALL)
     if not closers and (yield from reader.ahead(reader.maybe(_another(reader, markup)))):
@@ -182,6 +183,23 @@ def read_chain(reader: Reader, markup: Markup) -> Parsing[Chain]:
     if behind is Behind.REPLY_END and not closers and not reader.stopped:
         behind = Behind.OTHER  # the value was cut off
     return Chain(found.marks, behind, due, markup.called)
+
+
+def _is_whole(marks: list[tuple[Mark, int, int]], markup: Markup, due: int) -> bool:
+    """Whether these end tags close all that must be closed. Without a wrapper it is not known what comes."""
+    levels = [mark.level for mark, _, _ in marks]
+    called = Level.CALL in levels or not markup.called
+    return called and levels.count(Level.WRAPPER) >= due > 0
+
+
+def _between(reader: Reader, whole: bool) -> Parsing[bool]:
+    """Read what may stand between two end tags: blanks. Behind all that are due it is no line end: what stands on the
+    next line need not be awaited.
+    """
+    if not whole:
+        return (yield from blanks(reader))
+    yield from reader.until(_NOT_SPACE, _MAX_SPACES)
+    return (yield from reader.byte()) not in (b"\r", b"\n")
 
 
 def spelled_as_opened(reader: Reader, chain: Chain, lines: Lines) -> bool:
@@ -203,7 +221,8 @@ def _wanted(reader: Reader, chain: Chain, lines: Lines) -> list[tuple[tuple[Mark
     """
     inner = [lines.values, lines.call] if chain.called else [lines.values]
     inner += [enclosure.lined for enclosure in reversed(reader.enclosures[1:])]
-    closers = [mark for mark in chain.marks if mark[0].level is not Level.VALUE]
+    closers = [mark for mark in chain.marks if mark[0].level is Level.WRAPPER]
+    closers = [mark for mark in chain.marks if mark[0].level is Level.CALL][:1] + closers
     if chain.called and closers and closers[0][0].level is not Level.CALL:
         inner = inner[1:]
     expected = inner + [None] * len(closers)
@@ -254,12 +273,25 @@ def _behind(reader: Reader, markup: Markup, all_closed: bool) -> Parsing[Behind]
         return Behind.REPLY_END
     if (yield from reader.peek(TURN_ENDS)) and (all_closed or (yield from reader.maybe(turn_ends(reader)))):
         return Behind.TURN_END
-    own = yield from reader.ahead(reader.maybe(markup.read(reader)))
-    if (own is not None and not own.closing) or (yield from reader.peek(MARKER_OPENERS)):
+    if (yield from reader.peek(MARKER_OPENERS)):
         return Behind.NEXT_CALL
     here = yield from reader.byte()
     if here in _QUOTES:
         return Behind.QUOTE
-    found = (yield from peek_tag(reader)) if here in (b"<", b"]") else None
-    opens = found is not None and not found.closing and (found.kind in (CALL_KINDS | WRAPPER_KINDS) or found.marked)
+    return (yield from _tag_behind(reader, markup, all_closed))
+
+
+def _tag_behind(reader: Reader, markup: Markup, all_closed: bool) -> Parsing[Behind]:
+    """The same where a tag may stand behind the chain, or the next call as JSON."""
+    if not all_closed and (yield from reader.peek(_OBJECTS)):
+        return Behind.NEXT_CALL
+    known, reader.broken_off = reader.broken_off, False
+    own = yield from reader.ahead(reader.maybe(markup.read(reader)))
+    found = (yield from peek_tag(reader)) if (yield from reader.byte()) in (b"<", b"]") else None
+    broken_off, reader.broken_off = reader.broken_off, known or reader.broken_off
+    if own is not None and not own.closing:
+        return Behind.NEXT_CALL
+    if found is None:
+        return Behind.REPLY_END if broken_off else Behind.OTHER
+    opens = not found.closing and (found.kind in (CALL_KINDS | WRAPPER_KINDS) or found.marked)
     return Behind.NEXT_CALL if opens else Behind.OTHER

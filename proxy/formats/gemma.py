@@ -14,7 +14,7 @@ from ..literals import dump, read_literal
 from ..reader import MAX_BLANKS, MAX_KEY, Literals, NotACall, Parsing, RawCall, Reader, Truncated
 from ..tools import Tool
 from .ends import TURN_ENDS, blanks
-from .tokens import MARKER_BY_OPENER, MARKER_CLOSERS, MARKER_OPENERS
+from .tokens import MARKER_CLOSERS, MARKER_OPENERS, encoded
 
 OPENER = b"call:"
 MARKS = ('<|"|>', "<escape>")
@@ -27,7 +27,9 @@ _LOOK_BACK = 160
 _NOT_IN_KEY = re.compile(rb"[^A-Za-z0-9_.-]")
 _VALUE_STARTS = (*(bytes([byte]) for byte in b'-0123456789tfnTFN{["'), b"<")
 _CLOSERS = Literals(MARKER_CLOSERS)
-_WRAPPERS = tuple(opener for opener, marker in MARKER_BY_OPENER.items() if marker.closers)
+# What begins a call that a string shows; the token alone may be spoken of.
+_SHOWN = tuple(opener + OPENER for opener in encoded("<|tool_call>", "<start_function_call>"))
+_SHOWN_ENDS = encoded("<tool_call|>", "<end_function_call>")
 _NOT_SPACE = re.compile(rb"[^ \t]")
 _MAX_SPLITS = 16
 _STOPS = re.compile(rb"[{}\[\]<\"]")
@@ -118,13 +120,13 @@ class _Object:
         calls, shown, other, last = 0, False, -1, (-1, -1)
         while True:
             try:
-                at, found = yield from reader.find(mark, *_WRAPPERS, *MARKER_CLOSERS)
+                at, found = yield from reader.find(mark, *_SHOWN, *_SHOWN_ENDS)
             except Truncated:
                 if last[0] < 0 or reader.void or not reader.stopped or not reader.may_reread():
                     raise
                 return last
             if found != mark:
-                calls = calls + 1 if found in _WRAPPERS else max(0, calls - 1)
+                calls = calls + 1 if found in _SHOWN else max(0, calls - 1)
                 continue
             if reader.void:
                 return at, reader.pos
@@ -172,7 +174,7 @@ class _Object:
             return _Behind.OTHER
         reader.pos += 1
         closers = 0
-        while (yield from reader.maybe(_closer(reader))):
+        while (yield from reader.maybe(_closer(reader, closers >= len(reader.enclosures) > 0))):
             closers += 1
         if closers < len(reader.enclosures):
             yield from reader.maybe(blanks(reader))
@@ -198,9 +200,12 @@ class _Object:
         return (yield from reader.byte()) in _VALUE_STARTS
 
 
-def _closer(reader: Reader) -> Parsing[bool]:
-    """Read a closer."""
-    yield from reader.blanks()
+def _closer(reader: Reader, same_line: bool) -> Parsing[bool]:
+    """Read a closer, on this line or another."""
+    if same_line:
+        yield from reader.until(_NOT_SPACE, MAX_BLANKS)
+    else:
+        yield from reader.blanks()
     return bool((yield from reader.which(_CLOSERS)))
 
 

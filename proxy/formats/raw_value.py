@@ -36,12 +36,15 @@ class RawText:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where a value ends and where to read on; `chain` is where the chain that ends its call begins."""
+    """Where a value ends and where to read on; `chain` is where the chain that ends its call begins. `behind` is where
+    the chain ends if it closes the call and a wrapper as they were opened.
+    """
 
     end: int
     resume: int
     chain: int
     unended: bool = False
+    behind: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +331,9 @@ class RawValues:
         if end.unended and (scan.stray or scan.suspects):
             return
         if chain.may_close and (chain.count(Level.VALUE) or chain.count(Level.CALL) or not chain.called):
-            scan.last = end
+            lines = Lines(self._lined, self._call_lined)
+            firm = chain.count(Level.WRAPPER) > 0 and spelled_as_opened(self._reader, chain, lines)
+            scan.last = replace(end, behind=chain.end if firm else -1)
 
     def _unmatched(self, scan: _Scan, chain: Chain) -> int | None:
         """The first tag of a chain that closes nothing inside the value, by its place in the chain."""
@@ -361,9 +366,14 @@ class RawValues:
         return _End(*ended, call_ends) if ended else _End(chain.start, chain.start, call_ends, unended=True)
 
     def _last_end(self, scan: _Scan) -> _End | None:
-        """Where the value ends if nothing qualified up to the end of the reply."""
+        """Where the value ends if nothing qualified up to the end of the reply.
+
+        Of a reply that was cut off (contract C4) only prose behind whole closers on the same line is let by.
+        """
         reader = self._reader
-        if scan.last is None or reader.void or not reader.stopped:
+        if scan.last is None or reader.void:
+            return None
+        if not reader.stopped and (scan.last.unended or scan.last.behind != scan.seen):
             return None
         return scan.last if reader.may_reread() else None
 
