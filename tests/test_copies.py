@@ -261,3 +261,15 @@ def test_the_engine_looks_into_results_once_for_all_its_choices() -> None:
         for choice in (0, 1):
             assert len(seen[choice].calls) == made
             assert seen[choice].text == ("" if made else call)
+
+
+@pytest.mark.parametrize("name", ["cat -n", "quoted", "JSON in JSON", "HTML", "a diff in it"])
+@pytest.mark.parametrize("length", range(2000, 2024, 3))
+def test_a_long_call_is_looked_for_as_a_whole(name: str, length: int) -> None:
+    """Its beginning chooses the results; wherever that is cut, in a word or in an entity."""
+    content = "x" * length + " &quot;word&quot; \\n longer words\n" + "and so on\n" * 300
+    text = RENDERERS["qwen3_coder"].render([("write_file", {"path": "a", "content": content})])
+    result = DECORATIONS[name](f"head\n{text}\ntail")
+    assert Copies((result,)).hold(text)
+    assert not Copies((result.replace("on", "in"),)).hold(text)
+    assert not Copies((result,)).hold(text.replace("on\n\n</parameter>", "in\n\n</parameter>"))

@@ -18,7 +18,7 @@ from proxy.formats.scanner import Found, Prose, Refused
 from proxy.reader import RawCall
 from proxy.tools import Tool
 
-from .helpers import all_cuts, call_json, function, new_scanner, offered, scan
+from .helpers import all_cuts, call_json, ends, function, new_engine, new_scanner, offered, run, says, scan, view
 from .renderers import RENDERERS
 from .test_copies import TOOLS, random_calls
 
@@ -259,6 +259,14 @@ def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long
     pieces = scanner.release()
     assert [type(piece) for piece in pieces] == [Found, Prose]
     assert not scanner.held and scanner.release() == ()
+
+
+def test_what_the_engine_lets_go_by_time_is_a_call_too() -> None:
+    """C2, C4."""
+    engine = new_engine(TOOLS)
+    events = [*engine.feed(says(f'Is it "so: {CALL} ')), *engine.release()]
+    seen = view([*events, *run([says('"'), ends()], engine)])[0]
+    assert (seen.text, seen.calls, seen.finish) == ('Is it "so:  "', [("find", '{"pattern": "a b"}')], "tool_calls")
 
 
 def test_what_is_quoted_is_noted_with_the_reason() -> None:

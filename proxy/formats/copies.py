@@ -14,6 +14,8 @@ import re
 MIN_COPIED = 24
 # Characters of all results, the newest first, that are brought to the form; beyond them a copy is only found verbatim.
 MAX_PLAIN = 1024 * 1024
+# Characters at the beginning of a call in which words are looked for, by which results are chosen.
+_MAX_BEGINNING = 2048
 _MAX_WORDS = 8
 # A backslash and what it stands for, and an entity. How many backslashes stand there, or `amp;`, is how often the text
 # was escaped, which says nothing here.
@@ -52,16 +54,14 @@ class Copies:
 
     def hold(self, call: str) -> bool:
         """True if the whole text of this call stands in one of the results, however that shows it."""
-        if len(call) < MIN_COPIED:
+        if len(call) < MIN_COPIED or not self._results:
             return False
         if any(call in result for result in self._results):
             return True
-        form = _bare_lines(_unescape(call))
-        if len(form) < MIN_COPIED:
-            return False
-        words = sorted((word for word in dict.fromkeys(_WORD.findall(call)) if word in form), key=len)[-_MAX_WORDS:]
-        near = (number for number, result in enumerate(self._results) if all(word in result for word in words))
-        return any(form in text for number in near for text in self._forms(number))
+        words = _words(call[:_MAX_BEGINNING])
+        near = [number for number, result in enumerate(self._results) if all(word in result for word in words)]
+        form = _bare_lines(_unescape(call)) if near else ""
+        return len(form) >= MIN_COPIED and any(form in text for number in near for text in self._forms(number))
 
     def _forms(self, number: int) -> tuple[str, ...]:
         """A result in the form in which it is searched, and the two sides of what may be a diff."""
@@ -73,6 +73,12 @@ class Copies:
             texts = (written, *(side for level in levels for side in _sides(level)))
             self._plain[number] = tuple(dict.fromkeys(_bare_lines(_unescape(text)) for text in texts))
         return self._plain[number]
+
+
+def _words(text: str) -> list[str]:
+    """The longest words of a text that are a part of it however it is shown: a fence's language is none."""
+    form = _bare_lines(_unescape(text))
+    return sorted((word for word in dict.fromkeys(_WORD.findall(text)) if word in form), key=len)[-_MAX_WORDS:]
 
 
 def _sides(text: str) -> tuple[str, ...]:

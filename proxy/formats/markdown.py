@@ -21,6 +21,7 @@ MAX_BEFORE = 4096
 # A closing fence is indented no further than this beyond the opening one.
 _MAX_INDENT = 3
 _ITEM = re.compile(rb"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]+")
+_BEFORE_TEXT = b" \t-*+0123456789"
 _LEADING = re.compile(rb"[ \t]*")
 
 
@@ -35,9 +36,9 @@ class Markdown:
         self.line_start = True
         # The last bytes that were fed, at least so many as anyone asks for.
         self._tail = bytearray()
-        # The first bytes of the line up to a run, and with all runs.
+        # The first bytes of the line, and what they were before a run took their place.
         self._head = b""
-        self._line = b""
+        self._before_run = b""
         # Whether indented code may stand in this line, and the column at which the text of the list item begins.
         self._behind_gap = False
         self._item = 0
@@ -120,8 +121,6 @@ class Markdown:
             return
         if len(self._head) < _MAX_HEAD:
             self._head += bytes(token[: _MAX_HEAD - len(self._head)])
-        if len(self._line) < _MAX_HEAD:
-            self._line += bytes(token[: _MAX_HEAD - len(self._line)])
         slashes = len(token) - len(token.rstrip(b"\\"))
         odd = slashes % 2 == 1
         self._escaped = odd != self._escaped if slashes == len(token) else odd
@@ -133,8 +132,8 @@ class Markdown:
         self._run_escaped, self._escaped = self._escaped, False
         self._run_head = self._head if len(self._head) < _MAX_HEAD else None
         self.line_start = self._blank_line = False
+        self._before_run = self._before_run or self._head + self._mark
         self._head = b"x" * _MAX_HEAD
-        self._line += self._mark
 
     def _begins_block(self) -> bool:
         """True if nothing but the marks of quotes and lists stands before the run in its line."""
@@ -148,24 +147,26 @@ class Markdown:
     def _end_line(self) -> None:
         if self._fence_ends:
             self._fence = 0
-        self._end_of_block()
+        if self._blank_line or self._behind_gap or (self._before_run or self._head)[:1] in _BEFORE_TEXT:
+            self._end_of_block()
         if self._blank_line:
             self._span = 0
         self._line_span = 0
         self._fence_ends = self._info = self._escaped = False
         self.line_start = self._blank_line = True
-        self._head = self._line = b""
+        self._head = self._before_run = b""
 
     def _end_of_block(self) -> None:
         """See whether indented code may follow this line. In a list item all its text is indented."""
         if self._blank_line or self._indents_code:
             self._behind_gap = self._behind_gap or not self._fence
             return
-        item = None if self._fence else _ITEM.match(self._line)
-        if item:
-            self._item = len(item.group().expandtabs(4))
-        elif self._behind_gap and not self._fence:
-            self._item = min(self._item, self._indentation)
+        if not self._fence:
+            item = _ITEM.match(self._before_run or self._head)
+            if item:
+                self._item = len(item.group().expandtabs(4))
+            elif self._behind_gap and self._item:
+                self._item = min(self._item, self._indentation)
         self._behind_gap = False
 
     @property
@@ -176,7 +177,7 @@ class Markdown:
     @property
     def _indentation(self) -> int:
         """The columns of blanks at the beginning of the line."""
-        blanks = _LEADING.match(self._line)
+        blanks = _LEADING.match(self._before_run or self._head)
         return _indent(blanks.group()) if blanks else 0
 
     def _end_run(self) -> None:
