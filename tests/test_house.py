@@ -32,7 +32,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("stream", "relay", "loop_guard"),
     (
         *("intake", "setting_checks", "settings", "config", "tally", "shared_memory", "counters", "audit", "logs"),
-        *("metrics", "admin", "snapshot", "service"),
+        *("metrics", "pages", "admin", "snapshot", "service"),
     ),
     ("visit", "asked", "views", "messages_views", "gate", "requestlog", "app"),
     ("explain", "replay", "summary", "cli", "__main__"),
