@@ -41,7 +41,10 @@ CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
-_GUNICORNS = ("host", "port", "workers", "threads", "client_timeout", "graceful_timeout", "max_request_head")
+_GUNICORNS = (
+    *("host", "port", "workers", "threads", "client_timeout", "body_timeout", "body_rate", "graceful_timeout"),
+    "max_request_head",
+)
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
 
