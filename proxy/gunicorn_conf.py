@@ -18,6 +18,7 @@ import socket
 import struct
 import sys
 import time
+import warnings
 from functools import partial
 from typing import Any
 
@@ -133,6 +134,8 @@ def on_starting(server: Any) -> None:
     pipe that nobody reads stops nothing.
     """
     if _logs.may_block(2) and not hasattr(sys.stderr, "lost"):
+        # The thread that writes the log takes no lock that a worker which is forked could need.
+        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
         before, sys.stderr = sys.stderr, _logs.LogStream(2)
         for handler in logging.getLogger("gunicorn.error").handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is before:

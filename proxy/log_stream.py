@@ -70,13 +70,16 @@ class _Writer:
         self._most = most
         self._waiting: deque[bytes] = deque()
         self._size = 0
+        self._full = False
         self._started = False
         # A signal's handler may log while the thread that it interrupts does.
         self._change = threading.Condition(threading.RLock())
 
     def put(self, data: bytes) -> None:
         with self._change:
-            if self._size + len(data) > self._most:
+            # Once something was lost, so is all that follows, until there is room for more than a line: the gap is one.
+            self._full = self._size + len(data) > self._most or (self._full and self._size > self._most // 2)
+            if self._full:
                 self.lost += 1
                 return
             self._waiting.append(data)

@@ -44,6 +44,7 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "heartbeats": ((), "Heartbeats that were sent to clients."),
     "disconnects": (("when",), "Clients that left before their answer was whole."),
     "upstream_errors": (("kind",), "Answers of the model server that were none."),
+    "log_lost": ((), "Lines of the log that were lost, for nobody read it."),
     "denied": (("reason",), "Requests that were turned away for their key."),
 }
 _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
@@ -73,7 +74,8 @@ class Ended:
     """A request that has ended; `model` is "" where none was asked.
 
     `first_byte` is None where nothing was answered; `when` a client left ("waiting", "answering", or "" if it did
-    not); `kind` is that of the model server's error, `denied` why the key was not enough, each "" where nothing is.
+    not); `kind` is that of the model server's error, `denied` why the key was not enough, each "" where nothing is;
+    `lost` are lines of the log, of whichever request, that were lost until then.
     """
 
     dialect: str
@@ -88,6 +90,7 @@ class Ended:
     when: str = ""
     kind: str = ""
     denied: str = ""
+    lost: int = 0
 
 
 def upstream_kind(error: BaseException | None) -> str:
@@ -100,6 +103,7 @@ def count(tally: Tally, ended: Ended) -> None:
     numbers: dict[str, float] = {
         _name("requests", ended.dialect, _model(tally, ended), str(ended.status)): 1,
         _name("heartbeats"): ended.heartbeats,
+        _name("log_lost"): ended.lost,
     }
     as_text = min(ended.fixes.get("text_call", 0), ended.calls)
     numbers |= {_name("calls", "text"): as_text, _name("calls", "structured"): ended.calls - as_text}

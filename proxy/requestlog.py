@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Mapping
 
 from .audit import Audited, lines, total
+from .logs import lost_lines
 from .metrics import Ended, count, upstream_kind
 from .redact import redact
 from .rewrite import ChatRequest
@@ -44,9 +46,37 @@ def log_visit(now: Visit, status: int) -> None:
     error = now.error or now.outcome.error
     if error:
         facts["error"] = error
+    _told.tell()
     _log(now, logging.INFO, "request", facts)
     if now.asked is not None:
         _audit(now, now.asked.chat)
+
+
+class _Losses:
+    """What was lost of the log since that was last counted, or told."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known = 0
+
+    def count(self) -> int:
+        """How many lines more."""
+        with self._lock:
+            before, self._known = self._known, lost_lines()
+            return self._known - before
+
+    def tell(self) -> None:
+        """Say so in the log; if that is lost too, the next one says it."""
+        with self._lock:
+            lost = lost_lines()
+            if lost == self._known:
+                return
+            log.warning("%d lines of the log were lost, for nobody read it", lost - self._known)
+            if lost_lines() == lost:
+                self._known = lost
+
+
+_counted, _told = _Losses(), _Losses()
 
 
 def measure(now: Visit, status: int) -> None:
@@ -65,6 +95,7 @@ def measure(now: Visit, status: int) -> None:
         when=_gone(now),
         kind=upstream_kind(_failure(now)),
         denied=now.denied,
+        lost=_counted.count(),
     )
     count(now.service.memory.tally, ended)
 
