@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from .audit import Audited, lines, total
 from .logs import lost_lines
 from .metrics import Ended, count, upstream_kind
-from .redact import redact
+from .redact import clean, redact
 from .rewrite import ChatRequest
 from .visit import Visit
 
@@ -22,6 +22,8 @@ MAX_LINES = 100
 # Characters of one fact; one so short holds no key.
 MAX_TEXT = 500
 _SHORT = 8
+# The longest key that a header can carry.
+_MAX_KEY = 8192
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
@@ -149,7 +151,8 @@ def _clean(value: object, secrets: tuple[str, ...]) -> object:
     """A fact without secrets, and not too long."""
     if not isinstance(value, str) or len(value) < _SHORT:
         return value
-    return redact(value[:MAX_TEXT].encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+    # Cut only then: half a key is known by nobody.
+    return clean(value[: MAX_TEXT + _MAX_KEY], secrets)[:MAX_TEXT]
 
 
 def _line(facts: Mapping[str, object]) -> str:

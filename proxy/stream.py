@@ -18,6 +18,7 @@ from .auto import asks_for_proxy, second_plan
 from .capture import Capture, Tape, is_stream
 from .dialects import Dialect
 from .dialects.chat_whole import read_whole, says_nothing
+from .encoding import decoded
 from .engine import Engine
 from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from .events import JsonObject, Repair
@@ -25,7 +26,7 @@ from .fleet import UNSENT, Way
 from .limits import MAX_ERROR_BODY
 from .observed import ObservedReply, observed
 from .pump import NEVER, Pump
-from .redact import hide
+from .redact import hide, redact
 from .reply import StreamReply, remake, rewrap, unrepaired
 from .rewrite import ChatRequest, Plan, proxy_parses, shape
 from .upstream import UpstreamCall
@@ -171,7 +172,7 @@ class _Attempt:
         raw_text = proxy_parses(request, self._plan)
         tape = Tape(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
         with tape, exchange.way.server.open("POST", exchange.path, exchange.headers, body) as call:
-            parts = tape.listen(call, exchange.pump.receive(call))
+            parts = tape.listen(call, decoded(call, exchange.pump.receive(call)))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
             if streamed and not (request.stream or exchange.observe):
@@ -207,7 +208,7 @@ class _Attempt:
             yield from self._beat()
         if call.status != 200:
             body = yield from self._beating(gather(chain((first,), parts), MAX_ERROR_BODY, strict=False))
-            raise refused(call, body)
+            raise refused(call, body, self._exchange.secrets)
         passed = call.header("X-Request-Id")
         self._exchange.outcome.headers = (("X-Request-Id", passed),) if passed else ()
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
@@ -221,7 +222,7 @@ class _Attempt:
             if part is None:
                 yield from self._beat()
             else:
-                self._unsent += reply.receive(part)
+                self._unsent += self._discreet(reply.receive(part))
             if reply.held or self._held_since != NEVER:
                 self._limit_hold()
             if reply.failure is not None:
@@ -230,10 +231,16 @@ class _Attempt:
                 yield data
             if reply.done:
                 pump.expect_end(END_GRACE)
-        self._unsent += reply.finish()
+        self._unsent += self._discreet(reply.finish())
         if reply.failure is not None:
             raise reply.failure
         yield self._ready(ended=True)
+
+    def _discreet(self, data: bytes) -> bytes:
+        """Under `observe` events pass as they came; but for a key that an error quotes."""
+        if self._exchange.observe and b'"error"' in data:
+            return redact(data, self._exchange.secrets)
+        return data
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""
@@ -310,6 +317,7 @@ class _Attempt:
 
     def _would_fail(self, error: ProxyError) -> None:
         """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
+        hide(error, self._exchange.secrets)
         outcome = self._exchange.outcome
         outcome.error = outcome.error or f"would fail: {error.logged}"
 

@@ -18,6 +18,7 @@ from . import __version__
 from .asked import way_as_it_came
 from .audit import as_header
 from .capture import Capture
+from .encoding import decoded
 from .engine import Engine
 from .errors import BadRequest, ClientGone, ProxyError, RulesError
 from .events import dump_json
@@ -27,7 +28,7 @@ from .limits import MAX_ERROR_BODY
 from .loop_guard import ended, guarded
 from .metrics import CONTENT_TYPE, exposition
 from .pump import HasDescriptor, Patience, Pump
-from .redact import redact
+from .redact import Redactor, clean
 from .relay import relay
 from .rewrite import ChatRequest, Plan, proxy_parses
 from .rules import Profile
@@ -110,30 +111,37 @@ def passed(path: str) -> Response:
     call = now.way.open(method, path + _query(), headers, body)
     try:
         answer = relay(call, pump)
-        parts = answer.parts
+        parts, headers_down, length = answer.parts, answer.headers, answer.length
         if answer.status >= 400:
+            if call.coding:
+                # What is compressed may quote a key all the same.
+                parts, length = filter(None, decoded(call, parts)), None
+                headers_down = tuple(header for header in headers_down if header[0] != "Content-Encoding")
             # What breaks off is told by a status while it can be.
             discreet = _discreet(now, parts)
             parts = chain((next(discreet, b""),), discreet)
+            headers_down = tuple((name, clean(value, now.secrets)) for name, value in headers_down)
     except BaseException:
         call.close()
         raise
     now.first_byte = time.monotonic()
-    sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
-    response = Response(_sent(now, parts), answer.status, [*answer.headers, *sized])
+    sized = [] if length is None else [("Content-Length", str(length))]
+    response = Response(_sent(now, parts), answer.status, [*headers_down, *sized])
     response.call_on_close(call.close)
     return response
 
 
 def _discreet(now: Visit, parts: Iterator[bytes]) -> Iterator[bytes]:
     """An error's body, of the same length, without the keys that it may quote; its beginning is looked at as one."""
+    redactor = Redactor(now.secrets)
     beginning = b""
     for part in parts:
         beginning += part
         if len(beginning) > MAX_ERROR_BODY:
             break
-    yield redact(beginning, now.secrets)
-    yield from (redact(part, now.secrets) for part in parts)
+    yield redactor.feed(beginning)
+    yield from map(redactor.feed, parts)
+    yield redactor.finish()
 
 
 def _query() -> str:

@@ -25,8 +25,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("arguments", "formats", "deltas", "pending", "calls", "said", "echo"),
     ("choice", "engine"),
     (
-        *("http1", "balance", "upstream", "fleet", "pump", "overflow", "dialects", "rewrite", "auto", "tasks"),
-        "token_count",
+        *("http1", "balance", "upstream", "encoding", "fleet", "pump", "overflow", "dialects", "rewrite", "auto"),
+        *("tasks", "token_count"),
     ),
     ("answers", "reply", "observed", "capture"),
     ("stream", "relay", "loop_guard"),
