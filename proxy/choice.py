@@ -22,6 +22,7 @@ from .events import (
     Reasoning,
     Repair,
     Text,
+    with_rest,
 )
 from .formats.pieces import Found, Piece, Prose
 from .formats.scanner import Scanner
@@ -127,6 +128,8 @@ class Choice:
         Reasoning always can.
         """
         if reasoning:
+            if self._queue or self._echo.waits:
+                return False  # text that waits was said before it
             if self.thoughts is not None and not self.thoughts.glide(data):
                 self.thoughts.feed(data.decode("utf-8", "replace"))
             return True
@@ -178,7 +181,8 @@ class Choice:
     def _feed_content(self, chunk: Chunk, said: Said, alone: bool) -> tuple[Event, ...]:
         if self._gatherer is None:
             return self._feed_text(chunk, said, alone)
-        return self._give_up(self._echo.take((chunk, said, alone), said.text, self._gatherer.arguments))
+        thought = self._end_echo() if said.reasoning and self._echo.waits else ()
+        return thought + self._give_up(self._echo.take((chunk, said, alone), said.text, self._gatherer.arguments))
 
     def _give_up(self, chunks: Iterable[tuple[Chunk, Said, bool]]) -> tuple[Event, ...]:
         """What could have been an echo is content."""
@@ -211,7 +215,7 @@ class Choice:
         self.empty_calls += bool(tool and tool.required and call.arguments.strip() in ("{}", ""))
 
     def _feed_text(self, chunk: Chunk, said: Said, whole: bool) -> tuple[Event, ...]:
-        if said.reasoning and not said.text and whole and not said.finish:
+        if said.reasoning and not said.text and whole and not said.finish and not self._queue:
             return (Passed(chunk.raw, (Reasoning(self.number, said.reasoning),)),)
         data = said.text.encode("utf-8", "surrogatepass")
         held = _Held(chunk, said, data, self._text.received, self._text.received, whole, said.reasoning)
@@ -287,7 +291,7 @@ class Choice:
         """Forget the text up to `end`: it became calls."""
         events: list[Event] = []
         for held in self._queue:
-            if held.start >= end and held.data:
+            if held.start > end or (held.start == end and held.data):
                 break
             events += self._thought(held)
             held.whole = False
@@ -342,7 +346,7 @@ class Choice:
         """A chunk of call deltas and nothing else may leave as it came."""
         events = self._gather(deltas)
         if self._gatherer is None or not self._gatherer.clean:
-            return events
+            return with_rest(self.number, events, chunk)
         return (Passed(chunk.raw, tuple(event for event in events if isinstance(event, CallOpened | CallArguments))),)
 
     def _gather(self, deltas: tuple[Delta, ...]) -> tuple[Event, ...]:

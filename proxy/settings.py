@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from . import setting_checks as checks
 from .errors import RulesError
-from .limits import AUDIT_SIZE, MAX_BODY, MAX_CALLS, MAX_DEPTH, MAX_EVENT, MAX_HEAD, MAX_HELD
+from .limits import AUDIT_SIZE, MAX_BODY, MAX_CALLS, MAX_DEPTH, MAX_EVENT, MAX_HEAD, MAX_HELD, RETRY_TOKENS
 from .rules import Setting
 from .rules_file import shown
 from .setting_checks import Check
@@ -173,7 +173,7 @@ class Settings:
         keys=("max_buffer_size",),
     )
     retry_tokens: int = _setting(
-        256,
+        RETRY_TOKENS,
         checks.whole(1, 1_000_000),
         "tokens that must be left of the context to try again with fewer than a request asks for",
         group=_LIMITS,

@@ -23,7 +23,7 @@ from .engine import Engine
 from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from .events import JsonObject, Repair
 from .fleet import UNSENT, Way
-from .limits import MAX_ERROR_BODY
+from .limits import MAX_ERROR_BODY, RETRY_TOKENS
 from .observed import ObservedReply, observed
 from .pump import NEVER, Pump
 from .redact import hide, redact
@@ -69,8 +69,9 @@ class Exchange:
 
     `way` is where it may go, and `elsewhere` goes on to the next server and gives the plan for that, or None if there
     is none. `auto`: the profile lets the server show that it cannot parse. `server` asks for its kind; `remember`
-    notes that for this model the proxy parses; `crashed` is told of a defect of the engine. `capture` is where the
-    answers are recorded, if they are; `observe` leaves the request and its answer as they are.
+    notes that for this model the proxy parses; `crashed` is told of a defect of the engine. `retry_tokens` must be left
+    of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
+    leaves the request and its answer as they are.
     """
 
     way: Way
@@ -88,6 +89,7 @@ class Exchange:
     crashed: Callable[[Exception], None]
     max_event: int
     hold_timeout: float
+    retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     observe: bool = False
     outcome: Outcome = field(default_factory=Outcome)
@@ -101,7 +103,7 @@ class Exchange:
         if not self.auto or not isinstance(error, UpstreamError):
             return None
         server = plan.server or (self.server() if asks_for_proxy(error) else "")
-        again = second_plan(self.request, plan, error, server)
+        again = second_plan(self.request, plan, error, server, self.retry_tokens)
         if again is not None and again.parse != plan.parse:
             self.remember()
         return again

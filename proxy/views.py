@@ -224,6 +224,7 @@ def _exchange(now: Visit, asked: Asked) -> Exchange:
         crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
+        retry_tokens=settings.retry_tokens,
         capture=_capture(now),
         observe=now.outcome.observe,
         outcome=now.outcome,
