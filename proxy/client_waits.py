@@ -27,8 +27,8 @@ LINGER_SECONDS = 2.0
 MAX_LINGERING = 1000
 
 _END = b"\r\n\r\n"
-_LENGTH = re.compile(rb"\ncontent-length[ \t]*:[ \t]*([0-9]{1,12})[ \t]*\r", re.IGNORECASE)
-_CODING = re.compile(rb"\ntransfer-encoding[ \t]*:[ \t]*chunked[ \t]*\r", re.IGNORECASE)
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r", re.IGNORECASE)
+_CODING = re.compile(rb"\ntransfer-encoding:[ \t]*chunked[ \t]*\r", re.IGNORECASE)
 # What a thread must see at once: it asks for leave to send the body.
 _OTHER = re.compile(rb"\n(?:expect|upgrade)[ \t]*:", re.IGNORECASE)
 _FRAMING = re.compile(rb"\n(?:content-length|transfer-encoding)[ \t]*:", re.IGNORECASE)

@@ -120,9 +120,11 @@ def count(tally: Tally, ended: Ended) -> None:
     tally.add({name: number for name, number in numbers.items() if number})
 
 
-def exposition(tally: Tally, version: str, *, rules_in_force: bool) -> bytes:
-    """The text for `/metrics`."""
-    return generate_latest(_Collector(tally, version, rules_in_force))
+def exposition(
+    tally: Tally, version: str, *, rules_in_force: bool, models: frozenset[str] = frozenset()
+) -> bytes:
+    """The text for `/metrics`. Of models only these have a label; if none are known, those that a server took."""
+    return generate_latest(_Collector(tally, version, rules_in_force, models))
 
 
 def _model(tally: Tally, ended: Ended) -> str:
@@ -168,14 +170,15 @@ def _number(bound: float) -> str:
 class _Collector(Collector):
     """The families, as prometheus-client wants them."""
 
-    def __init__(self, tally: Tally, version: str, rules_in_force: bool) -> None:
+    def __init__(self, tally: Tally, version: str, rules_in_force: bool, models: frozenset[str]) -> None:
         self._tally = tally
         self._version = version
         self._rules_in_force = rules_in_force
+        self._models = {OTHER, "", *map(_label, models)} if models else None
 
     def collect(self) -> Iterable[Metric]:
         groups: dict[str, list[tuple[Sequence[str], float]]] = {}
-        for name, value in self._tally.values().items():
+        for name, value in self._shown().items():
             group, *labels = name.split(SPLIT)
             groups.setdefault(group, []).append((labels, value))
         yield from self._gauges()
@@ -186,6 +189,18 @@ class _Collector(Collector):
             yield family
         for group in _HISTOGRAMS:
             yield _histogram(group, groups.get(group, []))
+
+    def _shown(self) -> Mapping[str, float]:
+        """What was counted; requests for models that no server has are those for others."""
+        if self._models is None:
+            return self._tally.values()
+        shown: dict[str, float] = {}
+        for name, value in self._tally.values().items():
+            group, *labels = name.split(SPLIT)
+            strange = group == "requests" and labels[1] not in self._models
+            under = _name(group, labels[0], OTHER, *labels[2:]) if strange else name
+            shown[under] = shown.get(under, 0.0) + value
+        return shown
 
     def _gauges(self) -> Iterator[Metric]:
         about = GaugeMetricFamily(f"{_PREFIX}info", "The release that answers.", labels=("version",))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from .audit import Audited, lines, total
 from .logs import lost_lines
-from .metrics import Ended, count, upstream_kind
+from .metrics import OTHER, Ended, count, upstream_kind
 from .redact import clean, redact
 from .rewrite import ChatRequest
 from .visit import Visit
@@ -88,7 +88,7 @@ def measure(now: Visit, status: int) -> None:
         dialect=now.dialect,
         status=status,
         seconds=time.monotonic() - now.began,
-        model=now.asked.chat.model if now.asked is not None else "",
+        model=_model(now, now.asked.chat.model) if now.asked is not None else "",
         first_byte=now.first_byte - now.began if now.first_byte else None,
         calls=outcome.calls,
         fixes=total(outcome.audit),
@@ -100,6 +100,13 @@ def measure(now: Visit, status: int) -> None:
         lost=_counted.count(),
     )
     count(now.service.memory.tally, ended)
+
+
+def _model(now: Visit, named: str) -> str:
+    """The model's name for the metrics: no client's key, and none that no server has, as far as that is known."""
+    known = now.snapshot.known_models()
+    strange = bool(known) and named not in known
+    return OTHER if named and (strange or clean(named, now.secrets) != named) else named
 
 
 def _failure(now: Visit) -> BaseException | None:

@@ -165,8 +165,9 @@ def reload() -> Response:
 
 def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
-    memory = visit().service.memory
-    data = exposition(memory.tally, __version__, rules_in_force=not memory.error())
+    memory, snapshot = visit().service.memory, visit().snapshot
+    models = snapshot.all_models(snapshot.keys.upstream)
+    data = exposition(memory.tally, __version__, rules_in_force=not memory.error(), models=models)
     return Response(data, content_type=CONTENT_TYPE)
 
 

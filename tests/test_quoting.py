@@ -18,7 +18,21 @@ from proxy.redact import Redactor, redact
 from tests.conftest import Inside
 from tests.helpers import random_cut
 from tests.messages_ask import ask
-from tests.scripted import LAST, ROLE, SSE, WRITE_FILE, Act, Upstream, answer, chat, chunked, event, head, text
+from tests.scripted import (
+    LAST,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Act,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    event,
+    head,
+    text,
+)
 
 KEY = "Key-0123456789-abcdefghijklmnopqrstuvwxyz"
 # No part of so many characters may be anywhere.
@@ -182,3 +196,41 @@ def test_what_waits_of_parts_is_bounded() -> None:
     endless = Redactor((KEY,))
     given = sum(len(endless.feed(b"sk-" + b"a" * 100_000 if not n else b"a" * 100_000)) for n in range(40))
     assert given > 2_000_000
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "not listed"])
+@pytest.mark.parametrize("named", [KEY, f"x-{KEY}", f"Bearer {KEY}"])
+def test_a_key_in_the_place_of_a_model_is_no_label(inside: Inside, path: str, listed: bool, named: str) -> None:
+    """Some servers take every name."""
+    done = [answer(completion("a"))]
+    with Upstream(done, done) as server:
+        models = [{"id": "tiny", "object": "model", "owned_by": "llamacpp"}] if listed else []
+        server.paths["/v1/models"] = [answer({"data": models})]
+        client = inside(server.url)
+        for model in (named, "tiny"):
+            body = chat(stream=False, model=model) if path.endswith("completions") else ask(model=model)
+            assert client.post(path, json=body, headers=HEADERS).status_code == 200
+        text = client.get("/metrics", headers={"Host": "localhost"}).get_data(as_text=True)
+    assert not quotes(text)
+    assert 'model="other",status="200"} 1.0' in text and 'model="tiny",status="200"} 1.0' in text
+
+
+def test_a_name_that_only_a_client_knows_is_no_label(inside: Inside) -> None:
+    done = [answer(completion("a"))]
+    with Upstream(done, done) as server:
+        server.paths["/v1/models"] = [answer({"data": [{"id": "tiny"}]})]
+        client = inside(server.url)
+        for model in ("another-tenants-key-1234", "tiny"):
+            assert client.post("/v1/chat/completions", json=chat(stream=False, model=model)).status_code == 200
+        text = client.get("/metrics", headers={"Host": "localhost"}).get_data(as_text=True)
+        assert server.asked == ["/v1/models"]
+    assert "tenant" not in text and 'model="tiny"' in text
+
+
+def test_the_admins_key_does_not_go_up_with_a_scrape(inside: Inside) -> None:
+    with Upstream() as server:
+        server.play([answer({"data": [{"id": "tiny"}]})])
+        inside(server.url).get("/metrics", headers={"Host": "localhost", **HEADERS})
+        assert [seen.path for seen in server.seen] == ["/v1/models"]
+        assert "Authorization" not in server.seen[0].headers

@@ -73,7 +73,8 @@ class Two:
             return found
 
     def samples(self) -> dict[str, float]:
-        """What a scrape finds."""
+        """What a scrape finds; the model server is asked which models it has."""
+        self.upstream.paths.setdefault("/v1/models", MODELS)
         status, _, found = self.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
         assert status == 200, found
         lines = [line for line in found.decode().splitlines() if not line.startswith("#")]

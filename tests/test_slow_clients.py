@@ -201,6 +201,8 @@ def test_the_end_of_a_body_is_found_at_every_cut(size: int, framed: str) -> None
         b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length : 5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding : chunked\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\n",
         b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
