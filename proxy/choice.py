@@ -78,7 +78,7 @@ class Choice:
     """The state of one choice; `calls` counts those that were opened, `audit` their repairs.
 
     `thoughts` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `used` are the ids of
-    the conversation's calls.
+    the conversation's calls. `ordered`: reasoning waits behind text that does, for a client that has both in one order.
     """
 
     number: int
@@ -90,6 +90,7 @@ class Choice:
     used: set[str]
     one_call: bool = False
     whole: bool = False
+    ordered: bool = False
     calls: int = 0
     empty_calls: int = 0
     finish: str | None = None
@@ -128,8 +129,8 @@ class Choice:
         Reasoning always can.
         """
         if reasoning:
-            if self._queue or self._echo.waits:
-                return False  # text that waits was said before it
+            if self.ordered and (self._queue or self._echo.waits):
+                return False
             if self.thoughts is not None and not self.thoughts.glide(data):
                 self.thoughts.feed(data.decode("utf-8", "replace"))
             return True
@@ -181,7 +182,7 @@ class Choice:
     def _feed_content(self, chunk: Chunk, said: Said, alone: bool) -> tuple[Event, ...]:
         if self._gatherer is None:
             return self._feed_text(chunk, said, alone)
-        thought = self._end_echo() if said.reasoning and self._echo.waits else ()
+        thought = self._end_echo() if self.ordered and said.reasoning and self._echo.waits else ()
         return thought + self._give_up(self._echo.take((chunk, said, alone), said.text, self._gatherer.arguments))
 
     def _give_up(self, chunks: Iterable[tuple[Chunk, Said, bool]]) -> tuple[Event, ...]:
@@ -215,7 +216,7 @@ class Choice:
         self.empty_calls += bool(tool and tool.required and call.arguments.strip() in ("{}", ""))
 
     def _feed_text(self, chunk: Chunk, said: Said, whole: bool) -> tuple[Event, ...]:
-        if said.reasoning and not said.text and whole and not said.finish and not self._queue:
+        if said.reasoning and not said.text and whole and not said.finish and not (self.ordered and self._queue):
             return (Passed(chunk.raw, (Reasoning(self.number, said.reasoning),)),)
         data = said.text.encode("utf-8", "surrogatepass")
         held = _Held(chunk, said, data, self._text.received, self._text.received, whole, said.reasoning)

@@ -207,7 +207,8 @@ def _exchange(now: Visit, asked: Asked) -> Exchange:
     def engine(plan: Plan) -> Engine:
         raw_text = proxy_parses(wanted, plan)
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
-        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, **limits))
+        ordered = not asked.dialect.verbatim  # the blocks of Messages
+        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits))
 
     return Exchange(
         way=way,

@@ -17,8 +17,11 @@ from proxy.events import Chunk, Reasoning, Text
 from proxy.reply import StreamReply
 from proxy.rules import Clean
 
+from .conftest import Inside
 from .helpers import bodies, calls, chunk, delta, ends, event_bytes, flat, new_engine, piece, received, run, says
+from .messages_ask import ask
 from .messages_checker import check_stream
+from .scripted import DONE, LAST, SSE, Upstream, answer, chunked
 
 OPTIONS = ChatOptions("m", True, Clean(), parsed=True)
 # The ways in which servers begin a call, delta by delta; the call is always the same.
@@ -134,7 +137,7 @@ def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
     def crashed(error: Exception) -> None:
         raise error
 
-    reply = StreamReply(new_engine(), MessagesWriter(Blocks(MessagesAsked("m"))), crashed)
+    reply = StreamReply(new_engine(ordered=True), MessagesWriter(Blocks(MessagesAsked("m"))), crashed)
     given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
     message = check_stream(given + reply.finish())
     return [(block["type"], block.get("text", block.get("thinking"))) for block in message["content"]]
@@ -149,9 +152,8 @@ def test_reasoning_does_not_overtake_text_that_waits(text: str, name: str, warm:
     chunks = [*before, says(text), thinks("hm", name), thinks("m", name), says(" b"), ends()]
     wanted = [("thinking", "so " * warm)] if warm else []
     assert in_messages(chunks) == [*wanted, ("text", text), ("thinking", "hmm"), ("text", "b")]
-    said = [
-        (type(event).__name__, event.text) for event in flat(run(chunks)) if isinstance(event, Text | Reasoning)
-    ]
+    events = flat(run(chunks, new_engine(ordered=True)))
+    said = [(type(event).__name__, event.text) for event in events if isinstance(event, Text | Reasoning)]
     kinds = [kind for at, (kind, _) in enumerate(said) if at == 0 or said[at - 1][0] != kind]
     assert kinds == [*(["Reasoning"] if warm else []), "Text", "Reasoning", "Text"]
     assert "".join(text for kind, text in said if kind == "Text") == f"{text} b"
@@ -159,7 +161,7 @@ def test_reasoning_does_not_overtake_text_that_waits(text: str, name: str, warm:
 
 def test_reasoning_in_the_middle_of_a_call_in_text_comes_before_the_call() -> None:
     chunks = [says("a <tool_call>"), thinks("hm"), says('{"name": "now", "arguments": {}}</tool_call> b'), ends()]
-    events = [*flat(run(chunks))]
+    events = [*flat(run(chunks, new_engine(ordered=True)))]
     assert [event.text for event in events if isinstance(event, Reasoning)] == ["hm"]
     assert "".join(event.text for event in events if isinstance(event, Text)).split() == ["a", "b"]
     assert received(written(chunks))[0].calls == [("now", "{}")]
@@ -169,8 +171,27 @@ def test_reasoning_behind_text_that_may_repeat_a_call_does_not_overtake_it() -> 
     call = [calls(piece(0, '{"command": "ls"}', "bash", "a"))]
     for text in ('{"comm', "{", ' {"command"'):
         chunks = [*call, says(text), thinks("hm"), says("b"), ends("tool_calls")]
-        said = [event.text for event in flat(run(chunks)) if isinstance(event, Text | Reasoning)]
+        events = flat(run(chunks, new_engine(ordered=True)))
+        said = [event.text for event in events if isinstance(event, Text | Reasoning)]
         assert said == [text, "hm", "b"]
     # What does repeat it is none, and the reasoning stays.
     chunks = [*call, says('{"command": "ls"}'), thinks("hm"), ends("tool_calls")]
-    assert [event.text for event in flat(run(chunks)) if isinstance(event, Text | Reasoning)] == ["hm"]
+    events = flat(run(chunks, new_engine(ordered=True)))
+    assert [event.text for event in events if isinstance(event, Text | Reasoning)] == ["hm"]
+
+
+def test_a_client_that_has_them_apart_gets_reasoning_at_once() -> None:
+    """C2: nothing waits that need not."""
+    engine = new_engine()
+    engine.feed(says("a <tool_call>"))
+    assert [event.text for event in flat(engine.feed(thinks("hm"))) if isinstance(event, Reasoning)] == ["hm"]
+
+
+def test_the_messages_dialect_asks_for_the_order(inside: Inside) -> None:
+    held = chunk(delta(content="a <tool"))
+    script = [SSE, *(chunked(each.raw) for each in (held, thinks("hm"), says(" b"), ends())), chunked(DONE), LAST]
+    with Upstream(script) as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        body = ask(stream=True, tools=[{"name": "now", "input_schema": {"type": "object"}}])
+        message = check_stream(inside(server.url).post("/v1/messages", json=body).data)
+    assert [block["type"] for block in message["content"]] == ["text", "thinking", "text"]
