@@ -29,6 +29,8 @@ from .visit import Asked, Visit, json_response, visit
 
 log = logging.getLogger("proxy")
 
+# Under this name gunicorn's worker finds how large a body may be (gunicorn_conf.py).
+MAX_BODY = "tool-proxy-max-body"
 # What a path that settings.pass_through lists takes.
 _LISTED = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _View = Callable[..., Response]
@@ -55,6 +57,7 @@ def make_app(service: Service) -> Flask:
     """The application over a worker's state."""
     app = Flask("proxy", static_folder=None)
     app.url_map.merge_slashes = False
+    app.extensions[MAX_BODY] = lambda: service.current().settings.max_body
     _add(app, "/", views.root, ("GET",))
     for path in ("/health", "/_health"):
         _add(app, path, views.health, ("GET",))

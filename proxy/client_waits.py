@@ -38,8 +38,9 @@ _SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 class Ahead:
     """A request that is awaited without a thread; `data` is all that has come of it."""
 
-    def __init__(self, head_end: int, length: int | None) -> None:
+    def __init__(self, head_end: int, length: int | None, most: int) -> None:
         self.data = bytearray()
+        self._most = most
         self._start = head_end
         self._length = length
         # Where the next line with the size of a chunk begins; -1 behind the last one.
@@ -49,7 +50,7 @@ class Ahead:
     def enough(self) -> bool:
         """True if the body is here, or so much of it that the rest is worth a thread."""
         came = len(self.data) - self._start
-        if came >= AHEAD:
+        if came >= self._most:
             return True
         if self._length is not None:
             return came >= self._length
@@ -81,8 +82,11 @@ class Ahead:
         return True
 
 
-def ahead_of(head: bytes) -> Ahead | None:
-    """A request whose head is here and whose body is to be awaited; None if a thread must see it at once."""
+def ahead_of(head: bytes, most: int = 0) -> Ahead | None:
+    """A request whose head is here and whose body is to be awaited; None if a thread must see it at once.
+
+    A body of over `most` bytes, if that is known, is not awaited: it is refused.
+    """
     end = head.find(_END)
     if end < 0:
         return None
@@ -92,7 +96,10 @@ def ahead_of(head: bytes) -> Ahead | None:
     length = _LENGTH.search(lines)
     if length is None and not _CODING.search(lines):
         return None
-    return Ahead(end + len(_END), int(length[1]) if length else None)
+    announced = int(length[1]) if length else None
+    if most and announced is not None and announced > most:
+        return None
+    return Ahead(end + len(_END), announced, min(AHEAD, most + 1) if most else AHEAD)
 
 
 class Bodies:
@@ -104,10 +111,10 @@ class Bodies:
         self._waiting: dict[Any, Ahead] = {}
         self._size = 0
 
-    def begin(self, poller: selectors.BaseSelector, conn: Any, head: bytes) -> None:
+    def begin(self, poller: selectors.BaseSelector, conn: Any, head: bytes, most: int) -> None:
         """A request's head is here: its thread begins when its body is here too, or enough of that."""
         conn.sock.begin()
-        request = ahead_of(head)
+        request = ahead_of(head, most)
         if request is None or self._size >= ALL_AHEAD:
             self._start(conn)
             return

@@ -104,6 +104,9 @@ STALL_SECONDS = float(os.environ.get("TOOL_PROXY_CLIENT_TIMEOUT") or 30)
 BODY_SECONDS = float(os.environ.get("TOOL_PROXY_BODY_TIMEOUT") or 120)
 BODY_RATE = int(os.environ.get("TOOL_PROXY_BODY_RATE") or 1024)
 
+# Under this name the application says how large a body may be; a reload can change that.
+MAX_BODY = "tool-proxy-max-body"
+
 # A connection is handed over when its first byte is there, so that silent ones cost no thread.
 DEFER_SECONDS = 5
 
@@ -308,7 +311,8 @@ class Worker(ThreadWorker):
         """A request's head is here. It gets its thread when its body is, too, or enough of that."""
         if self._heads.pop(conn, None) is not None:
             conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        self._bodies.begin(self.poller, conn, head)
+        most = getattr(self.wsgi, "extensions", {}).get(MAX_BODY)
+        self._bodies.begin(self.poller, conn, head, most() if most else 0)
 
     def _start(self, conn: TConn) -> None:
         try:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from proxy import client_socket
+from proxy import app, client_socket, gunicorn_conf
 from proxy.client_socket import ClientSocket, Times
 from proxy.client_waits import AHEAD, ahead_of
 from tests.conftest import Start
@@ -211,6 +211,19 @@ def test_the_end_of_a_body_is_found_at_every_cut(size: int, framed: str) -> None
 )
 def test_what_is_not_plain_is_for_a_thread_to_see(head: bytes) -> None:
     assert ahead_of(head) is None
+
+
+def test_what_is_too_large_is_not_awaited() -> None:
+    assert app.MAX_BODY == gunicorn_conf.MAX_BODY
+    assert ahead_of(head_of(DIALECTS["chat"], "Content-Length: 101"), 100) is None
+    assert ahead_of(head_of(DIALECTS["chat"], "Content-Length: 100"), 100) is not None
+    head = head_of(DIALECTS["chat"], "Transfer-Encoding: chunked")
+    request = ahead_of(head, 100)
+    assert request is not None
+    request.data += head + b"ffff\r\n" + b"x" * 94
+    assert not request.enough
+    request.data += b"x"
+    assert request.enough
 
 
 @pytest.mark.parametrize(
