@@ -17,7 +17,8 @@ from .keys import Forbidden, Keys, Unauthorized
 
 _HOST = re.compile(r"(?:localhost|\[::1\]|(127(?:\.[0-9]{1,3}){3}))(?::[0-9]{1,5})?", re.IGNORECASE)
 # What says that somebody else asks, each by its name in the environment of WSGI and its own.
-_TOLD = (("HTTP_ORIGIN", "Origin"), ("HTTP_FORWARDED", "Forwarded"), ("HTTP_VIA", "Via"))
+_NAMES = ("Origin", "Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP")
+_TOLD = tuple((f"HTTP_{name.upper().replace('-', '_')}", name) for name in _NAMES)
 _FORWARDED = "HTTP_X_FORWARDED"
 
 

@@ -6,10 +6,12 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from http import HTTPStatus
 
+from .encoding import decoded
 from .errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
 from .events import Json, load_json
 from .limits import MAX_ANSWER, MAX_ERROR_BODY
 from .pump import Patience, Pump
+from .redact import Secrets, clean, redact
 from .upstream import Upstream, UpstreamCall
 
 _MAX_QUOTED = 300
@@ -40,19 +42,22 @@ def gather(
     return b"".join(found)[:limit]
 
 
-def refused(call: UpstreamCall, body: bytes) -> ProxyError:
-    """The error that an answer other than 200 stands for: its own status and words, in the OpenAI shape."""
+def refused(call: UpstreamCall, body: bytes, secrets: Secrets = ()) -> ProxyError:
+    """The error that an answer other than 200 stands for: its own status and words, in the OpenAI shape.
+
+    The `secrets` are taken out before anything is cut off: half a key is known by nobody.
+    """
     status = call.status
     if 300 <= status < 400:
         return UpstreamBroken(f"the model server answered with a redirect ({status}), which is not followed")
     if not 400 <= status <= 599:
         return UpstreamBroken(f"the model server answered with status {status}")
-    error = _error_of(call, body)
+    error = _error_of(call, redact(body, secrets), secrets)
     error.headers = tuple((name, call.header(name)) for name in _PASSED_HEADERS if call.header(name))
     return error
 
 
-def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
+def _error_of(call: UpstreamCall, body: bytes, secrets: Secrets) -> UpstreamRefused:
     try:
         parsed = load_json(body)
     except ValueError:
@@ -63,7 +68,7 @@ def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
             return refusal(given, status=call.status, body=body)
         if isinstance(parsed.get("message"), str):
             return refusal(parsed, status=call.status)  # vLLM's older, flat form
-        text = _words(given or parsed.get("detail"))
+        text = clean(_words(given or parsed.get("detail")), secrets)
         if text:
             return refusal(text[:_MAX_QUOTED], status=call.status)
     return refusal(_described(call, body), status=call.status)
@@ -106,7 +111,7 @@ def fetch(
     pump = Pump(None, Patience(header=seconds, idle=seconds))
     with upstream.open("GET", path, headers, within=seconds) as call:
         pump.alarm(time.monotonic() + seconds)
-        whole = gather(pump.receive(call), limit, strict=False)
+        whole = gather(decoded(call, pump.receive(call)), limit, strict=False)
         try:
             next(whole)
         except StopIteration as done:

@@ -20,6 +20,7 @@ from .errors import ClientGone, InternalError, MethodNotAllowed, NotFound, Proxy
 from .intake import read_body, request_id, secrets
 from .keys import Denied
 from .logs import set_up_logging
+from .pages import check_page, cors
 from .redact import hide
 from .requestlog import log_visit, measure
 from .service import Service, announce, start_service
@@ -28,6 +29,8 @@ from .visit import Asked, Visit, json_response, visit
 
 log = logging.getLogger("proxy")
 
+# Under this name gunicorn's worker finds how large a body may be (gunicorn_conf.py).
+MAX_BODY = "tool-proxy-max-body"
 # What a path that settings.pass_through lists takes.
 _LISTED = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _View = Callable[..., Response]
@@ -54,6 +57,7 @@ def make_app(service: Service) -> Flask:
     """The application over a worker's state."""
     app = Flask("proxy", static_folder=None)
     app.url_map.merge_slashes = False
+    app.extensions[MAX_BODY] = lambda: service.current().settings.max_body
     _add(app, "/", views.root, ("GET",))
     for path in ("/health", "/_health"):
         _add(app, path, views.health, ("GET",))
@@ -109,6 +113,8 @@ def _rewrite(service: Service) -> Response | None:
     now.method, now.path, now.secrets = request.method, request.path, secrets(request.environ)
     service.enter()
     gate.check_target(request.environ)
+    check_page(request.environ, now.snapshot.settings.origins, now.snapshot.settings.hosts)
+    now.cors = cors(request.environ)
     listed, named = _listed(now)
     if request.method == "OPTIONS":
         return _options(listed)
@@ -208,6 +214,7 @@ def _closing(response: Response) -> Response:
             now.service.leave(threaded=now.threaded)
 
     response.call_on_close(ended)
+    response.headers.update(now.cors)
     response.headers.setdefault("X-Request-Id", now.id)
     if _asks_in_messages():
         response.headers["Request-Id"] = response.headers["X-Request-Id"]  # where the SDKs look for it

@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 
 from .errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from .limits import RETRY_TOKENS
 from .overflow import read_overflow
 from .rewrite import ChatRequest, Plan, proxy_parses
 
@@ -33,10 +34,13 @@ _LONGEST = 4096
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 
 
-def second_plan(request: ChatRequest, plan: Plan, error: UpstreamError, server: str) -> Plan | None:
+def second_plan(
+    request: ChatRequest, plan: Plan, error: UpstreamError, server: str, least: int = RETRY_TOKENS
+) -> Plan | None:
     """The plan for a second try after this error, or None if there is to be none.
 
-    `server` is the kind of server as far as it is known.
+    `server` is the kind of server as far as it is known; with fewer tokens than the `least` no answer is worth a try:
+    it would be cut off, and a client that is told what is wrong makes room.
     """
     if plan.second:
         return None
@@ -51,7 +55,7 @@ def second_plan(request: ChatRequest, plan: Plan, error: UpstreamError, server: 
         return again if proxy_parses(request, again) and not proxy_parses(request, plan) else None
     if error.status != 400:
         return None
-    fitting = _fitting(request, again, error)
+    fitting = _fitting(request, again, error, least)
     if fitting is not None:
         return fitting
     field = _refused_field(request, message)
@@ -69,7 +73,7 @@ def _asks_for_proxy(status: int, message: str) -> bool:
     return status >= 500 and bool(_PARSER_FAILED.search(message))
 
 
-def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused) -> Plan | None:
+def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused, least: int) -> Plan | None:
     """The plan that asks for what is left of the context, if the request asked for more than that (F85).
 
     Where the server did not count the whole prompt, it is asked without a number: then it gives what is left.
@@ -79,7 +83,7 @@ def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused) -> Plan |
     if found is None or not isinstance(asked, int):
         return None
     left = None if found.prompt is None else found.limit - found.prompt
-    if left is not None and not 0 < left < asked:
+    if left is not None and not least <= left < asked:
         return None
     uncounted = left is None or found.least
     return replace(plan, without=(*plan.without, *_MAX_TOKENS)) if uncounted else replace(plan, max_tokens=left)

@@ -2,7 +2,7 @@
 
 A piece may have to wait: a call opens with the first byte of its first value, and a mark that could end a string waits
 for what follows it. Until that is told the chunks wait with it, whole. If all of their bytes leave unchanged then, they
-leave as the very bytes that came; else what of them may leave is written anew.
+leave as the very bytes that came; else what of them may leave is written anew, with what else the chunks say.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from .events import CallArguments, CallOpened, Event, Passed
+from .events import CallArguments, CallOpened, Chunk, Event, Passed, with_rest
 from .pending import Pending
 
 # More chunks than this do not wait to leave as they came: each holds far more bytes than its piece of a call.
@@ -42,7 +42,7 @@ class Piece:
 class _Waiting:
     """A chunk that waits, and what it says once its calls are open."""
 
-    raw: bytes
+    chunk: Chunk
     said: Sequence[Piece]
 
 
@@ -57,11 +57,11 @@ class CallChunks:
         # True while a part of a chunk waits of which another part has left.
         self._parted = False
 
-    def take(self, raw: bytes, said: Sequence[Piece], pieces: Pieces, events: Sequence[Event]) -> tuple[Event, ...]:
+    def take(self, chunk: Chunk, said: Sequence[Piece], pieces: Pieces, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """The next chunk; give the events that leave. `events` are what its pieces let go."""
         if self._parted or pieces is Pieces.CHANGED or len(self._waiting) >= MAX_WAITING:
-            return self.beside(pieces, events)
-        self._waiting.append(_Waiting(raw, said))
+            return self.beside(pieces, with_rest(self._choice, events, chunk))
+        self._waiting.append(_Waiting(chunk, said))
         if pieces is Pieces.LEFT:
             return self._passed()
         self._given += events
@@ -83,13 +83,18 @@ class CallChunks:
     def give_up(self) -> tuple[Event, ...]:
         """What may leave of the chunks that wait, written anew."""
         given = tuple(self._given)
+        for number, waiting in enumerate(self._waiting):
+            if number == 0:
+                given = with_rest(self._choice, given, waiting.chunk)
+            else:
+                given += with_rest(self._choice, (), waiting.chunk)
         self._parted = self._parted or bool(self._waiting)
         self._waiting.clear()
         self._given.clear()
         return given
 
     def _passed(self) -> tuple[Event, ...]:
-        passed = tuple(Passed(chunk.raw, tuple(self._events(chunk.said))) for chunk in self._waiting)
+        passed = tuple(Passed(each.chunk.raw, tuple(self._events(each.said))) for each in self._waiting)
         self._waiting.clear()
         self._given.clear()
         return passed

@@ -81,7 +81,7 @@ class Choice:
     """The state of one choice; `calls` counts those that were opened, `audit` their repairs.
 
     `thoughts` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `used` are the ids of
-    the conversation's calls.
+    the conversation's calls. `ordered`: reasoning waits behind text that does, for a client that has both in one order.
     """
 
     number: int
@@ -93,6 +93,7 @@ class Choice:
     used: set[str]
     one_call: bool = False
     whole: bool = False
+    ordered: bool = False
     calls: int = 0
     empty_calls: int = 0
     finish: str | None = None
@@ -138,6 +139,8 @@ class Choice:
         Reasoning always can.
         """
         if reasoning:
+            if self.ordered and (self._queue or self._echo.waits):
+                return False
             if self.thoughts is not None and not self.thoughts.glide(data):
                 self.thoughts.feed(data.decode("utf-8", "replace"))
             return True
@@ -190,7 +193,8 @@ class Choice:
     def _feed_content(self, chunk: Chunk, said: Said, alone: bool) -> tuple[Event, ...]:
         if self._gatherer is None:
             return self._feed_text(chunk, said, alone)
-        return self._give_up(self._echo.take((chunk, said, alone), said.text, self._gatherer.arguments))
+        thought = self._end_echo() if self.ordered and said.reasoning and self._echo.waits else ()
+        return thought + self._give_up(self._echo.take((chunk, said, alone), said.text, self._gatherer.arguments))
 
     def _give_up(self, chunks: Iterable[tuple[Chunk, Said, bool]]) -> tuple[Event, ...]:
         """What could have been an echo is content."""
@@ -223,7 +227,7 @@ class Choice:
         self.empty_calls += bool(tool and tool.required and call.arguments.strip() in ("{}", ""))
 
     def _feed_text(self, chunk: Chunk, said: Said, whole: bool) -> tuple[Event, ...]:
-        if said.reasoning and not said.text and whole and not said.finish:
+        if said.reasoning and not said.text and whole and not said.finish and not (self.ordered and self._queue):
             return (Passed(chunk.raw, (Reasoning(self.number, said.reasoning),)),)
         data = said.text.encode("utf-8", "surrogatepass")
         held = _Held(chunk, said, data, self._text.received, self._text.received, whole, said.reasoning)
@@ -299,7 +303,7 @@ class Choice:
         """Forget the text up to `end`: it became calls."""
         events: list[Event] = []
         for held in self._queue:
-            if held.start >= end and held.data:
+            if held.start > end or (held.start == end and held.data):
                 break
             events += self._thought(held)
             held.whole = False
@@ -354,7 +358,7 @@ class Choice:
         """A chunk of call deltas and nothing else may leave as it came."""
         gatherer = self._calls_of()
         events = gatherer.feed(deltas)
-        return (*self._ended(gatherer), *self._chunks.take(chunk.raw, gatherer.said, gatherer.pieces, events))
+        return (*self._ended(gatherer), *self._chunks.take(chunk, gatherer.said, gatherer.pieces, events))
 
     def _gather_beside(self, deltas: tuple[Delta, ...]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
         """What deltas let go of earlier chunks, and of themselves, in a chunk that says other things too."""

@@ -41,7 +41,10 @@ CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
-_GUNICORNS = ("host", "port", "workers", "threads", "client_timeout", "graceful_timeout", "max_request_head")
+_GUNICORNS = (
+    *("host", "port", "workers", "threads", "client_timeout", "body_timeout", "body_rate", "graceful_timeout"),
+    "max_request_head",
+)
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
 
@@ -63,6 +66,7 @@ rules file's settings. The rules file is --rules, else {RULES_VARIABLE}, else ./
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
+    _open_standard_streams()
     try:
         words = sys.argv[1:] if argv is None else argv
         if words[:1] == ["parse"]:
@@ -79,6 +83,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RulesError as error:
         _say("error", error.message)
         return 2
+
+
+def _open_standard_streams() -> None:
+    """Open those of the descriptors 0 to 2 that are closed: gunicorn's master would get its memory, or a connection,
+    under such a number, and write its log into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is taken, so it is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _say(kind: str, message: str) -> None:

@@ -54,7 +54,8 @@ class Task:
     `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
     `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
     for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
-    the conversation so far; `one_call`: the client asked for no parallel calls (F52); `policy`: what the rules say.
+    the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
+    text and reasoning in one order, so that neither may overtake the other; `policy`: what the rules say.
     """
 
     tools: Tools | None
@@ -64,6 +65,7 @@ class Task:
     results: tuple[str, ...] = ()
     ids: frozenset[str] = frozenset()
     one_call: bool = False
+    ordered: bool = False
     policy: Policy = field(default_factory=Policy)
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
@@ -254,6 +256,7 @@ class Engine:
             used=used,
             one_call=task.one_call,
             whole=whole,
+            ordered=task.ordered,
         )
 
     def _new_id(self, choice: int, index: int, name: str, given: str, used: set[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeAlias
 
 import orjson
@@ -81,6 +81,8 @@ class CallArguments:
     choice: int
     index: int
     fragment: str
+    # The chunk that it came in, if that says more and cannot leave as it came.
+    source: Chunk | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,14 @@ class CallClosed:
     index: int
     call: Call
     fixes: tuple[Repair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A chunk whose calls leave later or not at all, with what else it says: logprobs, tokens, usage (contract C1)."""
+
+    choice: int
+    source: Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +135,38 @@ class Passed:
 
 
 Event: TypeAlias = (
-    Text | Reasoning | CallOpened | CallArguments | CallClosed | Finished | Usage | Failed | Passed
+    Text | Reasoning | CallOpened | CallArguments | CallClosed | Rest | Finished | Usage | Failed | Passed
 )
+
+
+# What every chunk of a stream has, and what of a delta is said in another way.
+_ENVELOPE = frozenset(("id", "object", "created", "model", "system_fingerprint", "choices"))
+_ENTRY = frozenset(("index", "delta", "message", "finish_reason"))
+_DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "tool_calls", "function_call"))
+_NOTHING: tuple[Json, ...] = (None, "", [], {})
+
+
+def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
+    """What a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
+    choices = body.get("choices")
+    entry = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    said = entry.get("delta")
+    delta = said if isinstance(said, dict) else {}
+    return _without(body, _ENVELOPE), _without(entry, _ENTRY), _without(delta, _DELTA)
+
+
+def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
+    return {key: value for key, value in fields.items() if key not in known}
+
+
+def with_rest(choice: int, events: tuple[Event, ...], chunk: Chunk) -> tuple[Event, ...]:
+    """The events of a chunk of calls that cannot leave as it came, so that what else it says leaves with the first."""
+    if not any(value not in _NOTHING for fields in rest_of(chunk.body) for value in fields.values()):
+        return events
+    for at, event in enumerate(events):
+        if isinstance(event, CallArguments):
+            return (*events[:at], replace(event, source=chunk), *events[at + 1 :])
+    return (*events, Rest(choice, chunk))
 
 
 def choice_number(index: Json) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
+import importlib.util
+import logging
 import os
 import resource
 import selectors
@@ -17,12 +18,28 @@ import socket
 import struct
 import sys
 import time
+import warnings
 from functools import partial
 from typing import Any
 
 from gunicorn import util
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn, ThreadWorker
+
+
+def _load(name: str) -> Any:
+    """A module of this folder, by its path: under its own name the master would keep it, and hand it on."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"gunicorn_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_clients = _load("client_socket")
+_waits = _load("client_waits")
+_logs = _load("log_stream")
 
 _TCP = (socket.AF_INET, socket.AF_INET6)
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -83,13 +100,15 @@ errorlog = "-"
 # longer gaps is not touched: while it waits, the application neither sends nor receives.
 STALL_SECONDS = float(os.environ.get("TOOL_PROXY_CLIENT_TIMEOUT") or 30)
 
+# A body has so long in all, and must bring so many bytes a second.
+BODY_SECONDS = float(os.environ.get("TOOL_PROXY_BODY_TIMEOUT") or 120)
+BODY_RATE = int(os.environ.get("TOOL_PROXY_BODY_RATE") or 1024)
+
+# Under this name the application says how large a body may be; a reload can change that.
+MAX_BODY = "tool-proxy-max-body"
+
 # A connection is handed over when its first byte is there, so that silent ones cost no thread.
 DEFER_SECONDS = 5
-
-# A client that keeps its end open after its answer is waited for so long, while it may still send, so that the end of
-# the answer is not lost; so many at the same time.
-LINGER_SECONDS = 2.0
-MAX_LINGERING = 1000
 
 # A thread is given to a request whose head is there, or so much of it; what takes longer from its first byte is closed.
 HEAD_SECONDS = 10.0
@@ -114,7 +133,16 @@ MEMORY_BYTES = 13 * 1024 * 1024
 
 
 def on_starting(server: Any) -> None:
-    """Make the workers' memory, and take as many descriptors as are allowed: each stream needs two."""
+    """Make the workers' memory, take as many descriptors as are allowed (each stream needs two), and log so that a
+    pipe that nobody reads stops nothing.
+    """
+    if _logs.may_block(2) and not hasattr(sys.stderr, "lost"):
+        # The thread that writes the log takes no lock that a worker which is forked could need.
+        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+        before, sys.stderr = sys.stderr, _logs.LogStream(2)
+        for handler in logging.getLogger("gunicorn.error").handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+                handler.setStream(sys.stderr)
     _memory()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -168,18 +196,20 @@ def post_fork(server: Any, worker: Any) -> None:
 class Worker(ThreadWorker):
     """A thread per request: a stream holds its thread for minutes, and threads that wait cost next to nothing.
 
-    Five things are done in another way than gunicorn's. A connection that is silent, or stops in the middle of a
-    request's head, waits in the poll and holds no thread. A client that keeps its end open after its answer is watched
-    by the same poll: gunicorn waits for each of them, one after the other, on the thread that accepts. A connection on
-    which nothing ever came does not hold up a worker that stops. That worker refuses new ones. And what still streams
-    shortly before the graceful timeout is told, so that it can end in its client's own words.
+    Six things are done in another way than gunicorn's. A connection that is silent, or stops in the middle of a
+    request's head or body, waits in the poll and holds no thread. What a client sends and takes has its times. One that
+    keeps its end open after its answer is watched by the same poll: gunicorn waits for each of them, one after the
+    other, on the thread that accepts. A connection on which nothing ever came does not hold up a worker that stops.
+    That worker refuses new ones. And what still streams shortly before the graceful timeout is told, so that it can end
+    in its client's own words.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Until when they may take, oldest first: connections with half a head (and how much of it), and answered ones.
+        # Connections with half a head, oldest first: until when they may take, and how much of it is here.
         self._heads: dict[TConn, tuple[float, int]] = {}
-        self._lingering: dict[socket.socket, float] = {}
+        self._lingering = _waits.Lingering()
+        self._bodies = _waits.Bodies(self._start, self._drop)
         self._full_until = 0.0
         self._drain = -1
         self._drain_at = float("inf")
@@ -193,8 +223,7 @@ class Worker(ThreadWorker):
     def run(self) -> None:
         """The worker's whole life; what lingers at its end is closed."""
         super().run()
-        for sock in self._lingering:
-            util.close(sock)
+        self._lingering.close_all()
 
     def handle_quit(self, sig: int, frame: Any) -> None:
         """SIGQUIT: the streams are told at once, and end in order.
@@ -246,9 +275,11 @@ class Worker(ThreadWorker):
     def enqueue_req(self, conn: TConn) -> None:
         """A connection that may have something to read gets a thread when a request's head is there."""
         conn.close = partial(self._close, conn)  # type: ignore[method-assign]
+        if not hasattr(conn.sock, "begin"):
+            conn.sock = _clients.ClientSocket(conn.sock, _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE))
         head = self._head(conn)
         if head is None or b"\n\r\n" in head or b"\n\n" in head:
-            self._start(conn)
+            self._on_head(conn, head or b"")
         elif len(head) >= HEAD_BYTES:
             with contextlib.suppress(OSError):
                 conn.sock.send(_TOO_LARGE)
@@ -276,9 +307,14 @@ class Worker(ThreadWorker):
             return None
         return bytes(ahead) + data if data else None
 
-    def _start(self, conn: TConn) -> None:
+    def _on_head(self, conn: TConn, head: bytes) -> None:
+        """A request's head is here. It gets its thread when its body is, too, or enough of that."""
         if self._heads.pop(conn, None) is not None:
             conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        most = getattr(self.wsgi, "extensions", {}).get(MAX_BODY)
+        self._bodies.begin(self.poller, conn, head, most() if most else 0)
+
+    def _start(self, conn: TConn) -> None:
         try:
             super().enqueue_req(conn)
         except RuntimeError as error:  # no thread can be started
@@ -324,8 +360,7 @@ class Worker(ThreadWorker):
     def murder_pending(self) -> None:
         """What the worker does at least once a second: end what has waited for long enough, or stands in the way."""
         now = time.monotonic()
-        while self._lingering and next(iter(self._lingering.values())) <= now:
-            self._let_go(next(iter(self._lingering)))
+        self._lingering.check(self.poller)
         while self._heads:
             conn, (until, _) = next(iter(self._heads.items()))
             if until > now and self.nr_conns < self.worker_connections:
@@ -334,48 +369,23 @@ class Worker(ThreadWorker):
             self._drop(conn)
         if not self.alive:
             self._stop(now)
+        self._bodies.check(self.poller, full=self.nr_conns >= self.worker_connections)
         super().murder_pending()
 
     def _stop(self, now: float) -> None:
         """The worker is stopping."""
         self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
-        last = now + LINGER_SECONDS
+        last = now + _waits.LINGER_SECONDS
         for conn in self.pending_conns:
             conn.timeout = min(conn.timeout or now, last)
         self._heads = {conn: (min(until, last), came) for conn, (until, came) in self._heads.items()}
+        self._bodies.end_at(last)
         if now >= self._drain_at:
             os.eventfd_write(self._drain, 1)
 
     def _close(self, conn: TConn, graceful: bool = False) -> None:
-        """Close a connection; `graceful`: our end first, then, when the client has closed its own or takes too long."""
-        sock = conn.sock
-        if not graceful or len(self._lingering) >= MAX_LINGERING:
-            util.close(sock)
-            return
-        try:
-            sock.setblocking(False)
-            sock.shutdown(socket.SHUT_WR)
-            self.poller.register(sock, selectors.EVENT_READ, self._read_away)
-        except (OSError, ValueError, KeyError):  # it is closed already, or broken
-            util.close(sock)
-            return
-        self._lingering[sock] = time.monotonic() + LINGER_SECONDS
-
-    def _read_away(self, sock: socket.socket) -> None:
-        """Take what a client still sends after its answer: unread, it would have the answer's end thrown away."""
-        try:
-            ended = not sock.recv(65536)
-        except BlockingIOError:
-            return
-        except OSError:
-            ended = True
-        if ended:
-            self._let_go(sock)
-
-    def _let_go(self, sock: socket.socket) -> None:
-        del self._lingering[sock]
-        self.poller.unregister(sock)
-        util.close(sock)
+        """Close a connection; `graceful`: without losing the end of its answer."""
+        self._lingering.close(self.poller, conn.sock, graceful=graceful)
 
 
 worker_class = Worker

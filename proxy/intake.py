@@ -33,8 +33,18 @@ class UnsupportedEncoding(BadRequest):
     status = 415
 
 
+class BodyTooSlow(BadRequest):
+    """The body did not come in time."""
+
+    status = 408
+    kind = "timeout_error"
+
+
 def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
-    """The whole body of a WSGI request. Raises BodyTooLarge over `limit` bytes, BadRequest if it is cut short."""
+    """The whole body of a WSGI request.
+
+    Raises BodyTooLarge over `limit` bytes, BodyTooSlow if the client's socket gave up, BadRequest if it is cut short.
+    """
     encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
@@ -47,6 +57,8 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     try:
         body: bytes = environ["wsgi.input"].read(limit + 1 if announced is None else announced)
     except (OSError, ParseException):
+        if late := getattr(environ.get("gunicorn.socket"), "late", ""):
+            raise BodyTooSlow(late) from None
         raise BadRequest("the body broke off while it was sent") from None
     if len(body) > limit:
         raise _too_large(limit)

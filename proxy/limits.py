@@ -20,5 +20,7 @@ MAX_DEPTH = 200
 MAX_ANSWER = 64 * 1024 * 1024
 # Bytes of an answer that is an error: vLLM once answered a request of 4.5 kB with 23.6 MB of validation errors.
 MAX_ERROR_BODY = 64 * 1024
+# Tokens that must be left of a context, so that a request which asks for more is worth a second try.
+RETRY_TOKENS = 256
 # Bytes of the audit file; three older ones are kept.
 AUDIT_SIZE = 16 * 1024 * 1024

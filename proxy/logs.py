@@ -46,6 +46,11 @@ def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
             handler.setFormatter(JsonLines())
 
 
+def lost_lines() -> int:
+    """How many lines this process could not write, for nobody read them (log_stream.py)."""
+    return getattr(sys.stderr, "lost", 0)
+
+
 def _is_journal() -> bool:
     """True if standard error is the journal itself (sd-daemon(3)): it then reads each line's level from its start."""
     try:

@@ -8,6 +8,7 @@ from .answers import gather, refused
 from .asked import translated
 from .dialects.messages_models import model_info, models_page
 from .dialects.messages_request import translate_count
+from .encoding import decoded
 from .errors import NotFound
 from .events import dump_json
 from .intake import parse_body, upstream_headers
@@ -65,7 +66,7 @@ def _ask(method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
     pump = Pump(now.socket, Patience(header=_SECONDS, idle=_SECONDS, whole=True), now.service.drain)
     way = now.way = now.way or now.snapshot.upstream.way()
     with way.open(method, path, headers, data) as call:
-        whole = gather(pump.receive(call))
+        whole = gather(decoded(call, pump.receive(call)))
         while True:
             try:
                 next(whole)
@@ -73,5 +74,5 @@ def _ask(method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
                 body: bytes = done.value
                 break
         if call.status in _NO_KEY or (method == "GET" and call.status != 200):
-            raise refused(call, body)
+            raise refused(call, body, now.secrets)
         return call.status, body

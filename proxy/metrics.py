@@ -44,6 +44,7 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "heartbeats": ((), "Heartbeats that were sent to clients."),
     "disconnects": (("when",), "Clients that left before their answer was whole."),
     "upstream_errors": (("kind",), "Answers of the model server that were none."),
+    "log_lost": ((), "Lines of the log that were lost, for nobody read it."),
     "denied": (("reason",), "Requests that were turned away for their key."),
 }
 _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
@@ -73,7 +74,8 @@ class Ended:
     """A request that has ended; `model` is "" where none was asked.
 
     `first_byte` is None where nothing was answered; `when` a client left ("waiting", "answering", or "" if it did
-    not); `kind` is that of the model server's error, `denied` why the key was not enough, each "" where nothing is.
+    not); `kind` is that of the model server's error, `denied` why the key was not enough, each "" where nothing is;
+    `lost` are lines of the log, of whichever request, that were lost until then.
     """
 
     dialect: str
@@ -88,6 +90,7 @@ class Ended:
     when: str = ""
     kind: str = ""
     denied: str = ""
+    lost: int = 0
 
 
 def upstream_kind(error: BaseException | None) -> str:
@@ -100,6 +103,7 @@ def count(tally: Tally, ended: Ended) -> None:
     numbers: dict[str, float] = {
         _name("requests", ended.dialect, _model(tally, ended), str(ended.status)): 1,
         _name("heartbeats"): ended.heartbeats,
+        _name("log_lost"): ended.lost,
     }
     as_text = min(ended.fixes.get("text_call", 0), ended.calls)
     numbers |= {_name("calls", "text"): as_text, _name("calls", "structured"): ended.calls - as_text}
@@ -116,9 +120,11 @@ def count(tally: Tally, ended: Ended) -> None:
     tally.add({name: number for name, number in numbers.items() if number})
 
 
-def exposition(tally: Tally, version: str, *, rules_in_force: bool) -> bytes:
-    """The text for `/metrics`."""
-    return generate_latest(_Collector(tally, version, rules_in_force))
+def exposition(
+    tally: Tally, version: str, *, rules_in_force: bool, models: frozenset[str] = frozenset()
+) -> bytes:
+    """The text for `/metrics`. Of models only these have a label; if none are known, those that a server took."""
+    return generate_latest(_Collector(tally, version, rules_in_force, models))
 
 
 def _model(tally: Tally, ended: Ended) -> str:
@@ -164,14 +170,15 @@ def _number(bound: float) -> str:
 class _Collector(Collector):
     """The families, as prometheus-client wants them."""
 
-    def __init__(self, tally: Tally, version: str, rules_in_force: bool) -> None:
+    def __init__(self, tally: Tally, version: str, rules_in_force: bool, models: frozenset[str]) -> None:
         self._tally = tally
         self._version = version
         self._rules_in_force = rules_in_force
+        self._models = {OTHER, "", *map(_label, models)} if models else None
 
     def collect(self) -> Iterable[Metric]:
         groups: dict[str, list[tuple[Sequence[str], float]]] = {}
-        for name, value in self._tally.values().items():
+        for name, value in self._shown().items():
             group, *labels = name.split(SPLIT)
             groups.setdefault(group, []).append((labels, value))
         yield from self._gauges()
@@ -182,6 +189,18 @@ class _Collector(Collector):
             yield family
         for group in _HISTOGRAMS:
             yield _histogram(group, groups.get(group, []))
+
+    def _shown(self) -> Mapping[str, float]:
+        """What was counted; requests for models that no server has are those for others."""
+        if self._models is None:
+            return self._tally.values()
+        shown: dict[str, float] = {}
+        for name, value in self._tally.values().items():
+            group, *labels = name.split(SPLIT)
+            strange = group == "requests" and labels[1] not in self._models
+            under = _name(group, labels[0], OTHER, *labels[2:]) if strange else name
+            shown[under] = shown.get(under, 0.0) + value
+        return shown
 
     def _gauges(self) -> Iterator[Metric]:
         about = GaugeMetricFamily(f"{_PREFIX}info", "The release that answers.", labels=("version",))

@@ -19,6 +19,8 @@ from .events import Json, dump_json, load_chunk
 
 # A credential this short is a placeholder ("EMPTY", "x"): to remove it would break what it happens to stand in.
 _MIN_CREDENTIAL = 8
+# So much of one at the end of what was cut off is one.
+_MIN_PART = 4
 # What is nested deeper than the texts of a chunk is not looked at.
 _MAX_DEPTH = 12
 # The literal that a key begins with, and the key; what follows `Bearer ` is the key alone.
@@ -42,6 +44,9 @@ _SHAPES = tuple(
 )
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _ESCAPES = frozenset(b"nrtbf")
+# Of what comes in parts so many bytes wait for what follows, and so many at most.
+_KEPT = 16 * 1024
+_MAX_WAITING = 1024 * 1024
 
 # A credential, or several; an empty one is none.
 Secrets: TypeAlias = str | tuple[str, ...]
@@ -61,12 +66,70 @@ def redact(data: bytes, credential: Secrets = "") -> bytes:
     return bytes(changed)
 
 
+def redact_end(data: bytes, credential: Secrets = "") -> bytes:
+    """The same for data that was cut off: where it ends in the first part of a credential, that is replaced too."""
+    longest = 0
+    for form in _forms(credential):
+        sizes = range(min(len(form) - 1, len(data)), _MIN_PART - 1, -1)
+        longest = max(longest, next((size for size in sizes if data.endswith(form[:size])), 0))
+    return data[: len(data) - longest] + b"*" * longest
+
+
+def clean(text: str, secrets: Secrets) -> str:
+    """The text with the secrets, and all that looks like a key, replaced by `*`."""
+    return redact(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+
+
 def hide(error: ProxyError, secrets: Secrets) -> None:
     """Take the secrets out of what an error says: a model server may quote the key that it did not like."""
-    error.message = redact(error.message.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+    error.message = clean(error.message, secrets)
+    error.headers = tuple((name, clean(value, secrets)) for name, value in error.headers)
     if isinstance(error, UpstreamRefused):
-        error.kind = redact(error.kind.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
-        error.body = None if error.body is None else redact(error.body, secrets)
+        error.kind = clean(error.kind, secrets)
+        error.body = None if error.body is None else _clean_body(error.body, secrets)
+
+
+def _clean_body(body: bytes, secrets: Secrets) -> bytes:
+    """A JSON body; also a key that is written in escapes (`\\u0073k-...`) is found."""
+    body = redact(body, secrets)
+    if b"\\" not in body:
+        return body
+    try:
+        plain = dump_json(load_chunk(body))
+    except ValueError:
+        return body
+    found = redact(plain, secrets)
+    return body if found == plain else found
+
+
+class Redactor:
+    """`redact` for bytes that come in parts: none leaves before it is known that no secret goes on behind it."""
+
+    def __init__(self, credential: Secrets = "") -> None:
+        self._credential = credential
+        self._keep = max(_KEPT, *(2 * len(form) for form in _forms(credential)), 0)
+        self._waiting = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next part; give what can leave."""
+        self._waiting += data
+        if len(self._waiting) < 2 * self._keep:
+            return b""
+        found = redact(self._waiting, self._credential)
+        most = len(found) - self._keep
+        # The rest of what is starred would not be known as such any more.
+        cut = most
+        while cut and found[cut - 1] != self._waiting[cut - 1]:
+            cut -= 1
+        if not cut and len(found) > _MAX_WAITING:
+            cut = most
+        given, self._waiting = found[:cut], self._waiting[cut:]
+        return given
+
+    def finish(self) -> bytes:
+        """The rest."""
+        rest, self._waiting = self._waiting, b""
+        return redact(rest, self._credential)
 
 
 def redact_stream(data: bytes, credential: Secrets = "") -> bytes:

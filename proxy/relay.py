@@ -11,7 +11,10 @@ from .pump import Pump
 from .upstream import UpstreamCall
 
 # What of the answer's headers means anything behind a proxy that frames the body anew.
-_PASSED = ("Content-Type", "Retry-After", "X-Should-Retry", "X-Request-Id", "Cache-Control", "X-Accel-Buffering")
+_PASSED = (
+    *("Content-Type", "Content-Encoding", "Retry-After", "X-Should-Retry", "X-Request-Id", "Cache-Control"),
+    "X-Accel-Buffering",
+)
 
 
 @dataclass(frozen=True, slots=True)

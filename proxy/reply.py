@@ -10,7 +10,7 @@ from .dialects.chat import DONE
 from .dialects.chat_whole import as_chunk
 from .engine import Engine, Task
 from .errors import InternalError, ProxyError, UpstreamBroken
-from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Usage, load_chunk
+from .events import Chunk, Event, Failed, Finished, JsonObject, Passed, Rest, Usage, load_chunk
 from .limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
@@ -199,7 +199,7 @@ class StreamReply:
                 break
             for said in event.events if isinstance(event, Passed) else (event,):
                 self.started = self.started or bool(given)
-                self._spoke = self._spoke or not isinstance(said, Usage | Finished)
+                self._spoke = self._spoke or not isinstance(said, Usage | Finished | Rest)
             out.append(given)
         return b"".join(out)
 

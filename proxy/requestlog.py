@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Mapping
 
 from .audit import Audited, lines, total
-from .metrics import Ended, count, upstream_kind
-from .redact import redact
+from .logs import lost_lines
+from .metrics import OTHER, Ended, count, upstream_kind
+from .redact import clean, redact
 from .rewrite import ChatRequest
 from .visit import Visit
 
@@ -20,6 +22,8 @@ MAX_LINES = 100
 # Characters of one fact; one so short holds no key.
 MAX_TEXT = 500
 _SHORT = 8
+# The longest key that a header can carry.
+_MAX_KEY = 8192
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
@@ -44,9 +48,37 @@ def log_visit(now: Visit, status: int) -> None:
     error = now.error or now.outcome.error
     if error:
         facts["error"] = error
+    _told.tell()
     _log(now, logging.INFO, "request", facts)
     if now.asked is not None:
         _audit(now, now.asked.chat)
+
+
+class _Losses:
+    """What was lost of the log since that was last counted, or told."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known = 0
+
+    def count(self) -> int:
+        """How many lines more."""
+        with self._lock:
+            before, self._known = self._known, lost_lines()
+            return self._known - before
+
+    def tell(self) -> None:
+        """Say so in the log; if that is lost too, the next one says it."""
+        with self._lock:
+            lost = lost_lines()
+            if lost == self._known:
+                return
+            log.warning("%d lines of the log were lost, for nobody read it", lost - self._known)
+            if lost_lines() == lost:
+                self._known = lost
+
+
+_counted, _told = _Losses(), _Losses()
 
 
 def measure(now: Visit, status: int) -> None:
@@ -56,7 +88,7 @@ def measure(now: Visit, status: int) -> None:
         dialect=now.dialect,
         status=status,
         seconds=time.monotonic() - now.began,
-        model=now.asked.chat.model if now.asked is not None else "",
+        model=_model(now, now.asked.chat.model) if now.asked is not None else "",
         first_byte=now.first_byte - now.began if now.first_byte else None,
         calls=outcome.calls,
         fixes=total(outcome.audit),
@@ -65,8 +97,16 @@ def measure(now: Visit, status: int) -> None:
         when=_gone(now),
         kind=upstream_kind(_failure(now)),
         denied=now.denied,
+        lost=_counted.count(),
     )
     count(now.service.memory.tally, ended)
+
+
+def _model(now: Visit, named: str) -> str:
+    """The model's name for the metrics: no client's key, and none that no server has, as far as that is known."""
+    known = now.snapshot.known_models()
+    strange = bool(known) and named not in known
+    return OTHER if named and (strange or clean(named, now.secrets) != named) else named
 
 
 def _failure(now: Visit) -> BaseException | None:
@@ -118,7 +158,8 @@ def _clean(value: object, secrets: tuple[str, ...]) -> object:
     """A fact without secrets, and not too long."""
     if not isinstance(value, str) or len(value) < _SHORT:
         return value
-    return redact(value[:MAX_TEXT].encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+    # Cut only then: half a key is known by nobody.
+    return clean(value[: MAX_TEXT + _MAX_KEY], secrets)[:MAX_TEXT]
 
 
 def _line(facts: Mapping[str, object]) -> str:

@@ -18,6 +18,8 @@ Check: TypeAlias = Callable[[Setting], Setting]
 _DAY = 86400
 _PATH_WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
+_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
+_ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -93,6 +95,20 @@ def _is_path(path: str) -> bool:
     words = path.split("/")
     plain = all(_PATH_WORD.fullmatch(word) and word not in (".", "..") for word in words[1:])
     return words[0] == "" and len(words) > 1 and plain
+
+
+def origins(value: Setting) -> Setting:
+    """Origins of web pages, each once, in lower case, as browsers write them."""
+    if not isinstance(value, tuple) or not all(_ORIGIN.fullmatch(each.lower()) for each in value):
+        raise ValueError("a list of origins like https://host:8080, app://, loopback or *, without a path")
+    return tuple(dict.fromkeys(each.lower() for each in value))
+
+
+def hosts(value: Setting) -> Setting:
+    """Names of hosts, each once, in lower case."""
+    if not isinstance(value, tuple) or not all(_NAME.fullmatch(each.lower()) for each in value):
+        raise ValueError("a list of host names like proxy.example.com, without a port")
+    return tuple(dict.fromkeys(each.lower() for each in value))
 
 
 def _path_of(what: str) -> Check:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from . import setting_checks as checks
 from .errors import RulesError
-from .limits import AUDIT_SIZE, MAX_BODY, MAX_CALLS, MAX_DEPTH, MAX_EVENT, MAX_HEAD, MAX_HELD
+from .limits import AUDIT_SIZE, MAX_BODY, MAX_CALLS, MAX_DEPTH, MAX_EVENT, MAX_HEAD, MAX_HELD, RETRY_TOKENS
 from .rules import Setting
 from .rules_file import shown
 from .setting_checks import Check
@@ -120,6 +120,15 @@ class Settings:
     client_timeout: float = _setting(
         30.0, checks.seconds, "seconds that a client may neither send nor take", group=_TIMES, metavar="SECONDS"
     )
+    body_timeout: float = _setting(
+        120.0, checks.seconds, "seconds that the body of a client's request may take", group=_TIMES, metavar="SECONDS"
+    )
+    body_rate: int = _setting(
+        1024,
+        checks.whole(0, 2**30),
+        "bytes a second that a client must send of a body on an average, after its first 10 s; 0 is no limit",
+        group=_TIMES,
+    )
     graceful_timeout: int = _setting(
         60,
         checks.whole(1, 3600),
@@ -163,6 +172,12 @@ class Settings:
         group=_LIMITS,
         keys=("max_buffer_size",),
     )
+    retry_tokens: int = _setting(
+        RETRY_TOKENS,
+        checks.whole(1, 1_000_000),
+        "tokens that must be left of the context to try again with fewer than a request asks for",
+        group=_LIMITS,
+    )
     case_sensitive_tools: bool = _setting(
         False, checks.truth, "take the names of tools in the rules exactly, letter case and all", group=_REPAIRS
     )
@@ -196,6 +211,20 @@ class Settings:
         "paths that are passed to the model server as they are",
         group=_CLIENTS,
         metavar="PATH,PATH",
+    )
+    origins: tuple[str, ...] = _setting(
+        ("loopback", "app://", "file://", "tauri://", "vscode-webview://"),
+        checks.origins,
+        "web pages that may ask: loopback, https://HOST, https://HOST:PORT, all of a SCHEME://, or *",
+        group=_CLIENTS,
+        metavar="ORIGIN,ORIGIN",
+    )
+    hosts: tuple[str, ...] = _setting(
+        (),
+        checks.hosts,
+        "names of this proxy, beside localhost and IP addresses, under which web pages may ask it",
+        group=_CLIENTS,
+        metavar="HOST,HOST",
     )
     client_keys: str = _setting(
         "",

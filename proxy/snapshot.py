@@ -91,6 +91,18 @@ class Snapshot:
                 break
         return self._served[way.server.target.url].cards
 
+    def known_models(self) -> frozenset[str]:
+        """The names of the models that the servers have said they have; nothing is asked. Empty: none has said so."""
+        return frozenset(card.id for served in [*self._served.values()] for card in served.cards)
+
+    def all_models(self, key: str) -> frozenset[str]:
+        """The same; servers of which it is not known are asked, with this key if there is one."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        servers = [*self.upstream.servers.values()]
+        for server in servers:
+            self._there(headers, server, alone=len(servers) == 1)
+        return self.known_models()
+
     def server_kind(self, headers: Mapping[str, str], way: Way | None = None) -> str:
         """What kind of server that is by what it says (`owned_by` of its models), or an empty string."""
         kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers, way))

@@ -18,14 +18,15 @@ from .auto import asks_for_proxy, second_plan
 from .capture import Capture, Tape, is_stream
 from .dialects import Dialect
 from .dialects.chat_whole import read_whole, says_nothing
+from .encoding import decoded
 from .engine import Engine
 from .errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from .events import JsonObject, Repair
 from .fleet import UNSENT, Way
-from .limits import MAX_ERROR_BODY
+from .limits import MAX_ERROR_BODY, RETRY_TOKENS
 from .observed import ObservedReply, observed
 from .pump import NEVER, Pump
-from .redact import hide
+from .redact import hide, redact
 from .reply import StreamReply, remake, rewrap, unrepaired
 from .rewrite import ChatRequest, Plan, proxy_parses, shape
 from .upstream import UpstreamCall
@@ -68,8 +69,9 @@ class Exchange:
 
     `way` is where it may go, and `elsewhere` goes on to the next server and gives the plan for that, or None if there
     is none. `auto`: the profile lets the server show that it cannot parse. `server` asks for its kind; `remember`
-    notes that for this model the proxy parses; `crashed` is told of a defect of the engine. `capture` is where the
-    answers are recorded, if they are; `observe` leaves the request and its answer as they are.
+    notes that for this model the proxy parses; `crashed` is told of a defect of the engine. `retry_tokens` must be left
+    of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
+    leaves the request and its answer as they are.
     """
 
     way: Way
@@ -87,6 +89,7 @@ class Exchange:
     crashed: Callable[[Exception], None]
     max_event: int
     hold_timeout: float
+    retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     observe: bool = False
     outcome: Outcome = field(default_factory=Outcome)
@@ -100,7 +103,7 @@ class Exchange:
         if not self.auto or not isinstance(error, UpstreamError):
             return None
         server = plan.server or (self.server() if asks_for_proxy(error) else "")
-        again = second_plan(self.request, plan, error, server)
+        again = second_plan(self.request, plan, error, server, self.retry_tokens)
         if again is not None and again.parse != plan.parse:
             self.remember()
         return again
@@ -171,7 +174,7 @@ class _Attempt:
         raw_text = proxy_parses(request, self._plan)
         tape = Tape(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
         with tape, exchange.way.server.open("POST", exchange.path, exchange.headers, body) as call:
-            parts = tape.listen(call, exchange.pump.receive(call))
+            parts = tape.listen(call, decoded(call, exchange.pump.receive(call)))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
             if streamed and not (request.stream or exchange.observe):
@@ -207,7 +210,7 @@ class _Attempt:
             yield from self._beat()
         if call.status != 200:
             body = yield from self._beating(gather(chain((first,), parts), MAX_ERROR_BODY, strict=False))
-            raise refused(call, body)
+            raise refused(call, body, self._exchange.secrets)
         passed = call.header("X-Request-Id")
         self._exchange.outcome.headers = (("X-Request-Id", passed),) if passed else ()
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
@@ -221,7 +224,7 @@ class _Attempt:
             if part is None:
                 yield from self._beat()
             else:
-                self._unsent += reply.receive(part)
+                self._unsent += self._discreet(reply.receive(part))
             if reply.held or self._held_since != NEVER:
                 self._limit_hold()
             if reply.failure is not None:
@@ -230,10 +233,16 @@ class _Attempt:
                 yield data
             if reply.done:
                 pump.expect_end(END_GRACE)
-        self._unsent += reply.finish()
+        self._unsent += self._discreet(reply.finish())
         if reply.failure is not None:
             raise reply.failure
         yield self._ready(ended=True)
+
+    def _discreet(self, data: bytes) -> bytes:
+        """Under `observe` events pass as they came; but for a key that an error quotes."""
+        if self._exchange.observe and b'"error"' in data:
+            return redact(data, self._exchange.secrets)
+        return data
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""
@@ -310,6 +319,7 @@ class _Attempt:
 
     def _would_fail(self, error: ProxyError) -> None:
         """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
+        hide(error, self._exchange.secrets)
         outcome = self._exchange.outcome
         outcome.error = outcome.error or f"would fail: {error.logged}"
 

@@ -16,8 +16,11 @@ def make_task(
     raw_text: bool,
     max_held: int = MAX_HELD,
     max_calls: int = MAX_CALLS,
+    ordered: bool = False,
 ) -> Task:
-    """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls."""
+    """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls,
+    `ordered` that the client has text and reasoning in one order.
+    """
     return Task(
         tools=wanted.tools,
         seed=seed,
@@ -26,6 +29,7 @@ def make_task(
         results=wanted.results,
         ids=wanted.ids,
         one_call=wanted.one_call,
+        ordered=ordered,
         policy=policy,
         max_held=max_held,
         max_calls=max_calls,

@@ -145,6 +145,11 @@ class UpstreamCall:
         return value if _SENDABLE.fullmatch(value) else ""
 
     @property
+    def coding(self) -> str:
+        """How the body is compressed; empty if it is not."""
+        return ", ".join(self._decoder.headers.get_all("content-encoding") or []).strip().lower()
+
+    @property
     def length(self) -> int | None:
         """The length of the body in bytes, if it is framed by its length."""
         return self._decoder.length

@@ -18,6 +18,7 @@ from . import __version__
 from .asked import way_as_it_came
 from .audit import as_header
 from .capture import Capture
+from .encoding import decoded
 from .engine import Engine
 from .errors import BadRequest, ClientGone, ProxyError, RulesError
 from .events import dump_json
@@ -27,7 +28,7 @@ from .limits import MAX_ERROR_BODY
 from .loop_guard import ended, guarded
 from .metrics import CONTENT_TYPE, exposition
 from .pump import HasDescriptor, Patience, Pump
-from .redact import redact
+from .redact import Redactor, clean
 from .relay import relay
 from .rewrite import ChatRequest, Plan, proxy_parses
 from .rules import Profile
@@ -110,30 +111,37 @@ def passed(path: str) -> Response:
     call = now.way.open(method, path + _query(), headers, body)
     try:
         answer = relay(call, pump)
-        parts = answer.parts
+        parts, headers_down, length = answer.parts, answer.headers, answer.length
         if answer.status >= 400:
+            if call.coding:
+                # What is compressed may quote a key all the same.
+                parts, length = filter(None, decoded(call, parts)), None
+                headers_down = tuple(header for header in headers_down if header[0] != "Content-Encoding")
             # What breaks off is told by a status while it can be.
             discreet = _discreet(now, parts)
             parts = chain((next(discreet, b""),), discreet)
+            headers_down = tuple((name, clean(value, now.secrets)) for name, value in headers_down)
     except BaseException:
         call.close()
         raise
     now.first_byte = time.monotonic()
-    sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
-    response = Response(_sent(now, parts), answer.status, [*answer.headers, *sized])
+    sized = [] if length is None else [("Content-Length", str(length))]
+    response = Response(_sent(now, parts), answer.status, [*headers_down, *sized])
     response.call_on_close(call.close)
     return response
 
 
 def _discreet(now: Visit, parts: Iterator[bytes]) -> Iterator[bytes]:
     """An error's body, of the same length, without the keys that it may quote; its beginning is looked at as one."""
+    redactor = Redactor(now.secrets)
     beginning = b""
     for part in parts:
         beginning += part
         if len(beginning) > MAX_ERROR_BODY:
             break
-    yield redact(beginning, now.secrets)
-    yield from (redact(part, now.secrets) for part in parts)
+    yield redactor.feed(beginning)
+    yield from map(redactor.feed, parts)
+    yield redactor.finish()
 
 
 def _query() -> str:
@@ -157,8 +165,9 @@ def reload() -> Response:
 
 def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
-    memory = visit().service.memory
-    data = exposition(memory.tally, __version__, rules_in_force=not memory.error())
+    memory, snapshot = visit().service.memory, visit().snapshot
+    models = snapshot.all_models(snapshot.keys.upstream)
+    data = exposition(memory.tally, __version__, rules_in_force=not memory.error(), models=models)
     return Response(data, content_type=CONTENT_TYPE)
 
 
@@ -198,7 +207,8 @@ def _exchange(now: Visit, asked: Asked) -> Exchange:
     def engine(plan: Plan) -> Engine:
         raw_text = proxy_parses(wanted, plan)
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
-        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, **limits))
+        ordered = not asked.dialect.verbatim  # the blocks of Messages
+        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits))
 
     return Exchange(
         way=way,
@@ -216,6 +226,7 @@ def _exchange(now: Visit, asked: Asked) -> Exchange:
         crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
+        retry_tokens=settings.retry_tokens,
         capture=_capture(now),
         observe=now.outcome.observe,
         outcome=now.outcome,

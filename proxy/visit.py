@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flask import Response, g
@@ -37,8 +38,8 @@ class Visit:
     is None where no model is asked through a dialect, `way` where no model server was chosen yet. `threaded`: it has
     one of the threads that replies may take. `route` is the rule of its path, `key` the client key that let it in,
     `holds` that it is one of those that the key may have under way, `denied` why it was not let in; `secrets` are what
-    no log may show of it; `failure` is the error that it ended with, and `gone` that the client did not wait for its
-    end.
+    no log may show of it; `cors` are the headers for the web page that asks; `failure` is the error that it ended
+    with, and `gone` that the client did not wait for its end.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Visit:
     denied: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     body: bytes = b""
+    cors: Mapping[str, str] = field(default_factory=dict)
     asked: Asked | None = None
     way: Way | None = None
     threaded: bool = False

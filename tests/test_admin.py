@@ -63,7 +63,11 @@ def test_a_host_that_is_no_loopback_literal_may_not(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Origin", "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded"]
+    "name",
+    [
+        *("Origin", "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded"),
+        *("X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP"),
+    ],
 )
 @pytest.mark.parametrize("value", ["http://127.0.0.1:8003", "null", ""])
 def test_who_asks_for_somebody_else_may_not(name: str, value: str) -> None:

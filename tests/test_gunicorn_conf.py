@@ -23,6 +23,7 @@ import pytest
 from gunicorn.config import Config
 
 from proxy import gunicorn_conf
+from proxy.client_socket import ClientSocket
 from proxy.config import MEMORY_VARIABLE
 from proxy.shared_memory import SIZE, Memory
 
@@ -81,6 +82,11 @@ def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
         process.stderr.close()
 
 
+def own(more: str) -> str:
+    """A configuration that is ours, and then says something else."""
+    return f"__file__ = {str(CONF)!r}\nexec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\n{more}\n"
+
+
 def asked(port: int) -> bytes:
     """The body of the answer to one request."""
     with closing(socket.create_connection(("127.0.0.1", port), 10)) as client:
@@ -104,12 +110,19 @@ def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
     assert (config.timeout, config.graceful_timeout, config.keepalive) == (60, 60, 120)
 
 
-def test_it_imports_nothing_of_the_package() -> None:
-    for node in ast.walk(ast.parse(CONF.read_text())):
+@pytest.mark.parametrize("name", [CONF.name, "client_socket.py", "client_waits.py", "log_stream.py"])
+def test_it_and_what_it_loads_imports_nothing_of_the_package(name: str) -> None:
+    for node in ast.walk(ast.parse((CONF.parent / name).read_text())):
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module in ("__future__", "functools", "typing", *GUNICORNS)
+            assert node.level == 0 and node.module
+            assert node.module in GUNICORNS or node.module.split(".")[0] in sys.stdlib_module_names
         if isinstance(node, ast.Import):
-            assert all(name.name in sys.stdlib_module_names for name in node.names)
+            assert all(name.name.split(".")[0] in sys.stdlib_module_names for name in node.names)
+
+
+def test_what_it_loads_is_not_what_the_package_has() -> None:
+    """The master keeps what it has imported: a reload would hand it on."""
+    assert gunicorn_conf._load("client_socket").ClientSocket is not ClientSocket
 
 
 def test_the_limits_are_set_on_tcp_listeners_and_no_others() -> None:
@@ -203,8 +216,8 @@ def test_a_head_that_does_not_end_is_refused(tmp_path: Path) -> None:
 
 def test_without_descriptors_it_waits_until_there_are_some(tmp_path: Path) -> None:
     conf = tmp_path / "conf.py"
-    limit = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
-    conf.write_text(f"exec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\n{limit}")
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))"
+    conf.write_text(own(limit))
     with serving(tmp_path, conf, threads=2) as port:
         with ExitStack() as stack:
             for _ in range(60):
@@ -224,7 +237,7 @@ def test_half_heads_give_way_where_there_is_no_room_for_others(tmp_path: Path) -
 
 def test_half_a_head_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:
     conf = tmp_path / "conf.py"
-    conf.write_text(f"exec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\nHEAD_SECONDS = 0.5\n")
+    conf.write_text(own("HEAD_SECONDS = 0.5"))
     with serving(tmp_path, conf, threads=1) as port, closing(told(port, b"GET / HTTP/1.1\r\n")) as half:
         with contextlib.suppress(ConnectionResetError):  # it is closed with something unread
             assert half.recv(1) == b""  # else the client's own time-out, 10 s, is an error
@@ -233,7 +246,7 @@ def test_half_a_head_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> N
 
 def test_a_body_that_does_not_come_loses_its_thread_when_the_limit_is_over(tmp_path: Path) -> None:
     conf = tmp_path / "conf.py"
-    conf.write_text(f"exec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\nSTALL_SECONDS = 1\n")
+    conf.write_text(own("STALL_SECONDS = 1"))
     head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
     with serving(tmp_path, conf, threads=1) as port, closing(told(port, head)):
         start = time.monotonic()

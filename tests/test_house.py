@@ -25,14 +25,15 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("arguments", "formats", "deltas", "pending", "calls", "said", "echo"),
     ("choice", "engine"),
     (
-        *("http1", "balance", "upstream", "fleet", "pump", "overflow", "dialects", "rewrite", "auto", "tasks"),
-        "token_count",
+        *("http1", "balance", "upstream", "encoding", "fleet", "pump", "overflow", "dialects", "rewrite", "auto"),
+        *("tasks", "token_count"),
     ),
     ("answers", "reply", "observed", "capture"),
     ("stream", "relay", "loop_guard"),
     (
+        *("client_socket", "client_waits", "log_stream"),
         *("intake", "setting_checks", "settings", "config", "tally", "shared_memory", "counters", "audit", "logs"),
-        *("metrics", "admin", "snapshot", "service"),
+        *("metrics", "pages", "admin", "snapshot", "service"),
     ),
     ("visit", "asked", "views", "messages_views", "gate", "requestlog", "app"),
     ("explain", "replay", "summary", "cli", "__main__"),

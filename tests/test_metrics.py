@@ -137,6 +137,20 @@ def test_a_name_that_the_model_server_does_not_know_takes_no_place(tally: Tally)
     assert models(tally) == {"other", "real"}
 
 
+def test_only_models_that_a_server_has_have_a_label(tally: Tally) -> None:
+    for model in ("real", "also real", "made up", "made up too"):
+        count(tally, ended(model=model))
+    count(tally, ended(model="gone", status=404))
+    text = exposition(tally, "", rules_in_force=True, models=frozenset(("real", "also real", "idle"))).decode()
+    found = {
+        sample.labels["model"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "tool_proxy_requests_total" and sample.labels["status"] == "200"
+    }
+    assert found == {"real": 1, "also real": 1, "other": 2}
+
+
 @pytest.mark.parametrize("group,label", [("fixes", "fix"), ("refusals", "reason")])
 def test_fixes_and_reasons_have_at_most_so_many_names(tally: Tally, group: str, label: str) -> None:
     count(tally, ended(**{group: {f"rule:{number}": 1 for number in range(MAX_NAMES + 50)}}))

@@ -73,7 +73,8 @@ class Two:
             return found
 
     def samples(self) -> dict[str, float]:
-        """What a scrape finds."""
+        """What a scrape finds; the model server is asked which models it has."""
+        self.upstream.paths.setdefault("/v1/models", MODELS)
         status, _, found = self.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
         assert status == 200, found
         lines = [line for line in found.decode().splitlines() if not line.startswith("#")]
@@ -355,10 +356,10 @@ def test_no_path_leads_anywhere_else_on_the_model_server(shared: Two, path: str)
 def test_only_listed_headers_go_up_and_the_host_is_the_model_servers(shared: Two) -> None:
     shared.upstream.play([answer(completion("a"))])
     headers = {
-        **{"Host": "evil.example", "Authorization": f"Bearer {ALICE}", "Cookie": "c", "X-Forwarded-For": "1.2.3.4"},
+        **{"Host": "10.9.8.7", "Authorization": f"Bearer {ALICE}", "Cookie": "c", "X-Forwarded-For": "1.2.3.4"},
         **{"Forwarded": "for=1", "Via": "1.1 x", "Proxy-Authorization": "Basic x", "TE": "trailers", "X-Custom": "y"},
         **{"Connection": "close, X-Custom", "Keep-Alive": "1", "Upgrade": "h2c", "X-Original-URL": "/sleep"},
-        **{"anthropic-version": "2023-06-01", "OpenAI-Organization": "org", "X-Request-Id": "r1", "Origin": "http://x"},
+        **{"anthropic-version": "2023-06-01", "OpenAI-Organization": "org", "X-Request-Id": "r1", "Origin": "http://[::1]"},
     }
     assert shared.ask("POST", CHAT, chat(stream=False), **headers)[0] == 200
     seen = shared.upstream.wait()

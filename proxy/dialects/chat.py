@@ -23,11 +23,13 @@ from ..events import (
     JsonObject,
     Passed,
     Reasoning,
+    Rest,
     Text,
     Usage,
     choice_number,
     dump_json,
     load_json,
+    rest_of,
 )
 from ..rules import Clean, ReasoningField
 
@@ -116,6 +118,8 @@ class ChatWriter:
                 return self._finish(event)
             case Usage():
                 return self._usage(event.usage)
+            case Rest():
+                return self._chunk(event.choice, {}, source=event.source)
             case CallClosed():
                 return b""
             case Failed():
@@ -159,12 +163,17 @@ class ChatWriter:
             envelope["system_fingerprint"] = last["system_fingerprint"]
         return envelope
 
-    def _chunk(self, choice: int, delta: JsonObject, finish: str | None = None) -> bytes:
+    def _chunk(
+        self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None
+    ) -> bytes:
+        """A chunk of ours, with what else the server's `source` says that it is written for."""
         if not self._spoke and delta:
             delta = {"role": "assistant", **delta}
         self._spoke = self._spoke or bool(delta)
-        entry: JsonObject = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return sse.encode(dump_json({**self._envelope(), "choices": [entry]}))
+        top, around, inside = rest_of(source.body) if source is not None and not self._expand else ({}, {}, {})
+        entry: JsonObject = {"index": choice, "delta": {**delta, **inside}, "logprobs": None, "finish_reason": finish}
+        body: JsonObject = {**self._envelope(), "choices": [{**entry, **around}], **top}
+        return sse.encode(dump_json(clean_body(body, self._options.clean) if source is not None else body))
 
     def _arguments(self, event: CallArguments) -> bytes:
         opened, self._opened = self._opened, None
@@ -174,7 +183,7 @@ class ChatWriter:
             call |= {"id": opened.id, "type": "function"}
             function["name"] = opened.name
         function["arguments"] = event.fragment
-        return self._chunk(event.choice, {"tool_calls": [{**call, "function": function}]})
+        return self._chunk(event.choice, {"tool_calls": [{**call, "function": function}]}, source=event.source)
 
     def _finish(self, event: Finished) -> bytes:
         """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
