@@ -7,22 +7,20 @@ wrongly is put right here (F38, F39, F41 to F47, F51), what is right goes on as 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from .arguments import Gate, LiveArguments
 from .call_chunks import Piece, Pieces
 from .deltas import Delta
 from .errors import UpstreamBroken
 from .events import Call, CallArguments, CallClosed, CallOpened, Event, Failed, Json, Repair, Text
-from .ladder import is_junk, objects_in
+from .ladder import is_junk
 from .literals import canonical
-from .pending import EMPTIES, CallLimits, Pending, rejoined
+from .pending import EMPTIES, CallLimits, Pending, check_calls, count_bytes, rejoined, separated
 from .repair import Repaired, Repairer
 from .tool_rules import apply_rule, renames, touched
 
 _MAX_NAMES = 16
-# What has left of a call is kept for its end; all of it may have so many times what may wait.
-_LIVE = 4
 
 
 class CallGatherer:
@@ -115,7 +113,7 @@ class CallGatherer:
         """Say that no more deltas come; `stopped` if the model ended by itself and was not cut off."""
         events: list[Event] = []
         before: set[str] = set()
-        calls = [*self._separated(rejoined(self._calls))]
+        calls = [*separated(rejoined(self._calls), self._limits)]
         self.unchanged = True
         for call in calls:
             text = canonical(call.text.strip()) if len(calls) > 1 else ""
@@ -129,19 +127,6 @@ class CallGatherer:
                 break
         self._calls.clear()
         return tuple(events)
-
-    def _separated(self, calls: list[Pending]) -> Iterator[Pending]:
-        """The calls, those without a name object by object (F41)."""
-        count = len(calls)
-        for call in calls:
-            texts = [] if call.names else objects_in(call.text.strip())
-            count += max(0, len(texts) - 1)
-            self._check(count)
-            if len(texts) < 2:
-                yield call
-                continue
-            for place, text in enumerate(texts):
-                yield Pending("" if place else call.server_id, early=[text], odd=True)
 
     def _delta(self, delta: Delta) -> list[Event]:
         known = len(self._calls)
@@ -157,13 +142,13 @@ class CallGatherer:
         call.early.append(delta.fragment)
         call.first = call.first or delta.fragment.lstrip()[:1]
         if not call.names or call.first != "{":
-            self._limit(call, len(delta.fragment), 0)
+            count_bytes(call, self._limits, len(delta.fragment), 0)
             return events
         early = call.text
         call.early.clear()
         self._begin(call)
         # What came before was counted when it came.
-        self._limit(call, len(delta.fragment) - len(early), 0)
+        count_bytes(call, self._limits, len(delta.fragment) - len(early), 0)
         return events + self._fragment(call, early, delta.index)
 
     def _see(self, call: Pending, delta: Delta, begins: bool) -> None:
@@ -234,26 +219,13 @@ class CallGatherer:
         name = "" if known.names else delta.name
         return self._delta(Delta(known.server_index, known.server_id, name, rest)) if rest or name else []
 
-    def _check(self, count: int) -> None:
-        if count > self._limits.calls:
-            raise UpstreamBroken(f"the reply has more than {self._limits.calls} tool calls (max_calls)")
-
-    def _limit(self, call: Pending, came: int, left: int) -> None:
-        """Count what came of a call and what waits in it; over a limit the reply cannot be finished (contract C7)."""
-        call.size += came
-        call.waiting += came - left
-        if call.waiting > self._limits.held:
-            raise UpstreamBroken(f"more than {self._limits.held} bytes of a tool call had to wait (max_held)")
-        if call.size > _LIVE * self._limits.held:
-            raise UpstreamBroken(f"a tool call has more than {_LIVE} times {self._limits.held} bytes (max_held)")
-
     def _fragment(self, call: Pending, fragment: str, index: int | None, *, left: int = 0) -> list[Event]:
         """The next of a call's arguments, of which the first `left` characters have left already."""
         live = call.live
         assert live is not None
         was_closed = live.closed
         new = live.feed(fragment)[left:]
-        self._limit(call, len(fragment), len(new))
+        count_bytes(call, self._limits, len(fragment), len(new))
         events = self._leave(call, new)
         hollow = live.closed and (bool(live.excess) or not was_closed) and self._is_hollow(call)
         whole = live.closed and not was_closed and not hollow and not live.ends_in_string
@@ -289,7 +261,7 @@ class CallGatherer:
         """
         call = self._known(delta)
         if call is None or (call.ends_before(delta) and not (call.may_take(delta) and self._is_hollow(call))):
-            self._check(len(self._calls) + 1)
+            check_calls(len(self._calls) + 1, self._limits)
             call = self._next_call(call, delta)
         if delta.index is not None:
             self._by_index[delta.index] = call

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .arguments import Gate, LiveArguments
 from .deltas import Delta
+from .errors import UpstreamBroken
 from .events import Repair
 from .ladder import is_junk, objects_in
 from .limits import MAX_CALLS, MAX_HELD
@@ -15,6 +17,8 @@ from .literals import read_json
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
 # Empty objects behind each other.
 EMPTIES = re.compile(r"(?:\s*+\{\s*+\})*+")
+# What has left of a call is kept for its end; all of it may have so many times what may wait.
+_LIVE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,36 @@ class Pending:
         """True if nothing in a delta says that it is another call's."""
         same = not delta.id or not self.server_id or delta.id == self.server_id
         return (same or not delta.name) and (not delta.name or delta.name in self.names)
+
+
+def check_calls(count: int, limits: CallLimits) -> None:
+    """UpstreamBroken if a reply has more calls than it may (contract C7)."""
+    if count > limits.calls:
+        raise UpstreamBroken(f"the reply has more than {limits.calls} tool calls (max_calls)")
+
+
+def count_bytes(call: Pending, limits: CallLimits, came: int, left: int) -> None:
+    """Count what came of a call and what waits in it; over a limit the reply cannot be finished (contract C7)."""
+    call.size += came
+    call.waiting += came - left
+    if call.waiting > limits.held:
+        raise UpstreamBroken(f"more than {limits.held} bytes of a tool call had to wait (max_held)")
+    if call.size > _LIVE * limits.held:
+        raise UpstreamBroken(f"a tool call has more than {_LIVE} times {limits.held} bytes (max_held)")
+
+
+def separated(calls: list[Pending], limits: CallLimits) -> Iterator[Pending]:
+    """The calls, those without a name object by object (F41)."""
+    count = len(calls)
+    for call in calls:
+        texts = [] if call.names else objects_in(call.text.strip())
+        count += max(0, len(texts) - 1)
+        check_calls(count, limits)
+        if len(texts) < 2:
+            yield call
+            continue
+        for place, text in enumerate(texts):
+            yield Pending("" if place else call.server_id, early=[text], odd=True)
 
 
 def rejoined(calls: list[Pending]) -> list[Pending]:

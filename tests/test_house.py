@@ -22,7 +22,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ),
     ("window", "reader"),
     ("unescaped", "ladder", "inference", "fixes", "repair"),
-    ("arguments", "formats", "deltas", "pending", "calls", "said", "echo"),
+    ("arguments", "formats", "deltas", "pending", "call_chunks", "calls", "said", "echo"),
     ("choice", "engine"),
     (
         *("http1", "balance", "upstream", "encoding", "fleet", "pump", "overflow", "dialects", "rewrite", "auto"),
@@ -42,7 +42,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 SANS_IO = (
     *("errors", "limits", "events", "literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file"),
     *("tools_section", "rules", "models", "sse", "glide", "window", "reader", "unescaped", "ladder", "inference"),
-    *("fixes", "repair", "arguments", "deltas", "pending", "calls", "said", "echo"),
+    *("fixes", "repair", "arguments", "deltas", "pending", "call_chunks", "calls", "said"),
+    "echo",
 )
 SANS_IO_ROOMS = (
     *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "observed"),
