@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .events import Json, JsonObject
 from .literals import Also, dump, missing_closers, read_json, read_literal
-from .shapes import Shape
+from .shapes import Shape, same
 from .unescaped import read_unescaped
 
 # Rungs behind each other, and readings of one text.
@@ -139,15 +139,16 @@ def _strict(text: str, hints: Hints) -> Json:
     return read_json(text)
 
 
-def _first_of_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
+def _same_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
     found: JsonObject = {}
     for key, value in pairs:
-        found.setdefault(key, value)
+        if not same(found.setdefault(key, value), value):
+            raise ValueError("a key is there twice, with two values")
     return found
 
 
-def _first_keys(text: str, hints: Hints) -> Json:
-    found = read_json(text, _first_of_doubles)
+def _same_twice(text: str, hints: Hints) -> Json:
+    found = read_json(text, _same_doubles)
     return found if isinstance(found, dict) else None
 
 
@@ -230,7 +231,11 @@ def _without_comments(text: str, hints: Hints) -> Json:
     """
     if any('"' in found.group() for found in _COMMENT.finditer(text) if not found.group(1)):
         return None
-    return _changed(text, _COMMENT.sub(lambda found: found.group(1) or " ", text))
+    return _changed(text, _bare(text))
+
+
+def _bare(text: str) -> str:
+    return _COMMENT.sub(lambda found: found.group(1) or " ", text)
 
 
 def _typographic(text: str, hints: Hints) -> Json:
@@ -263,13 +268,18 @@ def _unescaped(text: str, hints: Hints) -> Json:
     end = text.rfind("}") + 1
     if hints.shape is None or not end or not _MARKUP_BEHIND.fullmatch(text, end):
         return None
-    return read_unescaped(text[:end], hints.shape)
+    found = read_unescaped(text[:end], hints.shape)
+    bare = _bare(text[:end])
+    if bare.endswith("}") and isinstance(_read(_literals, bare, hints), dict):
+        # In `{"a": "b" // "c"⏎}` the comment may be a part of the string.
+        raise ValueError("what may be a comment can be read in two ways")
+    return found
 
 
 EXAMPLE_SCHEMA: JsonObject = {"type": "object", "properties": {"a": {}}}
 RUNGS = (
     Rung("empty_arguments", "nothing, or null, stands for no arguments", "null", _nothing, completes=True),
-    Rung("duplicate_key", "a key is there twice; the first value counts", '{"a": 1, "a": 2}', _first_keys),
+    Rung("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}', _same_twice),
     Rung("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"', _inner),
     Rung("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}', _doubled),
     Rung("opening_brace", "the opening brace was missing", '"a": 1}', _opened),

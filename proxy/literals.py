@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
-from enum import Flag, auto
+from enum import Enum, Flag, auto
 
 from .events import Json, JsonObject, finite, load_json
 from .limits import MAX_DEPTH
@@ -32,6 +32,10 @@ _STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 _TYPOGRAPHIC = {mark: re.compile(r"[“”\\]") for mark in "“„‟"} | {"”": re.compile(r"[”\\]")}
 _ALL_STRINGS = {**_STRING, **_TYPOGRAPHIC}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
+# The beginning of a path on Windows.
+_DRIVE = re.compile(r"\b[A-Za-z]:\\")
+# How far back the end of the value before a missing comma is looked for.
+_NEAR = 64
 _HEX = {"x": 2, "u": 4, "U": 8}
 _IN_NESTED = re.compile(r"""["'{}\[\]]""")
 _STRING_REST = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*+{mark}", re.DOTALL) for mark in "\"'"}
@@ -258,8 +262,11 @@ class _Reader:
                 raise ValueError("a colon was expected")
             self.pos += 1
             value = self.value(depth + 1)
-            lost = not depth and key in self._lists and isinstance(value, dict)
-            values[key] = self._lost_list(value, depth) if lost else value
+            if not depth and key in self._lists and isinstance(value, dict):
+                value = self._lost_list(value, depth)
+            if key in values and (values[key] != value or type(values[key]) is not type(value)):
+                raise ValueError("a key is there twice, with two values")
+            values[key] = value
         return values
 
     def _lost_list(self, first: Json, depth: int) -> list[Json]:
@@ -286,15 +293,20 @@ class _Reader:
         """Read up to the next item, or past the end, where a comma may stand too many; whether there is one."""
         if not first and self.blanks() == ",":
             self.pos += 1
-        elif not first and self.blanks() != closer and not self._comma_lost():
+        elif not first and self.blanks() != closer and not self._comma_lost(closer):
             raise ValueError("a comma was expected")
         if self.blanks() != closer:
             return True
         self.pos += 1
         return False
 
-    def _comma_lost(self) -> bool:
-        """True if the next key, or the next item, follows without a comma."""
+    def _comma_lost(self, closer: str) -> bool:
+        """True if the next key, or the next item, follows without a comma; not behind a string in an array, where the
+        marks may be those of one string: `["a" "b"]`, or three of them a delimiter.
+        """
+        before = self._text[max(0, self.pos - _NEAR) : self.pos].rstrip()[-1:]
+        if not before or (before in _STRING and (closer != "}" or self._text[self.pos - 1] == before)):
+            return False
         return self._commas_lost and self.blanks() in ('"', "'", "{")
 
     def _key(self) -> str:
@@ -337,6 +349,7 @@ class _Reader:
 
     def _string(self, quote: str) -> str:
         parts: list[str] = []
+        escapes: set[_Escape] = set()
         start = self.pos + 1
         while True:
             found = self._strings[quote].search(self._text, start)
@@ -345,9 +358,10 @@ class _Reader:
             parts.append(self._text[start : found.start()])
             if found.group() != "\\":
                 self.pos = found.end()
-                return _joined(parts)
+                return _checked(parts, escapes)
             start = found.end()
             part, start = _escape(self._text, start)
+            escapes.add(_kind_of_escape(part))
             parts.append(part)
 
 
@@ -366,13 +380,49 @@ def _escape(text: str, at: int) -> tuple[str, int]:
 def unescape(inside: str) -> str:
     """What a string stands for, of which this stands between its marks; marks without a backslash are its own."""
     parts: list[str] = []
+    escapes: set[_Escape] = set()
     start = 0
     while (at := inside.find("\\", start)) >= 0:
         parts.append(inside[start:at])
         part, start = _escape(inside, at + 1)
+        escapes.add(_kind_of_escape(part))
         parts.append(part)
     parts.append(inside[start:])
-    return _joined(parts)
+    return _checked(parts, escapes)
+
+
+def _checked(parts: list[str], escapes: set[_Escape]) -> str:
+    text = _joined(parts)
+    _check_escapes(escapes, text)
+    return text
+
+
+class _Escape(Enum):
+    """What a backslash in a string does."""
+
+    # It stands before a mark or another backslash: whoever wrote it knew how to escape.
+    SURE = auto()
+    # It stands for a character, unless it is that of a path: `\\new`.
+    CHARACTER = auto()
+    # It escapes nothing, and stays: `\\d`.
+    NOTHING = auto()
+
+
+def _kind_of_escape(part: str) -> _Escape:
+    """The kind of an escape, by what it stands for."""
+    if part in ("\\", '"', "'", "/"):
+        return _Escape.SURE
+    return _Escape.NOTHING if part.startswith("\\") else _Escape.CHARACTER
+
+
+def _check_escapes(kinds: set[_Escape], text: str) -> None:
+    """ValueError if the backslashes of a string can be read in two ways: where one escapes nothing, as in a path that
+    was written as it is, another one may not either.
+    """
+    if not kinds >= {_Escape.CHARACTER, _Escape.NOTHING}:
+        return
+    if _Escape.SURE not in kinds or _DRIVE.search(text):
+        raise ValueError("backslashes that can be read in two ways")
 
 
 def _joined(parts: list[str]) -> str:

@@ -194,13 +194,14 @@ class _Reader:
         tripled = self._text.startswith(mark * 3, self._pos)
         delimiter = mark * 3 if tripled else mark
         start = self._pos + len(delimiter)
-        at, marks = start, 0
+        at, marks, backslash = start, 0, -1
         while True:
             found = _MARK[mark].search(self._text, at)
             if found is None:
                 raise ValueError("a string does not end")
             at = found.end()
             if found.group() != mark:
+                backslash = at if found.group() == "\\\\" else backslash
                 continue
             if self._text.startswith(delimiter, found.start()):
                 end = self._end_behind(found.start() + len(delimiter), frame)
@@ -210,6 +211,8 @@ class _Reader:
                     self._ended(end, inside, paired=tripled or marks % 2 == 0)
                     self._pos = found.start() + len(delimiter)
                     return unescape(inside)
+            if found.start() == backslash:
+                raise ValueError("a mark behind two backslashes can be read in two ways")
             if not tripled:
                 self._refuse_second_reading(at, frame, paired=marks % 2 == 0)
                 self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
@@ -269,7 +272,10 @@ class _Reader:
         if isinstance(frame, _Array):
             if not self._text.startswith("{", at):
                 return None
-            found = _KEY.match(self._text, self._behind_blanks(at + 1))
+            inside = self._behind_blanks(at + 1)
+            if self._text.startswith("}", inside):
+                return _End.SURE
+            found = _KEY.match(self._text, inside)
             return _End.SURE if found and found.group(2) in frame.item_keys else None
         found = _KEY.match(self._text, at)
         if found is None or found.group(2) not in frame.own or found.group(2) in frame.given:

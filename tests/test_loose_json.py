@@ -113,13 +113,23 @@ def test_what_has_no_reading_or_two_stays_text(wrapper: str, name: str, argument
     assert read(text, 6) == ([], text.removesuffix("<|call|>"))
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("name", [name for name in CLOSED if name != "harmony"])
 def test_a_string_may_show_the_end_of_its_wrapper(name: str) -> None:
-    """The first place where all of it can be read is the end."""
+    """The first place where all of it can be read is the end. Harmony's are tokens of the model's own."""
     text = WRAPPERS[name]("write", '{"path": "a", "content": "b"}')
     closer = text[text.index('"b"}') + 4 :].lstrip("}] \n")
     values: JsonObject = {"path": "a", "content": f'say "{closer}" and "more"'}
     assert read(WRAPPERS[name]("write", broken(values)), 6) == ([("write", values)], "")
+
+
+@pytest.mark.parametrize("arguments", ['{"path": "a"', '{"path": "a" b"', '{"path": "a" b}', '{"path": a}'])
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_call_that_cannot_be_read_takes_no_other_one_along(name: str, arguments: str) -> None:
+    """No string of it holds the next call."""
+    other: JsonObject = {"path": "b", "content": "c", "mode": "d"}
+    text = f'{WRAPPERS[name]("read", arguments)}\n{WRAPPERS[name]("write", json.dumps(other))}'
+    found, _ = read(text, 4)
+    assert all(call in (("write", other), ("read", {"path": "a"})) for call in found)
 
 
 @pytest.mark.parametrize("name", WRAPPERS)

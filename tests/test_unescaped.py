@@ -115,6 +115,25 @@ def test_C9_an_own_keys_opener_that_stands_twice_leaves_no_reading(text: str) ->
     assert text_read(text, WRITE) is None
 
 
+@pytest.mark.parametrize("text", ['a \\\\"b\\\\" "c"', 'C:\\\\"b" c'])
+def test_C9_a_mark_behind_two_backslashes_leaves_no_reading(text: str) -> None:
+    """One of them may be meant for the mark."""
+    assert text_read(f'{{"path": "p", "content": "{text}"}}', WRITE) is None
+
+
+@pytest.mark.parametrize("text", ["C:\\Users\\me\\notes.txt", "C:\\new\\d", "\\d\\n", 'a \\" C:\\notes\\me'])
+def test_C9_backslashes_that_can_be_read_in_two_ways_leave_no_reading(text: str) -> None:
+    """Where one escapes nothing, the others may not either."""
+    for string in (text, text + ' "b" c'):
+        assert text_read(f'{{"path": "p", "content": "{string}"}}', WRITE) is None
+    assert text_read('{"path": "p", "content": "\\d \\"b\\" \\n"}', WRITE) == {"path": "p", "content": '\\d "b" \n'}
+
+
+def test_an_empty_object_among_items_ends_strings_too() -> None:
+    values = {"path": "p", "edits": [{"old": 'a "b"', "new": "c"}, {}, {"old": "d", "new": 'e "f"'}]}
+    assert read(values, EDITS) == values
+
+
 @pytest.mark.parametrize("item", ['a "b" c', 'a", b', '"'])
 def test_C9_marks_in_an_array_of_strings_leave_no_reading(item: str) -> None:
     assert read({"path": "p", "edits": [], "tags": [item, "x"]}, EDITS) is None

@@ -291,7 +291,8 @@ def raw_backslashes(draft: Draft) -> Broken:
     if not paths:
         raise Inapplicable
     style = _some_strings(lambda text: dump(text).replace("\\\\", "\\"), paths)
-    escaped = _mapped(draft.values, _lenient)
+    # A string in which each backslash escapes something is that other text, whatever is wrong elsewhere.
+    escaped = _mapped(draft.values, lambda text: _lenient(text) if "\\" in text else text)
     return Broken(Style(json=style), one=False, also=[] if escaped is None else [escaped])
 
 
@@ -301,7 +302,10 @@ def _lenient(text: str) -> str:
     known = re.sub(
         r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', lambda found: found.group() if len(found.group()) > 1 else "\\\\", raw
     )
-    value: str = json.loads(f'"{known}"')
+    try:
+        value: str = json.loads(f'"{known}"')
+    except ValueError:
+        return text  # its marks lost their backslashes too
     return value
 
 

@@ -69,8 +69,8 @@ def whole_value(reader: Reader) -> Parsing[bytes]:
 
 
 def _is_over(reader: Reader) -> Parsing[bool]:
-    """Whether a call must be over here, and behind all that closes it a line ends, or another call or turn begins: in
-    `{"text": "say "</tool_call>" and more"}` none does.
+    """Whether a call must be over here, and behind all that closes it the reply ends or another call begins: in
+    `{"text": "say "</tool_call>" and more"}` neither does.
     """
     if not (yield from _ends(reader)):
         return False
@@ -80,7 +80,9 @@ def _is_over(reader: Reader) -> Parsing[bool]:
             break
         while (yield from reader.which(_SPACES)):
             pass
-    return reader.at_end() or (yield from reader.byte()) in (b"\r", b"\n", b"<", b"[", b"{")
+    # Brackets are supplied only where the reply ends, or the next call begins (contract C4).
+    yield from reader.maybe(blanks(reader))
+    return reader.at_end() or (yield from reader.byte()) in (b"<", b"[", b"{")
 
 
 def turn_ends(reader: Reader) -> Parsing[bool]:

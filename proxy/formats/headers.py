@@ -56,7 +56,8 @@ def header(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     elif found is not None and found.kind == "parameter":
         calls = (RawCall(tool, name, dump((yield from parameters(reader, tool)))),)
     else:
-        calls = ((yield from _json_call(reader, tool, name)),)
+        closers = _MESSAGE_ENDS if written["ends"] else ()
+        calls = ((yield from _json_call(reader, tool, name, closers)),)
         reader.weak = reader.weak or not written["ends"]
     reader.spans.append((start, reader.pos))
     return (yield from closed(reader, calls))
@@ -82,18 +83,18 @@ def stripped_header(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     name = text.removesuffix("<|message|>").strip().removesuffix("json").removesuffix("<|constrain|>").strip()
     if not name.startswith(_FUNCTIONS):
         raise NotACall("the message goes to no tool")
-    call = yield from _json_call(reader, reader.tool(name), name)
+    call = yield from _json_call(reader, reader.tool(name), name, ())
     reader.spans.append((start, reader.pos))
     return (yield from rest_of_row(reader, (call,)))
 
 
-def _json_call(reader: Reader, tool: Tool, name: str) -> Parsing[RawCall]:
+def _json_call(reader: Reader, tool: Tool, name: str, closers: tuple[bytes, ...]) -> Parsing[RawCall]:
     yield from reader.blanks()
     if (yield from reader.peek(_CALL)):
         return RawCall(tool, name, "{}")
     if (yield from reader.byte()) != b"{":
         raise reader.refuse("the arguments were expected")
-    return (yield from called(reader, name if tool.name else "", closers=_MESSAGE_ENDS))
+    return (yield from called(reader, name if tool.name else "", closers=closers))
 
 
 def _header(reader: Reader) -> Parsing[str]:

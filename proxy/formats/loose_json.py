@@ -26,8 +26,10 @@ MAX_TRIES = 8
 JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
 NO_TAIL = ("",)
 _MAX_BRACKETS = 8
+_MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
 _ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
+END_TOKENS = encoded(*END_OF_TURN)
 # Behind a marker without a closer a call ends where the next one begins, or the turn does.
 _OPEN_ENDS = encoded(*(marker.opener for marker in MARKERS if not marker.closers), *END_OF_TURN)
 
@@ -49,6 +51,8 @@ def arguments_value(
     try:
         value = yield from whole_value(reader)
         if (yield from reader.ahead(reader.maybe(_may_follow(reader, closers)))):
+            if tails is NO_TAIL:
+                yield from reader.maybe(_surplus(reader, closers))
             return value
     except NotACall as reason:
         refusal = reason
@@ -58,6 +62,8 @@ def arguments_value(
     if loose:
         return loose
     if refusal is not None:
+        # What its strings show is no call either.
+        yield from reader.maybe(_past_the_call(reader, ends))
         raise refusal
     reader.pos = end
     enclosed = closers or reader.enclosures
@@ -67,6 +73,20 @@ def arguments_value(
     if b'"' in (yield from reader.ahead(_rest_of_line(reader))):
         raise NotACall("where its last string ends can be read in two ways")
     return value
+
+
+def _past_the_call(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Read on to the end of the wrapper, past those that are shown in it; to the end of the reply where it has none."""
+    if not reader.enclosures or closers is _OPEN_ENDS:
+        found = yield from reader.past(*END_TOKENS)
+        reader.pos -= len(found)
+        return True
+    opener = reader.enclosures[-1].opener
+    depth = 1
+    while depth:
+        _, found = yield from reader.find(opener, *closers)
+        depth += 1 if found == opener else -1
+    return True
 
 
 def _rest_of_line(reader: Reader) -> Parsing[bytes]:
@@ -81,6 +101,18 @@ def _ends_of(reader: Reader) -> tuple[bytes, ...]:
         return ()
     enclosure: Enclosure | None = reader.enclosures[-1] if reader.enclosures else None
     return enclosure.closers if enclosure is not None and enclosure.closers else _OPEN_ENDS
+
+
+def _surplus(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Read braces too many (F31), if what ends the call follows them."""
+    yield from reader.blanks()
+    for _ in range(_MAX_SURPLUS):
+        if not (yield from reader.which((b"}",))):
+            break
+        yield from reader.blanks()
+    if closers and (yield from reader.peek(closers)):
+        return True
+    return bool((yield from ends_here(reader)) or (yield from reader.peek(MARKER_OPENERS)))
 
 
 def _may_follow(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
@@ -120,9 +152,16 @@ def _up_to_closer(reader: Reader, tool: Tool, closers: tuple[bytes, ...], tails:
                 value = found.encode("utf-8", "surrogatepass")
                 reader.pos = start + len(value)
                 return value
-        if last:
+        # A string may show the end of its wrapper; but what stands behind that must not be the next call.
+        if last or not reader.enclosures or (yield from reader.ahead(reader.maybe(_next_call(reader)))):
             break
     raise NotACall("the arguments cannot be read")
+
+
+def _next_call(reader: Reader) -> Parsing[bool]:
+    """Whether another wrapper like the innermost one that is open begins here."""
+    yield from reader.blanks()
+    return (yield from reader.peek((reader.enclosures[-1].opener,))) is not None
 
 
 def _closer(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[tuple[int, bool]]:

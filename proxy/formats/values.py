@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 
 from ..events import Json, JsonObject, load_json
 from ..ladder import Climbed, climb
-from ..literals import dump, read_literal
+from ..literals import dump, read_json, read_literal
 from ..reader import NotACall
 from ..shapes import faults
 from ..tools import Tool
@@ -55,7 +55,7 @@ def read_string(quoted: bytes) -> str:
 
 def _read(text: str, tool: Tool) -> Json:
     try:
-        return load_json(text)
+        return read_json(text)
     except ValueError:
         pass
     lists = [name for name in tool.properties if tool.is_list(name)]
