@@ -141,11 +141,15 @@ def clean_keys(values: Json, shape: Shape, judge: Judge) -> Json:
     free = known - values.keys()
 
     def new_key(key: str) -> str | None:
-        bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
-        bare = bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
+        bare = _without_markup(key)
         return bare if bare in free else None
 
     return _renamed(values, shape, new_key)
+
+
+def _without_markup(key: str) -> str:
+    bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
+    return bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
 
 
 def spell_keys(values: Json, shape: Shape, judge: Judge) -> Json:
@@ -161,6 +165,13 @@ def spell_keys(values: Json, shape: Shape, judge: Judge) -> Json:
 
 def _fold(name: str) -> str:
     return name.casefold().translate(_SEPARATORS)
+
+
+def respelled(key: str, names: Iterable[str]) -> str | None:
+    """The one of these names that `clean_keys` or `spell_keys` make of a key that is none of them."""
+    free = list(names)
+    bare = _without_markup(key)
+    return bare if bare in free else _only([name for name in free if _fold(name) == _fold(key)])
 
 
 def mend_typos(values: Json, shape: Shape, judge: Judge) -> Json:

@@ -128,8 +128,9 @@ def _parameter(reader: Reader, raw: RawValues, place: _Place, values: dict[str, 
     else:
         markup = _named_markup(reader, opener, place.call)
         value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded))
-    values[key] = _typed(tool, key, _trimmed(value.text, opener, place.padded), opener)
-    raw.check(key, values[key], value)
+    meant = tool.meant(key, values)
+    values[key] = _typed(tool, meant, _trimmed(value.text, opener, place.padded), opener)
+    raw.check(meant, values[key], value)
 
 
 def _element(reader: Reader, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
@@ -227,7 +228,8 @@ def _element_markup(reader: Reader, place: _Place, key: str) -> Markup:
             return marks[found]
         return (yield from outside.read(reader))
 
-    return Markup((*marks, *outside.literals), read, _another_element, place.call.there, anywhere=bool(separator))
+    literals = (*marks, *outside.literals)
+    return Markup(literals, read, _another_element, place.call.there, anywhere=bool(separator), own=key)
 
 
 class _Outside:
