@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from .events import Json, JsonObject, dump_json
-from .fixes import respelled
 from .schema import allowed_types, literal, parts, type_of, typed
 from .shapes import Shape, compile_schema
+from .spelling import respelled
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256

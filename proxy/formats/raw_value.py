@@ -65,9 +65,10 @@ class _Scan:
     `open` are the tags opened where the template writes them, `shown` those in the middle of a line, which count only
     up to its end, `suspects` the keys of other values among these. `first` is the first opening tag of another key that
     could end the value. Of the last tag, `seen` is the end, `placed` whether it stood where the template writes it, and
-    `begun` whether it began a value on this line. `ended` is the last end tag, `ended_own` whether it is like the value's
-    own, `ended_other` whether it ended one of another key, `stray` whether one ended nothing, the value neither. `last` is the last end that could be the value's,
-    `next_call` the first one without an end tag of the value behind whose closers another call begins.
+    `begun` whether it began a value on this line. `ended` is the last end tag, `ended_own` whether it is like the
+    value's own, `ended_other` whether it ended one of another key; `stray`: one ended nothing, the value neither.
+    `last` is the last end that could be the value's, `next_call` the first one without an end tag of the value behind
+    whose closers another call begins; `passed`: another call began behind closers that ended what the value opened.
     """
 
     start: int
@@ -83,6 +84,7 @@ class _Scan:
     ended: tuple[int, int] | None = None
     last: _End | None = None
     next_call: _End | None = None
+    passed: bool = False
     stray: bool = False
     ended_own: bool = False
     ended_other: bool = False
@@ -143,13 +145,13 @@ class RawValues:
         # With two line ends the tag alone may be missing, or its line of a value that ends with a line end.
         twice = end.unended and own_line and self._lined is not False
         twice = twice and len(text) > 2 and bool(_TRAILING.search(text))
-        reader.annul(twice and self._is_text(key), "its value can be read in two ways")
+        reader.annul(twice and self.is_text(key), "its value can be read in two ways")
         self._suspects |= scan.suspects
         return RawText(text, end.unended or bool(scan.suspects))
 
     def check(self, key: str, value: Json, read: RawText) -> None:
         """See to it that a value is what its key wants, if the end tag of it or of the one before is missing."""
-        wrong = isinstance(value, str) and not self._is_text(key)
+        wrong = isinstance(value, str) and not self.is_text(key)
         self._reader.annul(wrong and (self._doubted or read.unended), "an end tag is missing, and no value fits")
         self._doubted = read.unended
 
@@ -162,7 +164,7 @@ class RawValues:
         lost = self._suspects & self._tool.required - set(given)
         self._reader.annul(bool(lost), "a value may lack its end tag")
 
-    def _is_text(self, key: str) -> bool:
+    def is_text(self, key: str) -> bool:
         """Whether the value of a key may be a text."""
         return "string" in allowed_types(self._tool.properties.get(key), self._tool.schema)
 
@@ -210,7 +212,7 @@ class RawValues:
         own = own and quoted is not Quoted.YES
         if own and quoted is Quoted.NO and scan.first is None and seen_alone:
             ended = self._ended_before(scan, start)
-            doubtful = scan.ended_other and ended is not None
+            doubtful = (scan.ended_other and ended is not None) or mark.key in scan.markup.inner
             scan.first = _Opened(start, ended if scan.ended_own else None, doubtful)
         mark = mark if own else replace(mark, key="")
         (scan.open if scan.placed else scan.shown).push(mark)
@@ -250,6 +252,7 @@ class RawValues:
         if at is None and scan.first is not None and self._ends_reply(chain):
             return self._end(scan, chain, len(chain.marks)), True
         if at is None:
+            scan.passed = scan.passed or self._passes_a_call(chain)
             if decided:
                 raise NotACall("its values can be read in two ways")
             return None, True
@@ -258,7 +261,10 @@ class RawValues:
         if mark.level is Level.VALUE and chain.behind is Behind.ANOTHER_VALUE:
             return end, True
         if mark.level is not Level.VALUE and scan.first is None and named:
+            scan.passed = scan.passed or self._passes_a_call(chain)
             return None, True
+        if mark.level is not Level.VALUE and scan.first is None and scan.passed:
+            raise NotACall("its values can be read in two ways")
         if mark.level is not Level.VALUE and scan.next_call is not None:
             return self._before_next_call(scan), True
         if end.unended and chain.behind is Behind.NEXT_CALL:
@@ -272,18 +278,20 @@ class RawValues:
         self._keep(scan, chain, end)
         return None, True
 
+    @staticmethod
+    def _passes_a_call(chain: Chain) -> bool:
+        """Whether another call begins behind the end tag of one."""
+        return chain.behind is Behind.NEXT_CALL and chain.count(Level.CALL) > 0
+
     def _ends_a_value(self, scan: _Scan, chain: Chain) -> bool:
         """Whether an end tag like the value's own is in a chain."""
         return any(mark.level is Level.VALUE and scan.markup.may_end(mark) for mark, _, _ in chain.marks)
 
     def _may_begin(self, scan: _Scan, chain: Chain) -> bool:
-        """Whether a value may begin with this chain: it stands on its first line, and required keys are to come.
-
-        A template writes two line ends around an empty value.
-        """
-        if not scan.own_line or not self._tool.required & scan.others:
+        """Whether a value may begin with this chain: a template writes two line ends around an empty one."""
+        if not scan.own_line or chain.start - scan.start > MAX_BLANKS:
             return False
-        before = self._reader.text(scan.start, min(chain.start, scan.start + MAX_BLANKS))
+        before = self._reader.text(scan.start, chain.start)
         return before.count("\n") == 1 and not before.strip()
 
     def _before_next_call(self, scan: _Scan) -> _End:
