@@ -131,11 +131,3 @@ def test_a_limit_of_bytes_cuts_no_letter(length: int) -> None:
 def test_calls_with_a_counter_stay_apart() -> None:
     text = "[other(what='a'), other:1(what='b'), functions.other:2(what='c')]"
     found(text, [("other", {"what": letter}) for letter in "abc"])
-
-
-@pytest.mark.parametrize("times", [2, 5, 9])
-def test_wrappers_that_break_off_do_not_count_as_nested(times: int) -> None:
-    one = "<tool_call><function=other><parameter=what>x</parameter></function></tool_call>"
-    broken = f"<tool_calls>{one}<tool_call><tool_call>{{]</tool_calls>"
-    found_here = scan([f"<tool_calls>{broken * times}{one}</tool_calls>"], new_scanner(TOOLS))
-    assert found_here.parsed[:1] == [("other", {"what": "x"})]
