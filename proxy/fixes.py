@@ -7,7 +7,6 @@ keys among those that it declares, and what it gives is taken only if the schema
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from .events import Json, JsonObject
 from .literals import dump, read_literal
 from .shapes import Judge, Shape, all_parts, children, inner_shapes, kind_fits
+from .spelling import fold, without_markup
 
 MAX_DEPTH = 64
 # Values that are looked at in one call.
@@ -25,8 +25,6 @@ MAX_PAIRS = 10_000
 _WRAPPERS = frozenset(
     ("arguments", "parameters", "input", "args", "kwargs", "params", "tool_input", "parsed_arguments")
 )
-_TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
-_SEPARATORS = str.maketrans("", "", "-_")
 
 Apply = Callable[[Json, Shape, Judge], Json]
 
@@ -141,8 +139,7 @@ def clean_keys(values: Json, shape: Shape, judge: Judge) -> Json:
     free = known - values.keys()
 
     def new_key(key: str) -> str | None:
-        bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
-        bare = bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
+        bare = without_markup(key)
         return bare if bare in free else None
 
     return _renamed(values, shape, new_key)
@@ -155,12 +152,8 @@ def spell_keys(values: Json, shape: Shape, judge: Judge) -> Json:
     known = _known_keys(values, shape, judge)
     alike: dict[str, list[str]] = {}
     for name in known - values.keys():
-        alike.setdefault(_fold(name), []).append(name)
-    return _renamed(values, shape, lambda key: _only(alike.get(_fold(key), ())))
-
-
-def _fold(name: str) -> str:
-    return name.casefold().translate(_SEPARATORS)
+        alike.setdefault(fold(name), []).append(name)
+    return _renamed(values, shape, lambda key: _only(alike.get(fold(key), ())))
 
 
 def mend_typos(values: Json, shape: Shape, judge: Judge) -> Json:

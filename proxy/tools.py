@@ -10,6 +10,7 @@ from hashlib import blake2b
 from .events import Json, JsonObject, dump_json
 from .schema import allowed_types, literal, parts, type_of, typed
 from .shapes import Shape, compile_schema
+from .spelling import respelled
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
@@ -52,6 +53,15 @@ class Tool:
         if said == "string":
             return text
         return literal(text) if said else typed(text, self.properties.get(name), self.schema)
+
+    def meant(self, name: str, given: Iterable[str] = ()) -> str:
+        """The parameter that `name` is another spelling of, if one that is not given is; else the name itself.
+
+        Raw text is typed by the schema before its key is repaired.
+        """
+        if name in self.properties:
+            return name
+        return respelled(name, self.properties.keys() - set(given)) or name
 
     def is_list(self, name: str) -> bool:
         """True if parameter `name` can be nothing but an array."""

@@ -17,8 +17,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("__init__", "errors", "limits"),
     ("events",),
     (
-        *("literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file", "tools_section", "rules"),
-        *("urls", "keys", "models", "sse", "redact", "glide"),
+        *("literals", "schema", "shapes", "spelling", "tools", "policy", "tool_rules", "rules_file"),
+        *("tools_section", "rules", "urls", "keys", "models", "sse", "redact", "glide"),
     ),
     ("window", "reader"),
     ("unescaped", "ladder", "inference", "fixes", "repair"),
@@ -40,9 +40,9 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 )
 # The engine and what is below it.
 SANS_IO = (
-    *("errors", "limits", "events", "literals", "schema", "shapes", "tools", "policy", "tool_rules", "rules_file"),
-    *("tools_section", "rules", "models", "sse", "glide", "window", "reader", "unescaped", "ladder", "inference"),
-    *("fixes", "repair", "arguments", "deltas", "pending", "call_chunks", "calls", "said"),
+    *("errors", "limits", "events", "literals", "schema", "shapes", "spelling", "tools", "policy", "tool_rules"),
+    *("rules_file", "tools_section", "rules", "models", "sse", "glide", "window", "reader", "unescaped", "ladder"),
+    *("inference", "fixes", "repair", "arguments", "deltas", "pending", "call_chunks", "calls", "said"),
     "echo",
 )
 SANS_IO_ROOMS = (

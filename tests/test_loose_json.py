@@ -15,6 +15,8 @@ from proxy.formats.scanner import Scanner
 from .helpers import all_cuts
 from .test_failures_damage import INNER, TOOLS, broken
 
+pytestmark = pytest.mark.once
+
 Written = Callable[[str, str], str]
 _KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>functions.{}:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"

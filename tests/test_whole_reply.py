@@ -31,6 +31,8 @@ from .helpers import (
 )
 from .test_round_trip import QUIET, Request, comparable, requests
 
+pytestmark = pytest.mark.once
+
 Arguments = dict[str, Any]
 Form = Callable[[str, Arguments], str]
 

@@ -130,7 +130,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
     # How far all was closed by itself; whether by wrappers of its own only; whether something was not.
     closed, wrapped, loose = reader.pos, True, False
     left = len(reader.left)
-    opened = len(reader.enclosures)
+    opened, depth = len(reader.enclosures), reader.depth
     while True:
         try:
             yield from _fillers(reader)
@@ -161,6 +161,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
                 raise
             reader.pos, reader.cut = closed, not wrapped
             del reader.enclosures[opened:]
+            reader.depth = depth
             return tuple(calls)
         calls += found
         wrapped = wrapped and opener == WRAPPER

@@ -57,7 +57,8 @@ class Markup:
 
     `literals` are the beginnings of its tags, `read` reads the one that stands here, and `another` tells whether the
     next value begins here. `called`: the call has an end tag of its own inside its wrapper. `anywhere`: opening tags
-    need not stand at the start of a line.
+    need not stand at the start of a line. `own` is the kind of the value's own end tag, where that names the key;
+    `inner` are the keys that may also be of the value's own object.
     """
 
     literals: tuple[bytes, ...]
@@ -65,6 +66,12 @@ class Markup:
     another: Callable[[Reader], Parsing[bool]]
     called: bool = True
     anywhere: bool = False
+    own: str | None = None
+    inner: frozenset[str] = frozenset()
+
+    def may_end(self, mark: Mark) -> bool:
+        """Whether an end tag that closes nothing inside the value can end it, or what is around it."""
+        return mark.level is not Level.VALUE or self.own is None or mark.kind == self.own
 
 
 class Behind(Enum):

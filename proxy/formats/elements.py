@@ -33,6 +33,22 @@ def element_value(text: str, tool: Tool, key: str) -> Json:
     return _value(text, tool.properties.get(key), tool.schema, 0)
 
 
+def inner_keys(tool: Tool, key: str) -> frozenset[str]:
+    """The keys that the objects of a parameter declare, also those in an array."""
+    schema = tool.properties.get(key)
+    items = _inner(schema, tool.schema, "items")
+    found: set[str] = set()
+    for part in (*parts(schema, tool.schema), *parts(items, tool.schema)):
+        declared = part.get("properties")
+        found.update(declared if isinstance(declared, dict) else ())
+    return frozenset(found)
+
+
+def begins_element(text: str) -> bool:
+    """Whether a text begins with the opening tag of an element."""
+    return _OPENING.match(text) is not None
+
+
 def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
     types = allowed_types(schema, root)
     raw = "string" in types and not (types == ALL_TYPES and _MARKED.match(text))

@@ -38,8 +38,9 @@ def pairs(reader: Reader, tool: Tool, first: str | None = None) -> Parsing[dict[
         reader.annul(key in values or not key, f"the key {key!r} stands there twice")
         said = yield from _type(reader)
         value = yield from _value(reader, raw, key, values)
-        values[key] = tool.typed(key, value.text, said)
-        raw.check(key, values[key], value)
+        meant = tool.meant(key, values)
+        values[key] = tool.typed(meant, value.text, said)
+        raw.check(meant, values[key], value)
 
 
 def bare_key(reader: Reader) -> Parsing[bool]:

@@ -19,6 +19,8 @@ from .several import one_of_several
 from .values import arguments
 
 _AFTER_NAME = re.compile(rb"[^A-Za-z0-9_.\-\x80-\xff]")
+# A call may have a counter: `read:0(`.
+_AFTER_CALLED = re.compile(rb"[^A-Za-z0-9_.:\-\x80-\xff]")
 _QUOTES = (b'"""', b"'''", b'"', b"'")
 _ENDS = {quote: re.compile(b"[\\\\" + quote[:1] + b"]") for quote in _QUOTES}
 _BARE_END = re.compile(rb"[,)]")
@@ -52,7 +54,7 @@ def python_list(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
 
 
 def _call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
-    name = yield from _name(reader)
+    name = yield from _called(reader)
     if not reader.wrapped and reader.tools.resolve(name) is None:
         raise reader.refuse(f"no tool {name!r} is offered")
     yield from reader.blanks()
@@ -94,6 +96,11 @@ def _only_parameter(tool: Tool) -> str:
 
 def _name(reader: Reader) -> Parsing[str]:
     return (yield from reader.until(_AFTER_NAME, MAX_KEY)).decode("utf-8", "replace")
+
+
+def _called(reader: Reader) -> Parsing[str]:
+    """Read the name of a call."""
+    return (yield from reader.until(_AFTER_CALLED, MAX_KEY)).decode("utf-8", "replace")
 
 
 def _keyword(reader: Reader) -> Parsing[str]:
@@ -219,5 +226,5 @@ def _over(reader: Reader) -> Parsing[bool]:
             return True
     elif (yield from ends_here(reader)):
         return True
-    name = yield from _name(reader)
+    name = yield from _called(reader)
     return bool(name) and (yield from reader.which((b"(",))) is not None

@@ -9,7 +9,6 @@ keys. If nothing qualifies up to the end of the reply, the last end tags that co
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
@@ -18,10 +17,10 @@ from ..reader import MAX_BLANKS, NotACall, Parsing, Reader, Truncated
 from ..schema import allowed_types
 from ..tools import Tool
 from .chains import FOREIGN, Behind, Chain, Level, Lines, Mark, Markup, inside_a_line, read_chain, spelled_as_opened
+from .open_tags import OpenTags, Quotations, Quoted
 
 # How often in one call a value may end before another one that begins in it.
 MAX_SPLITS = 16
-_QUOTES = (b'"', b"'", b"`")
 _LINE_ENDS = (b"\n", b"\r\n")
 _TRAILING = re.compile(r"\r?\n[ \t]*\Z")
 
@@ -59,45 +58,6 @@ class _Opened:
     doubtful: bool = False
 
 
-class _Open:
-    """Tags that were opened inside a value and are not closed yet."""
-
-    def __init__(self) -> None:
-        self._marks: list[Mark] = []
-        self._counts: Counter[tuple[Level, str]] = Counter()
-        # How many of them name one of these keys.
-        self.named = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._marks)
-
-    def push(self, mark: Mark) -> None:
-        """Open one; the key of a mark is empty if it counts for nothing."""
-        self._marks.append(mark)
-        self._counts[mark.level, mark.kind] += 1
-        self.named += bool(mark.key)
-
-    def close(self, mark: Mark) -> Mark | None:
-        """The innermost opening tag that an end tag closes, with all that stands open in it; None if there is none."""
-        if not self._counts[mark.level, mark.kind]:
-            return None
-        while True:
-            opened = self._marks.pop()
-            self._counts[opened.level, opened.kind] -= 1
-            self.named -= bool(opened.key)
-            if (opened.level, opened.kind) == (mark.level, mark.kind):
-                return opened
-
-    def clear(self) -> set[str]:
-        """Forget all of them; give the keys that they name."""
-        keys = {mark.key for mark in self._marks if mark.key}
-        if self._marks:
-            self._marks.clear()
-            self._counts.clear()
-            self.named = 0
-        return keys
-
-
 @dataclass(slots=True)
 class _Scan:
     """What was seen of a value so far.
@@ -105,8 +65,10 @@ class _Scan:
     `open` are the tags opened where the template writes them, `shown` those in the middle of a line, which count only
     up to its end, `suspects` the keys of other values among these. `first` is the first opening tag of another key that
     could end the value. Of the last tag, `seen` is the end, `placed` whether it stood where the template writes it, and
-    `begun` whether it began a value on this line. `ended` is the last end tag, `ended_other` whether it ended one of
-    another key, `stray` whether one ended nothing, the value neither. `last` is the last end that could be the value's.
+    `begun` whether it began a value on this line. `ended` is the last end tag, `ended_own` whether it is like the
+    value's own, `ended_other` whether it ended one of another key; `stray`: one ended nothing, the value neither.
+    `last` is the last end that could be the value's, `next_call` the first one without an end tag of the value behind
+    whose closers another call begins; `passed`: another call began behind closers that ended what the value opened.
     """
 
     start: int
@@ -114,13 +76,17 @@ class _Scan:
     others: frozenset[str]
     own_line: bool
     seen: int
+    quotations: Quotations
     suspects: set[str] = field(default_factory=set)
-    open: _Open = field(default_factory=_Open)
-    shown: _Open = field(default_factory=_Open)
+    open: OpenTags = field(default_factory=OpenTags)
+    shown: OpenTags = field(default_factory=OpenTags)
     first: _Opened | None = None
     ended: tuple[int, int] | None = None
     last: _End | None = None
+    next_call: _End | None = None
+    passed: bool = False
     stray: bool = False
+    ended_own: bool = False
     ended_other: bool = False
     placed: bool = True
     begun: bool = False
@@ -160,7 +126,7 @@ class RawValues:
         reader = self._reader
         others = frozenset(self._tool.properties.keys() - {key} - set(given))
         own_line = padded and bool((yield from reader.peek(_LINE_ENDS)))
-        scan = _Scan(reader.pos, markup, others, own_line, reader.pos)
+        scan = _Scan(reader.pos, markup, others, own_line, reader.pos, Quotations(reader.pos))
         while True:
             try:
                 end = yield from self._next(scan)
@@ -179,13 +145,13 @@ class RawValues:
         # With two line ends the tag alone may be missing, or its line of a value that ends with a line end.
         twice = end.unended and own_line and self._lined is not False
         twice = twice and len(text) > 2 and bool(_TRAILING.search(text))
-        reader.annul(twice and self._is_text(key), "its value can be read in two ways")
+        reader.annul(twice and self.is_text(key), "its value can be read in two ways")
         self._suspects |= scan.suspects
         return RawText(text, end.unended or bool(scan.suspects))
 
     def check(self, key: str, value: Json, read: RawText) -> None:
         """See to it that a value is what its key wants, if the end tag of it or of the one before is missing."""
-        wrong = isinstance(value, str) and not self._is_text(key)
+        wrong = isinstance(value, str) and not self.is_text(key)
         self._reader.annul(wrong and (self._doubted or read.unended), "an end tag is missing, and no value fits")
         self._doubted = read.unended
 
@@ -198,7 +164,7 @@ class RawValues:
         lost = self._suspects & self._tool.required - set(given)
         self._reader.annul(bool(lost), "a value may lack its end tag")
 
-    def _is_text(self, key: str) -> bool:
+    def is_text(self, key: str) -> bool:
         """Whether the value of a key may be a text."""
         return "string" in allowed_types(self._tool.properties.get(key), self._tool.schema)
 
@@ -229,6 +195,7 @@ class RawValues:
         scan.seen = reader.pos
         if mark.level is Level.VALUE and scan.last is before:
             scan.ended = (start, first_end)
+            scan.ended_own = scan.markup.may_end(mark)
         return end
 
     def _open(self, scan: _Scan, mark: Mark, start: int) -> Parsing[None]:
@@ -240,10 +207,13 @@ class RawValues:
         scan.placed = scan.placed if scan.seen == start else placed or (alike and not self._lined)
         scan.begun = mark.level is Level.VALUE
         seen_alone = not scan.open and (not scan.shown if scan.markup.anywhere else scan.placed)
-        own = mark.key in scan.others and reader.preceding(start) not in _QUOTES
-        if own and scan.first is None and seen_alone:
-            after = self._ended_before(scan, start)
-            scan.first = _Opened(start, after, scan.ended_other and after is not None)
+        own = mark.key in scan.others
+        quoted = (yield from scan.quotations.around(reader, start)) if own else Quoted.NO
+        own = own and quoted is not Quoted.YES
+        if own and quoted is Quoted.NO and scan.first is None and seen_alone:
+            ended = self._ended_before(scan, start)
+            doubtful = (scan.ended_other and ended is not None) or mark.key in scan.markup.inner
+            scan.first = _Opened(start, ended if scan.ended_own else None, doubtful)
         mark = mark if own else replace(mark, key="")
         (scan.open if scan.placed else scan.shown).push(mark)
 
@@ -282,6 +252,7 @@ class RawValues:
         if at is None and scan.first is not None and self._ends_reply(chain):
             return self._end(scan, chain, len(chain.marks)), True
         if at is None:
+            scan.passed = scan.passed or self._passes_a_call(chain)
             if decided:
                 raise NotACall("its values can be read in two ways")
             return None, True
@@ -290,14 +261,48 @@ class RawValues:
         if mark.level is Level.VALUE and chain.behind is Behind.ANOTHER_VALUE:
             return end, True
         if mark.level is not Level.VALUE and scan.first is None and named:
+            scan.passed = scan.passed or self._passes_a_call(chain)
             return None, True
+        if mark.level is not Level.VALUE and scan.first is None and scan.passed:
+            raise NotACall("its values can be read in two ways")
+        if mark.level is not Level.VALUE and scan.next_call is not None:
+            return self._before_next_call(scan), True
+        if end.unended and chain.behind is Behind.NEXT_CALL:
+            scan.next_call = end
         # What ends only wrappers, or no value, is the call's end if nothing better comes.
-        plain = chain.count(Level.VALUE) > 0 and not (chain.called and mark.level is Level.WRAPPER)
+        plain = self._ends_a_value(scan, chain) and not (chain.called and mark.level is Level.WRAPPER)
+        plain = plain and not self._may_begin(scan, chain)
         if decided or (plain and chain.closes_all and spelled_as_opened(reader, chain, lines)):
             return end, True
         scan.stray = scan.stray or mark.level is Level.VALUE
         self._keep(scan, chain, end)
         return None, True
+
+    @staticmethod
+    def _passes_a_call(chain: Chain) -> bool:
+        """Whether another call begins behind the end tag of one."""
+        return chain.behind is Behind.NEXT_CALL and chain.count(Level.CALL) > 0
+
+    def _ends_a_value(self, scan: _Scan, chain: Chain) -> bool:
+        """Whether an end tag like the value's own is in a chain."""
+        return any(mark.level is Level.VALUE and scan.markup.may_end(mark) for mark, _, _ in chain.marks)
+
+    def _may_begin(self, scan: _Scan, chain: Chain) -> bool:
+        """Whether a value may begin with this chain: a template writes two line ends around an empty one."""
+        if not scan.own_line or chain.start - scan.start > MAX_BLANKS:
+            return False
+        before = self._reader.text(scan.start, chain.start)
+        return before.count("\n") == 1 and not before.strip()
+
+    def _before_next_call(self, scan: _Scan) -> _End:
+        """Where the value ends if its end tag is missing and another call begins behind its call's own.
+
+        A value that shows an end tag of its call, and the beginning of another one, has an end tag of its own.
+        """
+        known = scan.next_call is not None and not scan.stray and not scan.suspects
+        if scan.next_call is None or not known or not self._reader.may_reread():
+            raise NotACall("its values can be read in two ways")
+        return scan.next_call
 
     def _judge_void(self, scan: _Scan, chain: Chain) -> _End | None:
         """The same for what is no call: what was read of it may be gone, so that it is only looked at what follows."""
@@ -342,9 +347,10 @@ class RawValues:
             if mark.kind == FOREIGN or (orphans and mark.level is Level.WRAPPER):
                 continue
             opened = scan.shown.close(mark) or scan.open.close(mark)
-            if opened is None:
+            if opened is not None:
+                scan.ended_other = bool(opened.key)
+            elif scan.markup.may_end(mark):
                 return number
-            scan.ended_other = bool(opened.key)
         return None
 
     def _end(self, scan: _Scan, chain: Chain, at: int) -> _End:
@@ -359,10 +365,13 @@ class RawValues:
             return _End(*scan.first.after, call_ends)
         if scan.first is not None:
             return _End(scan.first.start, scan.first.start, call_ends, unended=True)
-        inner = [place for place in chain.marks[:at] if place[0].level is Level.VALUE]
+        values = [place for place in chain.marks[:at] if place[0].level is Level.VALUE]
+        inner = [place for place in values if scan.markup.may_end(place[0])]
         if inner:
             return _End(inner[-1][1], inner[-1][2], call_ends)
-        ended = self._ended_before(scan, chain.start)
+        if values:
+            return _End(start, start, call_ends, unended=True)
+        ended = self._ended_before(scan, chain.start) if scan.ended_own else None
         return _End(*ended, call_ends) if ended else _End(chain.start, chain.start, call_ends, unended=True)
 
     def _last_end(self, scan: _Scan) -> _End | None:

@@ -16,7 +16,7 @@ from ..literals import dump
 from ..reader import Literals, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .chains import Level, Mark, Markup, WrapperTags
-from .elements import element_value
+from .elements import begins_element, element_value, inner_keys
 from .ends import CALL_KINDS, VALUE_KINDS, ends_here
 from .loose_json import arguments_value
 from .raw_value import RawText, RawValues
@@ -128,8 +128,9 @@ def _parameter(reader: Reader, raw: RawValues, place: _Place, values: dict[str, 
     else:
         markup = _named_markup(reader, opener, place.call)
         value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded))
-    values[key] = _typed(tool, key, _trimmed(value.text, opener, place.padded), opener)
-    raw.check(key, values[key], value)
+    meant = tool.meant(key, values)
+    values[key] = _typed(tool, meant, _trimmed(value.text, opener, place.padded), opener)
+    raw.check(meant, values[key], value)
 
 
 def _element(reader: Reader, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
@@ -140,6 +141,8 @@ def _element(reader: Reader, raw: RawValues, place: _Place, values: dict[str, Js
     # It may be an element inside this one's object.
     reader.annul(value.unended and not value.text.strip(), "its values can be read in two ways")
     values[key] = element_value(value.text, place.tool, key)
+    unread = isinstance(values[key], str) and not raw.is_text(key) and begins_element(value.text)
+    reader.annul(unread, "its elements do not end")
     raw.check(key, values[key], value)
 
 
@@ -227,7 +230,15 @@ def _element_markup(reader: Reader, place: _Place, key: str) -> Markup:
             return marks[found]
         return (yield from outside.read(reader))
 
-    return Markup((*marks, *outside.literals), read, _another_element, place.call.there, anywhere=bool(separator))
+    return Markup(
+        (*marks, *outside.literals),
+        read,
+        _another_element,
+        place.call.there,
+        anywhere=bool(separator),
+        own=key,
+        inner=inner_keys(place.tool, key),
+    )
 
 
 class _Outside:

@@ -39,6 +39,8 @@ def xtml_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
             word, _ = yield from _head(reader, _CLOSER)
             if word != "call":
                 raise NotACall("the end of the call was expected")
+            while (yield from reader.maybe(_call_ends(reader))):
+                pass  # an end tag that stands there twice is one
             raw.finish(values)
             return (RawCall(tool, name, dump(values)),)
         raw.begins(reader.pos)
@@ -46,8 +48,15 @@ def xtml_call(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
         key = attributes.get("key", "")
         reader.annul(word != "argument" or not key or key in values, "an argument was expected")
         value = yield from raw.read(_MARKUP, key, values)
-        values[key] = tool.typed(key, value.text, attributes.get("type", ""))
-        raw.check(key, values[key], value)
+        meant = tool.meant(key, values)
+        values[key] = tool.typed(meant, value.text, attributes.get("type", ""))
+        raw.check(meant, values[key], value)
+
+
+def _call_ends(reader: Reader) -> Parsing[bool]:
+    """Read the end tag of a call; whether it stood here."""
+    word, _ = yield from _head(reader, _CLOSER)
+    return word == "call"
 
 
 def _head(reader: Reader, opener: bytes) -> Parsing[tuple[str, dict[str, str]]]:
