@@ -124,7 +124,7 @@ class Choice:
         came, said = said, self._without_echo(said)
         if alone and said is came and not (said.text or said.reasoning or said.finish):
             return (*before, *self._only_calls(chunk, said.deltas))
-        text = (*self._feed_text(chunk, said, False), *self.release(), *self._split(), *self._thoughts_first())
+        text = (*self._feed_text(chunk, said, False), *self._release_text(), *self._split(), *self._thoughts_first())
         ended, calls = self._gather_beside(said.deltas)
         return (*before, *ended, *text, *calls)
 
@@ -158,7 +158,10 @@ class Choice:
 
     def release(self) -> tuple[Event, ...]:
         """Let go of the text that waits."""
-        return (*self._chunks.give_up(), *self._pieces(self.scanner.release()), *self._give_up(self._echo.give_up()))
+        return (*self._chunks.give_up(), *self._release_text())
+
+    def _release_text(self) -> tuple[Event, ...]:
+        return (*self._pieces(self.scanner.release()), *self._give_up(self._echo.give_up()))
 
     def hurry(self) -> tuple[Event, ...]:
         """Let the prose go that waits only because the rest of its chunk is undecided (contract C2)."""

@@ -350,7 +350,7 @@ class _Reader:
     def _string(self, quote: str) -> str:
         parts: list[str] = []
         escapes: set[_Escape] = set()
-        start = self.pos + 1
+        start = inside = self.pos + 1
         while True:
             found = self._strings[quote].search(self._text, start)
             if not found:
@@ -358,7 +358,8 @@ class _Reader:
             parts.append(self._text[start : found.start()])
             if found.group() != "\\":
                 self.pos = found.end()
-                return _checked(parts, escapes)
+                _check_escapes(escapes, self._text[inside : found.start()])
+                return _joined(parts)
             start = found.end()
             part, start = _escape(self._text, start)
             escapes.add(_kind_of_escape(part))
@@ -388,13 +389,8 @@ def unescape(inside: str) -> str:
         escapes.add(_kind_of_escape(part))
         parts.append(part)
     parts.append(inside[start:])
-    return _checked(parts, escapes)
-
-
-def _checked(parts: list[str], escapes: set[_Escape]) -> str:
-    text = _joined(parts)
-    _check_escapes(escapes, text)
-    return text
+    _check_escapes(escapes, inside)
+    return _joined(parts)
 
 
 class _Escape(Enum):
@@ -415,13 +411,13 @@ def _kind_of_escape(part: str) -> _Escape:
     return _Escape.NOTHING if part.startswith("\\") else _Escape.CHARACTER
 
 
-def _check_escapes(kinds: set[_Escape], text: str) -> None:
+def _check_escapes(kinds: set[_Escape], written: str) -> None:
     """ValueError if the backslashes of a string can be read in two ways: where one escapes nothing, as in a path that
-    was written as it is, another one may not either.
+    stands in it as it is, another one may not either.
     """
     if not kinds >= {_Escape.CHARACTER, _Escape.NOTHING}:
         return
-    if _Escape.SURE not in kinds or _DRIVE.search(text):
+    if _Escape.SURE not in kinds or _DRIVE.search(written):
         raise ValueError("backslashes that can be read in two ways")
 
 

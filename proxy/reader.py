@@ -8,7 +8,7 @@ offsets into the window's UTF-8; every search goes on where the last one stopped
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
@@ -112,6 +112,10 @@ def _any_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(b"|".join(map(re.escape, literals)))
 
 
+def _never() -> bool:
+    return False
+
+
 class Reader:
     """A position in a window.
 
@@ -126,6 +130,7 @@ class Reader:
 
     In a wrapper that may hold other calls (`passes`, behind `before` of them) a body of which no tool was offered is
     void only up to its own end, and stays text: `left` are such spans, each with the number of calls before it.
+    `in_quotation` says whether a quotation is open before what is read.
     """
 
     def __init__(self, window: Window, pos: int, tools: Tools) -> None:
@@ -152,6 +157,7 @@ class Reader:
         self.passes = False
         self.before = 0
         self.left: list[tuple[int, int, int]] = []
+        self.in_quotation: Callable[[], bool] = _never
         self._void_from = -1
         self._ahead_of = -1
         self._passing = False

@@ -132,7 +132,7 @@ def test_a_role_alone_does_not_start_the_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [says("Hi "), chunk(delta(reasoning="a")), calls(piece(0, LS, "bash", "a")), USAGE], ids=repr
+    "first", [says("Hi "), chunk(delta(reasoning="a")), calls(piece(0, LS[:-2], "bash", "a")), USAGE], ids=repr
 )
 def test_content_reasoning_and_calls_start_the_reply(first: Chunk) -> None:
     one = reply()

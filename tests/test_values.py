@@ -18,7 +18,7 @@ TOOLS = offered(
 BASH, TODO = TOOLS
 
 # What is JSON stays as it was written.
-AS_WRITTEN = ['{"command": "ls"}', "{}", '{ "command" : "a\\u00e9\\/" }', '{"a": 1, "a": 2}', '{"n": 1.50, "m": 1E2}']
+AS_WRITTEN = ['{"command": "ls"}', "{}", '{ "command" : "a\\u00e9\\/" }', '{"n": 1.50, "m": 1E2}']
 
 
 @pytest.mark.parametrize("text", AS_WRITTEN)

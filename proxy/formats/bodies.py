@@ -84,7 +84,9 @@ def element(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
     ends_itself = marker is not None and not MARKER_BY_OPENER[marker].closers
     bracket = marker is not None and _BRACKET in MARKER_BY_OPENER[marker].closers
     opened = len(reader.enclosures)
-    if not ends_itself:
+    doubled = bool(reader.enclosures) and reader.enclosures[-1].opener == enclosure.opener
+    if not ends_itself and not doubled:
+        # An opener that stands there twice may be closed once.
         reader.enclosures.append(enclosure)
     calls = yield from (_single(reader) if ends_itself else _inside(reader, bracket))
     del reader.enclosures[opened:]

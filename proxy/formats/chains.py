@@ -284,7 +284,8 @@ def _behind(reader: Reader, markup: Markup, all_closed: bool) -> Parsing[Behind]
         return Behind.NEXT_CALL
     here = yield from reader.byte()
     if here in _QUOTES:
-        return Behind.QUOTE
+        # The end of the sentence that quotes the call is no mark of a value that shows its own end tags.
+        return Behind.LINE_END if all_closed and reader.in_quotation() else Behind.QUOTE
     return (yield from _tag_behind(reader, markup, all_closed))
 
 

@@ -57,6 +57,10 @@ def arguments_value(
     except NotACall as reason:
         refusal = reason
     end = reader.pos
+    if not reader.may_reread():
+        if refusal is not None:
+            raise refusal
+        return value
     reader.pos = start
     loose = yield from reader.maybe(_up_to_closer(reader, tool, ends, tails))
     if loose:
@@ -140,8 +144,6 @@ def _may_follow(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
 
 def _up_to_closer(reader: Reader, tool: Tool, closers: tuple[bytes, ...], tails: Collection[str]) -> Parsing[bytes]:
     """Read the arguments as far as the first closer before which they can be read."""
-    if not reader.may_reread():
-        raise NotACall("too much of the reply was read again")
     start = reader.pos
     for _ in range(MAX_TRIES):
         at, last = yield from _closer(reader, closers)

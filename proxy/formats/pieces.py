@@ -100,6 +100,16 @@ class Candidate:
         self._next: Candidate | None = None
         self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.reader)
 
+    def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
+        """Tells whether a quotation is open before it, when it is asked."""
+
+        def is_open() -> bool:
+            if self.around is None:
+                self.around = quotation(markdown.before.decode("utf-8", "replace"))
+            return bool(self.around)
+
+        return is_open
+
     def only_last(self) -> None:
         """Let the calls count only if the reply ends with them: they stand where code would."""
         self._parsing = _only_last(self.reader, self._parsing)
@@ -146,6 +156,7 @@ class Candidate:
             here = self._window.part(at, at + len(item.opener))
             if item.strong and here == item.opener:
                 self._next = Candidate(item, self._window, at, self._tools)
+                self._next.reader.in_quotation = self.reader.in_quotation
                 return True
             if item.strong and item.opener.startswith(here) and not self._window.ended:
                 return None

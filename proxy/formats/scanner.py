@@ -297,6 +297,7 @@ class Scanner:
             self._change(item, at, end)
             return True
         self._candidate = Candidate(item, window, at, self._tools, self._went_back < MAX_GOING_BACK)
+        self._candidate.reader.in_quotation = self._candidate.quoted_before(self._markdown)
         # A quoted line is no call; what needs weak evidence is none directly behind a quotation mark.
         marked = not item.strong and window.behind(at, QUOTES)
         self._candidate.reader.annul(bool(item.opener) and (marked or self._markdown.quoted), "it is quoted")
