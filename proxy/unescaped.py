@@ -32,16 +32,18 @@ _MARK = {'"': re.compile(r'\\.|"', re.DOTALL), "'": re.compile(r"\\.|'", re.DOTA
 # A key in its quotation marks and its colon; no key of a tool holds marks, line ends or backslashes.
 _KEY = re.compile(r"""(["'])([^"'\\\r\n]{1,128})\1[ \t\r\n]*:""")
 _STRICT_STRING = {mark: re.compile(rf"{mark}((?:[^{mark}\\]|\\.)*+){mark}", re.DOTALL) for mark in "\"'"}
+# How far back a comma is looked for.
+_NEAR = 32
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
 
 
 class _End(Enum):
     """What stands behind a quotation mark, if it is the end of a string."""
 
-    # The text is over, or the next object of an array or a required key of its object begins: it can be nothing else.
+    # The text is over, or a required key of its object begins: it can be nothing else.
     SURE = auto()
-    # A key begins that could as well be missing: only if the marks before it come in pairs.
-    OPTIONAL_KEY = auto()
+    # The next object of an array begins, or a key that could as well be missing: only if all marks come in pairs.
+    PAIRED_ONLY = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -226,7 +228,7 @@ class _Reader:
         if not paired and _opens_more(inside):
             raise ValueError("a string does not end, or its brackets do not")
         self._unpaired = self._unpaired or not paired
-        self._needs_pairs = self._needs_pairs or end is _End.OPTIONAL_KEY
+        self._needs_pairs = self._needs_pairs or end is _End.PAIRED_ONLY
 
     def _refuse_second_reading(self, at: int, frame: _Object, *, paired: bool) -> None:
         """A mark that is the string's own, with `at` behind it: it must not look like the end before another key.
@@ -248,9 +250,11 @@ class _Reader:
 
     def _refuse_key(self, at: int, frame: _Object, *, outside: bool) -> None:
         """A mark that is the string's own must not open a key that is still to come, if the marks before it say that
-        the string may be over, whatever stands between: a comment, or nothing but a line end.
+        the string may be over, whatever stands between: a comment, or nothing but a line end; nor behind a comma, for
+        the mark before that may be lost.
         """
-        found = _KEY.match(self._text, at) if outside else None
+        comma = self._text[max(0, at - _NEAR) : at].rstrip().endswith(",")
+        found = _KEY.match(self._text, at) if outside or comma else None
         if found is not None and found.group(2) in frame.own and found.group(2) not in frame.given:
             raise ValueError("where a string ends can be read in two ways")
 
@@ -274,13 +278,13 @@ class _Reader:
                 return None
             inside = self._behind_blanks(at + 1)
             if self._text.startswith("}", inside):
-                return _End.SURE
+                return _End.PAIRED_ONLY
             found = _KEY.match(self._text, inside)
-            return _End.SURE if found and found.group(2) in frame.item_keys else None
+            return _End.PAIRED_ONLY if found and found.group(2) in frame.item_keys else None
         found = _KEY.match(self._text, at)
         if found is None or found.group(2) not in frame.own or found.group(2) in frame.given:
             return None
-        return _End.SURE if found.group(2) in frame.required else _End.OPTIONAL_KEY
+        return _End.SURE if found.group(2) in frame.required else _End.PAIRED_ONLY
 
 
 def _opens_more(inside: str) -> bool:

@@ -16,8 +16,8 @@ from collections.abc import Collection
 
 from ..reader import MAX_KEY, Enclosure, Literals, NotACall, Parsing, Reader
 from ..tools import Tool
-from .ends import ends_here, whole_value
-from .tokens import END_OF_TURN, MARKER_OPENERS, MARKERS, encoded
+from .ends import ends_here, leftover, whole_value
+from .tokens import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
 from .values import arguments
 
 # The end tags of a wrapper that are tried: a string may show one.
@@ -26,6 +26,8 @@ MAX_TRIES = 8
 JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
 NO_TAIL = ("",)
 _MAX_BRACKETS = 8
+_SPACES = (b" ", b"\t")
+MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
 _ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
@@ -50,7 +52,10 @@ def arguments_value(
     value = b""
     try:
         value = yield from whole_value(reader)
-        if (yield from reader.ahead(reader.maybe(_may_follow(reader, closers)))):
+        follows = yield from reader.ahead(reader.maybe(_may_follow(reader, closers)))
+        if follows and _ENDS_IN_STRING.search(value) and (yield from reader.ahead(_goes_on(reader, closers))):
+            refusal = NotACall("where its last string ends can be read in two ways")
+        elif follows:
             if tails is NO_TAIL:
                 yield from reader.maybe(_surplus(reader, closers))
             return value
@@ -77,6 +82,27 @@ def arguments_value(
     if b'"' in (yield from reader.ahead(_rest_of_line(reader))):
         raise NotACall("where its last string ends can be read in two ways")
     return value
+
+
+def _goes_on(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Whether a quotation mark stands in the rest of the line behind all that closes the call: then these may be end
+    tags that a string shows.
+    """
+    yield from _past_closers(reader, closers)
+    if reader.at_end() or (yield from reader.byte()) in (b"\r", b"\n", b"<", b"[", b",", b"{"):
+        return False
+    return b'"' in (yield from _rest_of_line(reader))
+
+
+def _past_closers(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[None]:
+    """Read brackets, closers and blanks, as far as they stand on one line."""
+    while not reader.at_end():
+        if (yield from reader.which(_SPACES)) or (yield from reader.which(_BRACKETS)):
+            continue
+        if closers and (yield from reader.which(closers)):
+            continue
+        if not (yield from leftover(reader)):
+            return
 
 
 def _past_the_call(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
@@ -163,7 +189,9 @@ def _up_to_closer(reader: Reader, tool: Tool, closers: tuple[bytes, ...], tails:
 def _next_call(reader: Reader) -> Parsing[bool]:
     """Whether another wrapper like the innermost one that is open begins here."""
     yield from reader.blanks()
-    return (yield from reader.peek((reader.enclosures[-1].opener,))) is not None
+    while (yield from reader.maybe(leftover(reader))):
+        yield from reader.blanks()
+    return (yield from reader.peek((reader.enclosures[-1].opener, *MARKER_OPENED))) is not None
 
 
 def _closer(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[tuple[int, bool]]:
