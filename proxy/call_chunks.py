@@ -16,6 +16,7 @@ from .pending import Pending
 
 # More chunks than this do not wait to leave as they came: each holds far more bytes than its piece of a call.
 MAX_WAITING = 64
+MAX_WAITING_BYTES = 256 * 1024
 
 
 class Pieces(Enum):
@@ -52,32 +53,38 @@ class CallChunks:
     def __init__(self, choice: int) -> None:
         self._choice = choice
         self._waiting: list[_Waiting] = []
+        self._bytes = 0
         # What of the waiting chunks may leave already.
         self._given: list[Event] = []
-        # True while a part of a chunk waits of which another part has left.
-        self._parted = False
+        # Calls of which a part of a chunk has left, and the rest has not.
+        self._parted: list[Pending] = []
 
     def take(self, chunk: Chunk, said: Sequence[Piece], pieces: Pieces, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """The next chunk; give the events that leave. `events` are what its pieces let go."""
-        if self._parted or pieces is Pieces.CHANGED or len(self._waiting) >= MAX_WAITING:
-            return self.beside(pieces, with_rest(self._choice, events, chunk))
+        parted = any(piece.call is call for piece in said for call in self._parted)
+        full = len(self._waiting) >= MAX_WAITING or self._bytes + len(chunk.raw) > MAX_WAITING_BYTES
+        if parted or full or pieces is Pieces.CHANGED:
+            return self.beside(said, with_rest(self._choice, events, chunk))
         self._waiting.append(_Waiting(chunk, said))
-        if pieces is Pieces.LEFT:
-            return self._passed()
+        self._bytes += len(chunk.raw)
         self._given += events
-        return ()
+        return self._passed() if self._all_left() else ()
 
-    def beside(self, pieces: Pieces, events: Sequence[Event]) -> tuple[Event, ...]:
+    def beside(self, said: Sequence[Piece], events: Sequence[Event]) -> tuple[Event, ...]:
         """The events of pieces that came in a chunk beside other things, and leave by themselves."""
         given = self.give_up()
-        self._parted = pieces is not Pieces.LEFT
+        self._part(piece.call for piece in said)
         return (*given, *events)
 
-    def end(self, events: Iterable[Event], *, left: bool) -> tuple[Event, ...]:
-        """What leaves of earlier chunks because something else came; `left` if nothing of them waits any more."""
-        if not self._waiting or not left:
+    def end(self, events: Sequence[Event], *, unchanged: bool, final: bool = False) -> tuple[Event, ...]:
+        """What leaves of earlier chunks because something else came, or because the reply is over (`final`).
+
+        `unchanged`: what the events let go of the calls is what was said.
+        """
+        if not self._waiting or not unchanged or not (final or self._all_left()):
             return (*self.give_up(), *events)
-        others = [event for event in events if not isinstance(event, CallArguments | CallOpened)]
+        mine = {piece.call.index for waiting in self._waiting for piece in waiting.said}
+        others = [event for event in events if not _is_piece(event, mine)]
         return (*self._passed(), *others)
 
     def give_up(self) -> tuple[Event, ...]:
@@ -88,15 +95,26 @@ class CallChunks:
                 given = with_rest(self._choice, given, waiting.chunk)
             else:
                 given += with_rest(self._choice, (), waiting.chunk)
-        self._parted = self._parted or bool(self._waiting)
+        self._part(piece.call for waiting in self._waiting for piece in waiting.said)
+        self._clear()
+        return given
+
+    def _part(self, calls: Iterable[Pending]) -> None:
+        """Note the calls of which a rest waits that belongs to no chunk any more."""
+        known = {id(call): call for call in (*self._parted, *calls)}
+        self._parted = [call for call in known.values() if not call.all_left]
+
+    def _all_left(self) -> bool:
+        return all(piece.call.all_left for waiting in self._waiting for piece in waiting.said)
+
+    def _clear(self) -> None:
         self._waiting.clear()
         self._given.clear()
-        return given
+        self._bytes = 0
 
     def _passed(self) -> tuple[Event, ...]:
         passed = tuple(Passed(each.chunk.raw, tuple(self._events(each.said))) for each in self._waiting)
-        self._waiting.clear()
-        self._given.clear()
+        self._clear()
         return passed
 
     def _events(self, said: Sequence[Piece]) -> Iterable[CallOpened | CallArguments]:
@@ -105,3 +123,7 @@ class CallChunks:
                 yield CallOpened(self._choice, each.call.index, each.call.id, each.call.name)
             if each.fragment:
                 yield CallArguments(self._choice, each.call.index, each.fragment)
+
+
+def _is_piece(event: Event, indexes: set[int]) -> bool:
+    return isinstance(event, CallArguments | CallOpened) and event.index in indexes

@@ -428,7 +428,7 @@ class CallGatherer:
         live = call.live
         assert live is not None
         behind = call.goes_on_behind
-        if behind:
+        if behind and (not stopped or _has_mark(behind) or self._reads_both(call)):
             return self._rest_of_both(call, live, behind, stopped)
         ready = live.end()
         # Cut by `length`, they are left as cut: what is missing is not known.
@@ -451,8 +451,12 @@ class CallGatherer:
         if found is not None:
             call.fixes += found.fixes
             return live.tail(found.values) if found.name == call.name else None
-        # Behind a mark nobody knows what is the string's; anything else is content.
-        return None if '"' in behind else live.end() + live.rest
+        # Behind a mark nobody knows what is the string's.
+        return None
+
+    def _reads_both(self, call: Pending) -> bool:
+        both = call.text + call.goes_on_behind
+        return self._repairer.repair(call.name, both, stopped=True) is not None
 
     def _read_both(self, call: Pending, name: str, stopped: bool) -> Repaired | None:
         """The call whose object seemed to end within a string, with what stands behind it."""
@@ -467,7 +471,7 @@ class CallGatherer:
         name, text = self._written_name(call), call.text
         ended = stopped or (call.live is not None and call.live.closed)
         found = self._read_both(call, name, stopped)
-        if found is None and '"' not in call.goes_on_behind:
+        if found is None and not _has_mark(call.goes_on_behind):
             found = self._repairer.repair(name, text, stopped=ended) if name or text.strip() else None
         if found is not None:
             events = self._sent_whole(call, found)
@@ -485,3 +489,7 @@ class CallGatherer:
         why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
         self.audit.append(Repair("no_call", written, written, why, name))
         return [Text(self._choice, written)]
+
+
+def _has_mark(text: str) -> bool:
+    return '"' in text or "'" in text

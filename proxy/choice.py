@@ -178,7 +178,7 @@ class Choice:
                     self.audit += event.fixes
                     self._count_empty(event.call)
             self.audit += self._gatherer.audit
-            closing = self._chunks.end(closing, left=self._gatherer.unchanged)
+            closing = self._chunks.end(closing, unchanged=self._gatherer.unchanged, final=True)
             events += closing
             if closing and isinstance(closing[-1], Failed):
                 return tuple(events)
@@ -367,7 +367,7 @@ class Choice:
         """What deltas let go of earlier chunks, and of themselves, in a chunk that says other things too."""
         gatherer = self._calls_of()
         events = gatherer.feed(deltas)
-        return self._ended(gatherer), self._chunks.beside(gatherer.pieces, events)
+        return self._ended(gatherer), self._chunks.beside(gatherer.said, events)
 
     def _end_calls(self) -> tuple[Event, ...]:
         """What waits for the end of the calls, which something else has ended."""
@@ -378,7 +378,7 @@ class Choice:
 
     def _ended(self, gatherer: CallGatherer) -> tuple[Event, ...]:
         """What the last deltas let go of the calls before them."""
-        return self._chunks.end(gatherer.ended, left=gatherer.unchanged) if gatherer.ended else ()
+        return self._chunks.end(gatherer.ended, unchanged=gatherer.unchanged) if gatherer.ended else ()
 
     def _calls_of(self) -> CallGatherer:
         """What gathers the calls of this choice."""

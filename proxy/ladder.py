@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from .events import Json, JsonObject
-from .literals import Also, dump, missing_closers, read_json, read_literal
+from .literals import Also, dump, missing_closers, printed_by_python, read_json, read_literal
 from .shapes import Shape, same
 from .unescaped import read_unescaped
 
@@ -31,7 +31,7 @@ _MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
 # A string, also one that never ends, and what follows a comment that never ends, stay as they are.
 _COMMENT = re.compile(
     r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)"""
-    r"|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/",
+    r"|(?<![\w.)\]])//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/",
     re.DOTALL,
 )
 _LAST_STRING = re.compile(r"""["'][\s\]}]*\Z""")
@@ -78,6 +78,12 @@ class Climbed:
     def by_schema(self) -> bool:
         """True if the object is to be taken only if the schema accepts it."""
         return any(rung.by_schema for rung in self.rungs)
+
+
+    @property
+    def completed(self) -> bool:
+        """True if closers were supplied."""
+        return any(rung.id == "closers" for rung in self.rungs)
 
 
 def climb(
@@ -221,7 +227,7 @@ def _without_junk(text: str, hints: Hints) -> Json:
 
 
 def _literals(text: str, hints: Hints) -> Json:
-    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS)
+    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=printed_by_python(text))
 
 
 def _without_comments(text: str, hints: Hints) -> Json:
@@ -229,8 +235,10 @@ def _without_comments(text: str, hints: Hints) -> Json:
 
     What holds a quotation mark may be a string's own: `{"code": "f("} // x")"}`.
     """
-    if any('"' in found.group() for found in _COMMENT.finditer(text) if not found.group(1)):
-        return None
+    marks = "\"'" if text.lstrip("{ \t\r\n").startswith("'") else '"'
+    for found in _COMMENT.finditer(text):
+        if not found.group(1) and any(mark in found.group() for mark in marks):
+            return None
     return _changed(text, _bare(text))
 
 
@@ -249,7 +257,11 @@ def _changed(before: str, after: str) -> str | None:
 
 def _closed(text: str, hints: Hints) -> Json:
     closers = missing_closers(text)
-    return text + closers if closers and text.rstrip()[-1:] not in (",", ":") else None
+    if not closers or text.rstrip()[-1:] in (",", ":", "["):
+        return None
+    if text.rstrip().endswith("{") and text.strip() != "{":
+        return None  # the first key of an object inside did not come
+    return text + closers
 
 
 def _bare_keys(text: str, hints: Hints) -> Json:

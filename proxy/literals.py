@@ -31,12 +31,15 @@ _STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 # What can end a string, by the mark that began it.
 _TYPOGRAPHIC = {mark: re.compile(r"[“”\\]") for mark in "“„‟"} | {"”": re.compile(r"[”\\]")}
 _ALL_STRINGS = {**_STRING, **_TYPOGRAPHIC}
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_PYTHON_ESCAPES = {**_ESCAPES, "v": "\v", "a": "\a", "\n": ""}
+_OCTAL = re.compile(r"[0-7]{1,3}")
 # The beginning of a path on Windows.
 _DRIVE = re.compile(r"\b[A-Za-z]:\\")
 # How far back the end of the value before a missing comma is looked for.
 _NEAR = 64
-_HEX = {"x": 2, "u": 4, "U": 8}
+_HEX = {"u": 4}
+_PYTHON_HEX = {"x": 2, "u": 4, "U": 8}
 _IN_NESTED = re.compile(r"""["'{}\[\]]""")
 _STRING_REST = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*+{mark}", re.DOTALL) for mark in "\"'"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -54,15 +57,22 @@ class Spelled(float):
 class Also(Flag):
     """What a text may hold besides the literals of JSON and Python.
 
-    `BARE_KEYS`: `{path: "a"}`; `LOST_COMMAS`: `{"a": 1 "b": 2}`; `TYPOGRAPHIC`: `{“a”: „b“}`.
+    `BARE_KEYS`: `{path: "a"}`; `LOST_COMMAS`: `{"a": 1 "b": 2}`; `TYPOGRAPHIC`: `{“a”: „b“}`; `PYTHON`: the escapes
+    that JSON does not have.
     """
 
     BARE_KEYS = auto()
     LOST_COMMAS = auto()
     TYPOGRAPHIC = auto()
+    PYTHON = auto()
 
 
 JSON_AND_PYTHON = Also(0)
+
+
+def printed_by_python(text: str) -> Also:
+    """What a text may hold: Python's escapes too, if its first key is in Python's quotation marks."""
+    return Also.PYTHON if text.lstrip("{[( \t\r\n").startswith("'") else JSON_AND_PYTHON
 
 
 def read_literal(
@@ -222,6 +232,7 @@ class _Reader:
         also: Also,
     ) -> None:
         self._text = text
+        self._python = Also.PYTHON in also
         self._commas_lost = Also.LOST_COMMAS in also
         self._strings = _ALL_STRINGS if Also.TYPOGRAPHIC in also else _STRING
         self._bare_key = _IDENTIFIER if Also.BARE_KEYS in also else None
@@ -361,20 +372,26 @@ class _Reader:
                 _check_escapes(escapes, self._text[inside : found.start()])
                 return _joined(parts)
             start = found.end()
-            part, start = _escape(self._text, start)
+            part, start = _escape(self._text, start, python=self._python or quote == "'")
             escapes.add(_kind_of_escape(part))
             parts.append(part)
 
 
-def _escape(text: str, at: int) -> tuple[str, int]:
-    """What the escape behind a backslash stands for, and where it ends. What escapes nothing stays as it is."""
+def _escape(text: str, at: int, *, python: bool = False) -> tuple[str, int]:
+    """What the escape behind a backslash stands for, and where it ends. What escapes nothing stays as it is: in JSON
+    `\\033` and `\\app` are no escapes, as they are in Python.
+    """
     letter = text[at : at + 1]
-    digits = text[at + 1 : at + 1 + _HEX.get(letter, 0)]
-    if digits and len(digits) == _HEX[letter] and all(digit in "0123456789abcdefABCDEF" for digit in digits):
+    lengths, escapes = (_PYTHON_HEX, _PYTHON_ESCAPES) if python else (_HEX, _ESCAPES)
+    octal = _OCTAL.match(text, at) if python else None
+    if octal:
+        return chr(int(octal.group(), 8)), octal.end()
+    digits = text[at + 1 : at + 1 + lengths.get(letter, 0)]
+    if digits and len(digits) == lengths[letter] and all(digit in "0123456789abcdefABCDEF" for digit in digits):
         code = int(digits, 16)
         return (chr(code) if code <= 0x10FFFF else f"\\{letter}{digits}"), at + 1 + len(digits)
-    if letter in _ESCAPES and letter:
-        return _ESCAPES[letter], at + 1
+    if letter in escapes:
+        return escapes[letter], at + 1
     return (letter if letter in ("\\", '"', "'", "/") else f"\\{letter}"), at + len(letter)
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import get_args
 
 from .events import JsonObject, Repair
-from .fixes import FIXES, Step, mend
+from .fixes import FIXES, Fix, Step, mend
 from .inference import inferred
 from .ladder import Climbed, climb
 from .literals import dump
@@ -83,7 +83,11 @@ class Repairer:
         if tool is None and (not name or climbed.by_schema):
             return None
         call = _Call(tool.name if tool else name, tool, climbed.values)
-        call = self._by_rules(self._mended(self._by_rules(call, _OF_WHAT_IS_THERE)), _ALL_CONDITIONS)
+        allowed = FIXES if self.policy.typos else _USUAL
+        if climbed.completed and text.rstrip()[-1:] not in ("}", "]"):
+            # The text of an object whose end was supplied is none that the model wrote (contract C9).
+            allowed = tuple(fix for fix in allowed if fix.id != "text")
+        call = self._by_rules(self._mended(self._by_rules(call, _OF_WHAT_IS_THERE), allowed), _ALL_CONDITIONS)
         wrong = faults(call.values, call.tool.shape) if call.tool else 0
         if wrong:
             call, wrong = self._by_guarded_rules(call, wrong)
@@ -98,10 +102,10 @@ class Repairer:
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.by_table)
 
-    def _mended(self, call: _Call) -> _Call:
+    def _mended(self, call: _Call, fixes: tuple[Fix, ...] = _USUAL) -> _Call:
         if call.tool is None:
             return call
-        values, steps = mend(call.values, call.tool.shape, FIXES if self.policy.typos else _USUAL)
+        values, steps = mend(call.values, call.tool.shape, fixes)
         if not isinstance(values, dict) or not steps:
             return call
         return _Call(call.name, call.tool, values, (*call.fixes, *_told(steps, call.name)))

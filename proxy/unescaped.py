@@ -31,6 +31,8 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _MARK = {'"': re.compile(r'\\.|"', re.DOTALL), "'": re.compile(r"\\.|'", re.DOTALL)}
 # A key in its quotation marks and its colon; no key of a tool holds marks, line ends or backslashes.
 _KEY = re.compile(r"""(["'])([^"'\\\r\n]{1,128})\1[ \t\r\n]*:""")
+# What may be the opener of a key, however broken.
+_BROKEN_KEY = re.compile(r"""(?:[ \t\r\n]*[,;][ \t\r\n]*["']?|[ \t\r\n]+["']?|["'])([A-Za-z_][\w.-]{0,127})""")
 _STRICT_STRING = {mark: re.compile(rf"{mark}((?:[^{mark}\\]|\\.)*+){mark}", re.DOTALL) for mark in "\"'"}
 # How far back a comma is looked for.
 _NEAR = 32
@@ -235,6 +237,9 @@ class _Reader:
 
         `paired` if the marks before it come in pairs, so that it would be an end as good as any.
         """
+        broken = _BROKEN_KEY.match(self._text, at) if paired else None
+        if broken is not None and broken.group(1) in frame.own and broken.group(1) not in frame.given:
+            raise ValueError("where a string ends can be read in two ways")
         behind = self._behind_blanks(at)
         comma = self._text.startswith(",", behind)
         found = _KEY.match(self._text, self._behind_blanks(behind + 1) if comma else behind)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.limits import MAX_DEPTH
-from proxy.literals import missing_closers, read_literal
+from proxy.literals import Also, missing_closers, read_literal
 
 READ: dict[str, tuple[str, Any]] = {
     "JSON": ('{"a": [1, -2.5, true, false, null, "b"]}', {"a": [1, -2.5, True, False, None, "b"]}),
@@ -162,7 +162,7 @@ _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries
 @given(_VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_any_value_that_is_dumped_or_printed_is_read_back_equal(value: Any, indent: int | None, ascii_: bool) -> None:
     for text in (json.dumps(value, indent=indent, ensure_ascii=ascii_), repr(value)):
-        found = read_literal(text)
+        found = read_literal(text, also=Also.PYTHON)
         assert (found, repr(found)) == (value, repr(value)), text
         assert missing_closers(text) == ""
 
@@ -249,3 +249,10 @@ def test_a_long_text_is_read_or_refused(unit: str) -> None:
         missing_closers(start + text)
         with suppress(ValueError):
             read_literal(start + text, marks=MARKS, lists=["a"])
+
+
+def test_C9_what_only_python_escapes_stays_as_it_is_in_the_quotation_marks_of_json() -> None:
+    for text in ("\\033[1m", "\\0", "\\app", "\\vendor", "\\xadmin", "\\Users", "a \\\n b"):
+        assert read_literal(f'{{"a": "{text}",}}') == {"a": text}
+    assert read_literal("['\\033[1m', '\\x41']") == ["\033[1m", "A"]
+    assert read_literal('["\\033[1m", "\\x41"]', also=Also.PYTHON) == ["\033[1m", "A"]

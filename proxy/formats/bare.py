@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..events import Json
 from ..limits import MAX_DEPTH
-from ..literals import dump, read_literal
+from ..literals import Also, dump, read_literal
 from ..reader import MAX_KEY, MAX_SCALAR, NotACall, Parsing, RawCall, Reader
 from .gemma import MARKS
 from .values import read_string
@@ -206,6 +206,6 @@ def _literal(reader: Reader, text: str, marks: tuple[str, ...] = ()) -> Json:
     if reader.void:
         return None
     try:
-        return read_literal(text, marks=marks)
+        return read_literal(text, marks=marks, also=Also.PYTHON)
     except ValueError as error:
         raise NotACall(f"a value cannot be read: {error}") from None

@@ -63,14 +63,15 @@ def whole_value(reader: Reader) -> Parsing[bytes]:
         text = reader.text(start, reader.pos)
         closers = missing_closers(text)
         whole = bool(closers) and text.rstrip()[-1:] not in ("{", "[", ",", ":")
-        if not whole or not (yield from reader.ahead(_is_over(reader))):
+        in_string = text.rstrip("}] \t\r\n")[-1:] in ('"', "'")
+        if not whole or not (yield from reader.ahead(_is_over(reader, last=in_string))):
             raise
         return f"{text}{closers}".encode("utf-8", "surrogatepass")
 
 
-def _is_over(reader: Reader) -> Parsing[bool]:
+def _is_over(reader: Reader, *, last: bool) -> Parsing[bool]:
     """Whether a call must be over here, and behind all that closes it the reply ends or another call begins: in
-    `{"text": "say "</tool_call>" and more"}` neither does.
+    `{"text": "say "</tool_call>" and more"}` neither does. `last`: only the reply's end counts.
     """
     if not (yield from _ends(reader)):
         return False
@@ -82,7 +83,9 @@ def _is_over(reader: Reader) -> Parsing[bool]:
             pass
     # Brackets are supplied only where the reply ends, or the next call begins (contract C4).
     yield from reader.maybe(blanks(reader))
-    return reader.at_end() or (yield from reader.byte()) in (b"<", b"[", b"{")
+    if reader.at_end() or last:
+        return reader.at_end()
+    return (yield from reader.byte()) in (b"<", b"[", b"{")
 
 
 def turn_ends(reader: Reader) -> Parsing[bool]:

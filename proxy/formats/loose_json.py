@@ -26,7 +26,6 @@ MAX_TRIES = 8
 JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
 NO_TAIL = ("",)
 _MAX_BRACKETS = 8
-_SPACES = (b" ", b"\t")
 MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
@@ -53,9 +52,7 @@ def arguments_value(
     try:
         value = yield from whole_value(reader)
         follows = yield from reader.ahead(reader.maybe(_may_follow(reader, closers)))
-        if follows and _ENDS_IN_STRING.search(value) and (yield from reader.ahead(_goes_on(reader, closers))):
-            refusal = NotACall("where its last string ends can be read in two ways")
-        elif follows:
+        if follows:
             if tails is NO_TAIL:
                 yield from reader.maybe(_surplus(reader, closers))
             return value
@@ -82,27 +79,6 @@ def arguments_value(
     if b'"' in (yield from reader.ahead(_rest_of_line(reader))):
         raise NotACall("where its last string ends can be read in two ways")
     return value
-
-
-def _goes_on(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:
-    """Whether a quotation mark stands in the rest of the line behind all that closes the call: then these may be end
-    tags that a string shows.
-    """
-    yield from _past_closers(reader, closers)
-    if reader.at_end() or (yield from reader.byte()) in (b"\r", b"\n", b"<", b"[", b",", b"{"):
-        return False
-    return b'"' in (yield from _rest_of_line(reader))
-
-
-def _past_closers(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[None]:
-    """Read brackets, closers and blanks, as far as they stand on one line."""
-    while not reader.at_end():
-        if (yield from reader.which(_SPACES)) or (yield from reader.which(_BRACKETS)):
-            continue
-        if closers and (yield from reader.which(closers)):
-            continue
-        if not (yield from leftover(reader)):
-            return
 
 
 def _past_the_call(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:

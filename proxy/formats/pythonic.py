@@ -11,7 +11,7 @@ import ast
 import re
 
 from ..events import Json
-from ..literals import dump, read_literal
+from ..literals import Also, dump, read_literal
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import ends_here
@@ -125,7 +125,7 @@ def _value(reader: Reader, tool: Tool, key: str) -> Parsing[Json]:
     if here in (b"{", b"["):
         value = yield from reader.value()
         try:
-            return None if reader.void else read_literal(value.decode("utf-8", "surrogatepass"))
+            return None if reader.void else read_literal(value.decode("utf-8", "surrogatepass"), also=Also.PYTHON)
         except ValueError as error:
             raise NotACall(f"a value cannot be read: {error}") from None
     return (yield from _bare(reader, tool, key))
@@ -155,14 +155,14 @@ def _unquoted(written: str, inside: str, quote: str) -> str:
     """What a string stands for; inner quotation marks without a backslash are its own."""
     if len(quote) == 1:
         try:
-            return str(read_literal(written))
+            return str(read_literal(written, also=Also.PYTHON))
         except ValueError:
             if written and _is_expression(written):
                 raise NotACall("a value is no literal") from None
     mark = quote[0]
     inner = re.compile(rf"\\.|{mark}", re.S)
     escaped = inner.sub(lambda found: f"\\{mark}" if found.group() == mark else found.group(), inside)
-    return str(read_literal(f"{mark}{escaped}{mark}"))
+    return str(read_literal(f"{mark}{escaped}{mark}", also=Also.PYTHON))
 
 
 def _bare(reader: Reader, tool: Tool, key: str) -> Parsing[Json]:
@@ -197,7 +197,7 @@ def _typed(tool: Tool, key: str, text: str) -> Json:
     if key in tool.properties:
         return tool.typed(key, text)
     try:
-        return read_literal(text)
+        return read_literal(text, also=Also.PYTHON)
     except ValueError:
         return text
 

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 
 from ..events import Json, JsonObject, load_json
 from ..ladder import Climbed, climb
-from ..literals import dump, read_json, read_literal
+from ..literals import dump, printed_by_python, read_json, read_literal
 from ..reader import NotACall
 from ..shapes import faults
 from ..tools import Tool
@@ -60,7 +60,7 @@ def _read(text: str, tool: Tool) -> Json:
         pass
     lists = [name for name in tool.properties if tool.is_list(name)]
     try:
-        return read_literal(text, lists=lists)
+        return read_literal(text, lists=lists, also=printed_by_python(text))
     except ValueError as error:
         for climbed in islice(climb(text, lists=lists, shape=tool.shape), _MAX_READINGS):
             if _is_as_written(climbed, tool):
