@@ -63,6 +63,10 @@ class Tool:
             return name
         return respelled(name, self.properties.keys() - set(given)) or name
 
+    def is_text(self, name: str) -> bool:
+        """True if parameter `name` can be nothing but a string."""
+        return allowed_types(self.properties.get(name), self.schema) == {"string"}
+
     def is_list(self, name: str) -> bool:
         """True if parameter `name` can be nothing but an array."""
         return allowed_types(self.properties.get(name), self.schema) == {"array"}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from proxy.formats import grammars
+from proxy.formats.pieces import Found
 from proxy.formats.pythonic import MAX_BARE, python_arguments, python_list
+from proxy.formats.scanner import Scanner
 
 from .helpers import all_cuts, function, new_scanner, offered, outcome, scan
 
@@ -187,3 +191,16 @@ def test_the_words_of_json_are_literals_at_any_depth(family: str, literal: str) 
     for cut in all_cuts(FAMILIES[family].format(f"find(or={literal}, if=1)"), 3):
         found = scan(cut, new_scanner(KEYWORDS))
         assert (found.parsed, found.text) == ([("find", {"or": LITERALS[literal], "if": 1})], "")
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("null", None), ("None", None), ("true", True), ("True", True), ("false", False), ("False", False)],
+)
+def test_words_are_no_texts_but_where_nothing_else_may_stand(word: str, value: Any) -> None:
+    """JSON's as well as Python's, whatever the schema makes of them; where only a string may stand they are one."""
+    tools = offered(function("f", {"count": {"type": "integer"}, "free": {}, "text": {"type": "string"}}))
+    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
+    text = f"<|tool_call_start|>[f(count={word}, free={word}, text={word})]<|tool_call_end|>"
+    (found,) = [piece for piece in (*scanner.feed(text), *scanner.finish(stopped=True)) if isinstance(piece, Found)]
+    assert json.loads(found.calls[0].arguments) == {"count": value, "free": value, "text": word}

@@ -194,6 +194,9 @@ def _is_expression(text: str) -> bool:
 
 
 def _typed(tool: Tool, key: str, text: str) -> Json:
+    if text.encode() in _WORDS and not tool.is_text(key):
+        # A word is no text, whatever the schema makes of it: `timeout=null`.
+        return read_literal(text, also=Also.PYTHON)
     if key in tool.properties:
         return tool.typed(key, text)
     try:
