@@ -13,6 +13,8 @@ from .bad_server import ROLE, bytes_of, is_untouched, streamed, wire
 from .helpers import calls, chunk, delta, ends, piece, says
 from .test_failures_damage import TOOLS
 
+pytestmark = pytest.mark.once
+
 A, B = '{"path": "a"}', '{"path": "b"}'
 CUTS = (
     (A,),

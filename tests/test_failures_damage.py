@@ -17,6 +17,8 @@ from .bad_server import ROLE, argued, kept, wire
 from .helpers import Chunk, calls, ends, function, new_engine, offered, piece, random_cut
 from .messages_checker import check_stream
 
+pytestmark = pytest.mark.once
+
 TEXT = {"type": "string"}
 PAIR = {"type": "object", "properties": {"old": TEXT, "new": TEXT}, "required": ["old", "new"]}
 TOOLS: Tools = offered(

@@ -20,6 +20,8 @@ from benchmarks.harm.offers import Offer, accepts
 from benchmarks.harm.run import main, run
 from benchmarks.harm.strict import Mode, balanced, read_object, readings
 
+pytestmark = pytest.mark.once
+
 WRITE = Offer(
     "write",
     {

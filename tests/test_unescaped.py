@@ -12,6 +12,8 @@ from proxy.events import JsonObject
 from proxy.shapes import Shape, compile_schema
 from proxy.unescaped import read_unescaped
 
+pytestmark = pytest.mark.once
+
 TEXT: JsonObject = {"type": "string"}
 WRITE = {"type": "object", "properties": {"path": TEXT, "content": TEXT, "mode": TEXT}, "required": ["path", "content"]}
 EDIT: JsonObject = {"type": "object", "properties": {"old": TEXT, "new": TEXT, "all": {"type": "boolean"}}}
