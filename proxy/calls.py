@@ -428,8 +428,17 @@ class CallGatherer:
         live = call.live
         assert live is not None
         behind = call.goes_on_behind
-        if behind and (not stopped or _has_mark(behind) or self._reads_both(call)):
-            return self._rest_of_both(call, live, behind, stopped)
+        if behind and not stopped:
+            self.unchanged = False
+            call.behind.clear()
+            return live.rest + behind
+        both = self._read_both(call, call.name, stopped)
+        if both is not None:
+            self.unchanged = False
+            call.fixes += both.fixes
+            return live.tail(both.values) if both.name == call.name else None
+        if _has_mark(behind):
+            return None  # nobody knows what is the string's
         ready = live.end()
         # Cut by `length`, they are left as cut: what is missing is not known.
         if (not live.broken and live.complete) or not (stopped or live.closed):
@@ -440,23 +449,6 @@ class CallGatherer:
             return None
         call.fixes += found.fixes
         return live.rest if found.arguments == live.text else live.tail(found.values)
-
-    def _rest_of_both(self, call: Pending, live: LiveArguments, behind: str, stopped: bool) -> str | None:
-        """What an open call still lacks if what looked like its end was within a string."""
-        self.unchanged = False
-        if not stopped:
-            call.behind.clear()
-            return live.rest + behind
-        found = self._read_both(call, call.name, stopped)
-        if found is not None:
-            call.fixes += found.fixes
-            return live.tail(found.values) if found.name == call.name else None
-        # Behind a mark nobody knows what is the string's.
-        return None
-
-    def _reads_both(self, call: Pending) -> bool:
-        both = call.text + call.goes_on_behind
-        return self._repairer.repair(call.name, both, stopped=True) is not None
 
     def _read_both(self, call: Pending, name: str, stopped: bool) -> Repaired | None:
         """The call whose object seemed to end within a string, with what stands behind it."""
