@@ -1,4 +1,4 @@
-"""A client's connection, with the times that what it sends, and what it takes, may need.
+"""A client's connection: what came of its request, and the times that what it sends, and what it takes, may need.
 
 gunicorn's configuration loads it by its path, so it imports nothing of the package.
 """
@@ -13,11 +13,12 @@ import struct
 import termios
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 NEVER = float("inf")
 # For so long, in seconds, a body may come as slowly as it likes.
 GRACE = 10.0
-_RECEIVE = 256 * 1024
+_RECEIVE = 64 * 1024
 _LOOK = 1.0
 
 
@@ -30,71 +31,84 @@ class Times:
     rate: int = 1024
 
 
-class ClientSocket(socket.socket):
-    """The connection. `late` says what was too late of the request that is being read, or "".
+class Refused(NamedTuple):
+    """Why no more of a request is read, and the status of the answer that says so."""
 
-    gunicorn reads and writes as with every other socket; the limits of the kernel (SO_SNDTIMEO) count each write anew,
-    and know nothing of how long a body takes in all.
+    status: int
+    words: str
+
+
+class ClientSocket(socket.socket):
+    """The connection.
+
+    `refused` says why not all of the request that is served was read, `ahead` is what has come behind its end.
+    The worker's poll takes a request with `take`; a thread then gets what came, as gunicorn reads it, and never waits
+    for more. gunicorn writes as with every other socket; the limit of the kernel (SO_SNDTIMEO) counts each write anew.
     """
 
     def __init__(self, sock: socket.socket, times: Times) -> None:
         super().__init__(fileno=sock.detach())
         self.setblocking(False)
-        self.late = ""
+        self.ahead = b""
         self._times = times
         self.begin()
 
     def begin(self) -> None:
-        """A request begins."""
-        self.late = ""
-        self._since = self._last = time.monotonic()
-        self._came = 0
+        """A request begins, or its body does."""
+        self.refused: Refused | None = None
+        self._came = memoryview(b"")
+        now = time.monotonic()
+        self._since = self._last = now
+        # Until when what has come is enough of it.
+        self._covered = now + GRACE
         self._end = NEVER
 
     def end_at(self, moment: float) -> None:
         """The worker ends: what is not here by then (`time.monotonic`) is not waited for."""
         self._end = min(self._end, moment)
 
-    def until(self) -> tuple[float, str]:
-        """Until when (`time.monotonic`) the next of the request must come, and what is said if it does not."""
+    def until(self) -> tuple[float, Refused]:
+        """Until when (`time.monotonic`) the next of the body must come, and what is said if it does not."""
         times = self._times
         limits = [
-            (self._since + times.body, f"the body took longer than {times.body:g} s (body_timeout)"),
-            (self._last + times.idle, f"nothing came of the body for {times.idle:g} s (client_timeout)"),
-            (self._end, "the proxy is about to end; send the request again"),
+            (self._since + times.body, 408, f"the body took longer than {times.body:g} s (body_timeout)"),
+            (self._last + times.idle, 408, f"nothing came of the body for {times.idle:g} s (client_timeout)"),
+            (self._end, 503, "the proxy is about to end; send the request again"),
         ]
         if times.rate:
             slow = f"the body came slower than {times.rate} bytes a second (body_rate)"
-            limits.append((self._since + GRACE + self._came / times.rate, slow))
-        return min(limits)
+            limits.append((self._covered, 408, slow))
+        moment, status, words = min(limits)
+        return moment, Refused(status, words)
 
     def take(self) -> bytes | None:
-        """What has come; None if nothing has. It does not wait."""
+        """What has come; None if nothing has, b"" at the client's end. It does not wait."""
         try:
-            data = super().recv(_RECEIVE)
+            data = super().recv(_RECEIVE, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return None
-        self._note(data)
+        except OSError:
+            return b""
+        self._last = time.monotonic()
+        if self._times.rate:
+            # A fast beginning is no credit for ever.
+            most = self._last + max(GRACE, self._times.idle)
+            self._covered = min(self._covered + len(data) / self._times.rate, most)
         return data
 
-    def _note(self, data: bytes) -> None:
-        self._came += len(data)
-        self._last = time.monotonic()
+    def serve(self, body: bytes | bytearray, rest: bytes, refused: Refused | None) -> None:
+        """A thread gets the request: this much of its body is all that it can read."""
+        self._came = memoryview(bytes(body))
+        self.ahead = rest
+        self.refused = refused
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """As of a socket; where that would wait, only for as long as the request has time."""
-        if self.gettimeout() is not None:  # gunicorn's own limit, or none is to wait
-            return super().recv(size, flags)
-        poll = select.poll()
-        poll.register(self, select.POLLIN)
-        if not poll.poll(0):
-            until, why = self.until()
-            left = max(0.0, until - time.monotonic())
-            if not poll.poll(int(left * 1000) + 1):
-                self.late = why
-                raise BrokenPipeError(errno.EPIPE, why)
-        data = super().recv(size, flags)
-        self._note(data)
+        """What came of the request; behind that its end or, if not all of it was read, an error. It does not wait."""
+        if not self._came and self.refused is not None:
+            raise BrokenPipeError(errno.EPIPE, self.refused.words)
+        data = bytes(self._came[:size])
+        # An empty view would keep the whole body in memory.
+        self._came = self._came[size:] if size < len(self._came) else memoryview(b"")
         return data
 
     def sendall(self, data: bytes | bytearray | memoryview, flags: int = 0, /) -> None:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""Clients that gunicorn's workers wait for in their poll, so that none of them holds a thread: those whose bodies are
+"""Clients that gunicorn's workers wait for in their poll, so that none of them holds a thread: those whose requests are
 on their way, and those that keep their end open after their answer.
 
 gunicorn's configuration loads it by its path, so it imports nothing of the package.
@@ -6,7 +6,7 @@ gunicorn's configuration loads it by its path, so it imports nothing of the pack
 
 from __future__ import annotations
 
-import re
+import contextlib
 import selectors
 import socket
 import time
@@ -16,152 +16,158 @@ from typing import Any
 
 from gunicorn import util
 
-# So much of a body is awaited without a thread, and so much of all of them together.
-AHEAD = 1024 * 1024
-ALL_AHEAD = 64 * 1024 * 1024
-_MAX_LINE = 1024
-_MAX_TRAILERS = 8192
+# So much of all requests together may wait; beyond that the oldest of their bodies give way.
+MOST_WAITING = 128 * 1024 * 1024
+# How often, in seconds, it is looked who is too late.
+LOOK_SECONDS = 0.1
 # A client that keeps its end open after its answer is waited for so long, in seconds, while it may still send, so that
 # the end of the answer is not lost; so many at the same time.
 LINGER_SECONDS = 2.0
 MAX_LINGERING = 1000
 
-_END = b"\r\n\r\n"
-_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r", re.IGNORECASE)
-_CODING = re.compile(rb"\ntransfer-encoding:[ \t]*chunked[ \t]*\r", re.IGNORECASE)
-# What a thread must see at once: it asks for leave to send the body.
-_OTHER = re.compile(rb"\n(?:expect|upgrade)[ \t]*:", re.IGNORECASE)
-_FRAMING = re.compile(rb"\n(?:content-length|transfer-encoding)[ \t]*:", re.IGNORECASE)
-_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-class Ahead:
-    """A request that is awaited without a thread; `data` is all that has come of it."""
+class Incoming:
+    """The connections of which a request is awaited, the oldest first.
 
-    def __init__(self, head_end: int, length: int | None, most: int) -> None:
-        self.data = bytearray()
-        self._most = most
-        self._start = head_end
-        self._length = length
-        # Where the next line with the size of a chunk begins; -1 behind the last one.
-        self._line = head_end
-
-    @property
-    def enough(self) -> bool:
-        """True if the body is here, or so much of it that the rest is worth a thread."""
-        came = len(self.data) - self._start
-        if came >= self._most:
-            return True
-        if self._length is not None:
-            return came >= self._length
-        while self._next_chunk():
-            pass
-        return self._line < 0
-
-    def _next_chunk(self) -> bool:
-        """Go on to the next chunk, if all of this one is here. What is no chunk is a thread's business."""
-        data, at = self.data, self._line
-        if at < 0:
-            return False
-        end = data.find(b"\r\n", at, at + _MAX_LINE)
-        if end < 0:
-            self._line = at if len(data) - at < _MAX_LINE else -1
-            return False
-        size = bytes(data[at:end]).partition(b";")[0].strip()
-        if not _SIZE.fullmatch(size):
-            self._line = -1
-            return False
-        if int(size, 16) == 0:
-            over = data.find(_END, end) >= 0 or len(data) - end > _MAX_TRAILERS
-            self._line = -1 if over else at
-            return False
-        behind = end + 2 + int(size, 16) + 2
-        if behind > len(data):
-            return False
-        self._line = behind
-        return True
-
-
-def ahead_of(head: bytes, most: int = 0) -> Ahead | None:
-    """A request whose head is here and whose body is to be awaited; None if a thread must see it at once.
-
-    A body of over `most` bytes, if that is known, is not awaited: it is refused.
+    `requests` and `refused` are the module `client_request` and the class `client_socket.Refused`; `start` gives a
+    connection its thread, `drop` closes it.
     """
-    end = head.find(_END)
-    if end < 0:
-        return None
-    lines = head[: end + 2]
-    if _OTHER.search(lines) or len(_FRAMING.findall(lines)) != 1:
-        return None
-    length = _LENGTH.search(lines)
-    if length is None and not _CODING.search(lines):
-        return None
-    announced = int(length[1]) if length else None
-    if most and announced is not None and announced > most:
-        return None
-    return Ahead(end + len(_END), announced, min(AHEAD, most + 1) if most else AHEAD)
 
-
-class Bodies:
-    """The requests whose bodies are awaited; `start` gives a connection its thread, `drop` closes it."""
-
-    def __init__(self, start: Callable[[Any], None], drop: Callable[[Any], None]) -> None:
+    def __init__(self, requests: Any, refused: Any, start: Callable[[Any], None], drop: Callable[[Any], None]) -> None:
+        self._stages = requests.Stage
+        self._refused = refused
         self._start = start
         self._drop = drop
-        self._waiting: dict[Any, Ahead] = {}
+        # Each with its request, and until when the head of that must be here.
+        self._waiting: dict[Any, tuple[Any, float]] = {}
         self._size = 0
+        self._next_look = 0.0
 
-    def begin(self, poller: selectors.BaseSelector, conn: Any, head: bytes, most: int) -> None:
-        """A request's head is here: its thread begins when its body is here too, or enough of that."""
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, poller: selectors.BaseSelector, conn: Any, request: Any, head_until: float) -> bool:
+        """Take what has come of a request, and wait for the rest of it; False if nothing has come yet."""
         conn.sock.begin()
-        request = ahead_of(head, most)
-        if request is None or self._size >= ALL_AHEAD:
-            self._start(conn)
-            return
-        conn.init()
-        conn.sock.setblocking(False)
-        request.data += conn.parser.unreader.take_buffered()
-        self._waiting[conn] = request
-        self._size += len(request.data)
-        poller.register(conn.sock, selectors.EVENT_READ, partial(self._take, poller, conn))
-        self._take(poller, conn, conn.sock)
-
-    def _take(self, poller: selectors.BaseSelector, conn: Any, sock: Any) -> None:
-        """Take more of a body; the end of its client is for a thread to see."""
-        request = self._waiting[conn]
-        try:
-            data = sock.take()
-        except OSError:
-            data = b""
-        if data:
-            request.data += data
-            self._size += len(data)
-        if data == b"" or request.enough or self._size >= ALL_AHEAD:
-            self._end(poller, conn)
-            self._start(conn)
-
-    def _end(self, poller: selectors.BaseSelector, conn: Any) -> None:
-        """Nothing more of this body is awaited here: the parser gets what came."""
-        request = self._waiting.pop(conn)
-        self._size -= len(request.data)
-        poller.unregister(conn.sock)
-        conn.parser.unreader.unread(bytes(request.data))
-
-    def check(self, poller: selectors.BaseSelector, *, full: bool) -> None:
-        """Give those a thread that are too late, for they are told so; where there is no room the first ones go."""
-        now = time.monotonic()
-        for conn in [conn for conn in self._waiting if conn.sock.until()[0] <= now]:
-            self._end(poller, conn)
-            self._start(conn)
-        if full and self._waiting:
-            conn = next(iter(self._waiting))
-            self._end(poller, conn)
+        data, conn.sock.ahead = conn.sock.ahead or conn.sock.take(), b""
+        if data is None:
+            return False
+        if not data:
             self._drop(conn)
+            return True
+        self._waiting[conn] = request, head_until
+        poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_readable, poller, conn))
+        self._feed(poller, conn, data)
+        return True
 
-    def end_at(self, moment: float) -> None:
+    def _on_readable(self, poller: selectors.BaseSelector, conn: Any, sock: Any) -> None:
+        if conn in self._waiting:  # it may have given way in this very round
+            self._take(poller, conn)
+
+    def _take(self, poller: selectors.BaseSelector, conn: Any) -> bool:
+        """Take more of a request; False if there was nothing, or no more is needed."""
+        data = conn.sock.take()
+        if data is None:
+            return False
+        if data:
+            self._feed(poller, conn, data)
+        elif self._waiting[conn][0].stage is self._stages.HEAD:
+            self._remove(poller, conn)
+            self._drop(conn)
+        else:  # the application says what is missing
+            self._hand_over(poller, conn, None)
+        return conn in self._waiting
+
+    def _feed(self, poller: selectors.BaseSelector, conn: Any, data: bytes) -> None:
+        request, _ = self._waiting[conn]
+        stages, before = self._stages, request.stage
+        self._size -= request.size
+        request.feed(data)
+        self._size += request.size
+        if request.stage is stages.WHOLE:
+            self._hand_over(poller, conn, None)
+        elif request.stage is stages.REFUSED:
+            self._hand_over(poller, conn, self._refused(400, request.why))
+        elif request.stage is stages.LONG_HEAD:
+            with contextlib.suppress(OSError):
+                conn.sock.send(_TOO_LARGE)
+            self._remove(poller, conn)
+            self._drop(conn)
+        elif request.stage is stages.BODY:
+            if before is stages.HEAD:
+                self._begin_body(conn, request)
+            self._make_room(poller)
+
+    def _begin_body(self, conn: Any, request: Any) -> None:
+        """A body has times of its own; a client that asks for leave to send it gets that."""
+        conn.sock.begin()
+        if request.expects:
+            with contextlib.suppress(OSError):
+                conn.sock.send(_CONTINUE)
+
+    def _make_room(self, poller: selectors.BaseSelector) -> None:
+        """Where all that waits is too much, those that have waited for longest are told so."""
+        while self._size > MOST_WAITING:
+            bodies = [conn for conn, (request, _) in self._waiting.items() if request.stage is self._stages.BODY]
+            if len(bodies) < 2:
+                return
+            self._hand_over(poller, bodies[0], self._refused(503, "too much is on its way to the proxy; send it again"))
+
+    def _remove(self, poller: selectors.BaseSelector, conn: Any) -> Any:
+        request, _ = self._waiting.pop(conn)
+        self._size -= request.size
+        poller.unregister(conn.sock)
+        return request
+
+    def _hand_over(self, poller: selectors.BaseSelector, conn: Any, refused: Any) -> None:
+        """Nothing more of this request is awaited: a thread gets what came, and answers it."""
+        request = self._remove(poller, conn)
+        conn.init()
+        conn.parser.unreader.unread(request.head)
+        conn.sock.serve(request.body, request.rest, refused)
+        self._start(conn)
+
+    def check(self, poller: selectors.BaseSelector) -> None:
+        """End those that are too late: half a head is closed, the client of half a body is told why."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        for conn, (request, head_until) in list(self._waiting.items()):
+            if conn not in self._waiting:
+                continue  # it gave way
+            if request.stage is self._stages.HEAD:
+                if head_until <= now:
+                    self._remove(poller, conn)
+                    self._drop(conn)
+            elif conn.sock.until()[0] <= now:
+                self._end_late(poller, conn)
+
+    def _end_late(self, poller: selectors.BaseSelector, conn: Any) -> None:
+        """What is here is taken however late it is: that the worker had no time is not the client's fault."""
+        while self._take(poller, conn):
+            pass
+        if conn not in self._waiting:
+            return
+        until, refused = conn.sock.until()
+        if until <= time.monotonic():
+            self._hand_over(poller, conn, refused)
+
+    def give_way(self, poller: selectors.BaseSelector) -> None:
+        """There is no room for a new connection: the one that has waited for longest is closed."""
+        oldest = next(iter(self._waiting), None)
+        if oldest is not None:
+            self._remove(poller, oldest)
+            self._drop(oldest)
+
+    def end_at(self, heads: float, bodies: float) -> None:
         """The worker stops: what is not here by then (`time.monotonic`) is not waited for."""
-        for conn in self._waiting:
-            conn.sock.end_at(moment)
+        for conn, (request, head_until) in self._waiting.items():
+            self._waiting[conn] = request, min(head_until, heads)
+            conn.sock.end_at(bodies)
 
 
 class Lingering:
@@ -198,7 +204,8 @@ class Lingering:
     def _read_away(self, poller: selectors.BaseSelector, sock: socket.socket) -> None:
         """Take what a client still sends after its answer: unread, it would have the answer's end thrown away."""
         try:
-            ended = not sock.recv(65536)
+            # As a socket does it: a client's own gives what came of its request.
+            ended = not socket.socket.recv(sock, 65536)
         except BlockingIOError:
             return
         except OSError:

@@ -6,7 +6,6 @@ workers and threads come on the command line, from `proxy.cli`.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib.util
 import logging
@@ -23,7 +22,6 @@ from functools import partial
 from typing import Any
 
 from gunicorn import util
-from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 
@@ -38,12 +36,12 @@ def _load(name: str) -> Any:
 
 
 _clients = _load("client_socket")
+_requests = _load("client_request")
 _waits = _load("client_waits")
 _logs = _load("log_stream")
 
 _TCP = (socket.AF_INET, socket.AF_INET6)
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 # For how long a worker's main loop may not beat; never a limit on a request.
 timeout = 60
@@ -104,13 +102,14 @@ STALL_SECONDS = float(os.environ.get("TOOL_PROXY_CLIENT_TIMEOUT") or 30)
 BODY_SECONDS = float(os.environ.get("TOOL_PROXY_BODY_TIMEOUT") or 120)
 BODY_RATE = int(os.environ.get("TOOL_PROXY_BODY_RATE") or 1024)
 
-# Under this name the application says how large a body may be; a reload can change that.
+# Under this name the application says how large a body may be; a reload can change that. Else it is so many bytes.
 MAX_BODY = "tool-proxy-max-body"
+BODY_BYTES = 32 * 1024 * 1024
 
 # A connection is handed over when its first byte is there, so that silent ones cost no thread.
 DEFER_SECONDS = 5
 
-# A thread is given to a request whose head is there, or so much of it; what takes longer from its first byte is closed.
+# A request's head may have so many bytes, and so long from its first one; else the connection is closed.
 HEAD_SECONDS = 10.0
 HEAD_BYTES = int(os.environ.get("TOOL_PROXY_MAX_REQUEST_HEAD") or 16 * 1024)
 
@@ -196,9 +195,9 @@ def post_fork(server: Any, worker: Any) -> None:
 class Worker(ThreadWorker):
     """A thread per request: a stream holds its thread for minutes, and threads that wait cost next to nothing.
 
-    Six things are done in another way than gunicorn's. A connection that is silent, or stops in the middle of a
-    request's head or body, waits in the poll and holds no thread. What a client sends and takes has its times. One that
-    keeps its end open after its answer is watched by the same poll: gunicorn waits for each of them, one after the
+    Six things are done in another way than gunicorn's. A request is read in the poll: a thread gets it when all of it
+    is here, or is to be refused, and never waits for a client to send. What a client sends and takes has its times. One
+    that keeps its end open after its answer is watched by the same poll: gunicorn waits for each of them, one after the
     other, on the thread that accepts. A connection on which nothing ever came does not hold up a worker that stops.
     That worker refuses new ones. And what still streams shortly before the graceful timeout is told, so that it can end
     in its client's own words.
@@ -206,10 +205,8 @@ class Worker(ThreadWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Connections with half a head, oldest first: until when they may take, and how much of it is here.
-        self._heads: dict[TConn, tuple[float, int]] = {}
         self._lingering = _waits.Lingering()
-        self._bodies = _waits.Bodies(self._start, self._drop)
+        self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop)
         self._full_until = 0.0
         self._drain = -1
         self._drain_at = float("inf")
@@ -243,6 +240,8 @@ class Worker(ThreadWorker):
         """
         if enabled and time.monotonic() < self._full_until:
             return
+        if not enabled and self.alive and len(self._incoming):
+            return  # one of those gives way to each that comes
         super().set_accept_enabled(enabled)
         if enabled or self.alive:
             return
@@ -254,15 +253,20 @@ class Worker(ThreadWorker):
             listener.close()
 
     def accept(self, listener: Any) -> None:
-        """Accept a connection; where there is no room for one more, later ones wait in the listener."""
+        """Accept a connection; where there is no room for one more, one that is only awaited gives way.
+
+        Where there is no descriptor, later ones wait in the listener.
+        """
         try:
             super().accept(listener)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
             self.log.error("no connection can be accepted: %s", error)
-            self.set_accept_enabled(False)
+            super().set_accept_enabled(False)
             self._full_until = time.monotonic() + FULL_SECONDS
+        if self.nr_conns > self.worker_connections:
+            self._incoming.give_way(self.poller)
 
     def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
         """One round of the loop. What goes wrong with one connection must not end the worker."""
@@ -273,46 +277,26 @@ class Worker(ThreadWorker):
             time.sleep(UNREAD_SECONDS)  # it may be there again at once
 
     def enqueue_req(self, conn: TConn) -> None:
-        """A connection that may have something to read gets a thread when a request's head is there."""
+        """A connection that may have something to read gets a thread when a whole request is there."""
         conn.close = partial(self._close, conn)  # type: ignore[method-assign]
-        if not hasattr(conn.sock, "begin"):
+        if not isinstance(conn.sock, _clients.ClientSocket):
             conn.sock = _clients.ClientSocket(conn.sock, _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE))
-        head = self._head(conn)
-        if head is None or b"\n\r\n" in head or b"\n\n" in head:
-            self._on_head(conn, head or b"")
-        elif len(head) >= HEAD_BYTES:
-            with contextlib.suppress(OSError):
-                conn.sock.send(_TOO_LARGE)
-            self._drop(conn)
-        elif head:
-            self._await_head(conn, len(head))
-        else:
+        request = _requests.Request(HEAD_BYTES, self._max_body())
+        if not self._incoming.begin(self.poller, conn, request, time.monotonic() + HEAD_SECONDS):
             conn.set_timeout()
             self.pending_conns.append(conn)
             self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
 
-    def _head(self, conn: TConn) -> bytes | None:
-        """What has come of a request, read or not; None if a thread must see what is the matter."""
-        sock, parser = conn.sock, conn.parser
-        # On other sockets the poll takes no number of bytes.
-        if sock.family not in _TCP:
-            return None
-        ahead = parser.unreader.buf.getvalue() if isinstance(parser, RequestParser) else b""
-        try:
-            sock.setblocking(False)
-            data = sock.recv(HEAD_BYTES, socket.MSG_PEEK)
-        except BlockingIOError:
-            return bytes(ahead)
-        except OSError:
-            return None
-        return bytes(ahead) + data if data else None
-
-    def _on_head(self, conn: TConn, head: bytes) -> None:
-        """A request's head is here. It gets its thread when its body is, too, or enough of that."""
-        if self._heads.pop(conn, None) is not None:
-            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    def _max_body(self) -> int:
         most = getattr(self.wsgi, "extensions", {}).get(MAX_BODY)
-        self._bodies.begin(self.poller, conn, head, most() if most else 0)
+        return most() if most else BODY_BYTES
+
+    def finish_request(self, conn: TConn, fs: Any) -> None:
+        """A request was answered. What has come of the next one does not wake the poll."""
+        super().finish_request(conn, fs)
+        sock: Any = conn.sock
+        if sock.ahead and self.keepalived_conns and self.keepalived_conns[-1] is conn:
+            self.on_client_socket_readable(conn, sock)
 
     def _start(self, conn: TConn) -> None:
         try:
@@ -321,24 +305,8 @@ class Worker(ThreadWorker):
             self.log.error("a connection is closed: %s", error)
             self._drop(conn)
 
-    def _await_head(self, conn: TConn, came: int) -> None:
-        """Wait for more of a head. What wakes the poll and is no more than before is the client's end."""
-        until, before = self._heads.get(conn, (time.monotonic() + HEAD_SECONDS, -1))
-        if came <= before:
-            self._drop(conn)
-            return
-        self._heads[conn] = until, came
-        ahead = len(conn.parser.unreader.buf.getvalue()) if isinstance(conn.parser, RequestParser) else 0
-        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, came - ahead + 1)
-        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
-
-    def _on_more(self, conn: TConn, sock: socket.socket) -> None:
-        self.poller.unregister(sock)
-        self.enqueue_req(conn)
-
     def _drop(self, conn: TConn) -> None:
         """Close a connection of which no request came."""
-        self._heads.pop(conn, None)
         self.nr_conns -= 1
         util.close(conn.sock)
 
@@ -361,15 +329,9 @@ class Worker(ThreadWorker):
         """What the worker does at least once a second: end what has waited for long enough, or stands in the way."""
         now = time.monotonic()
         self._lingering.check(self.poller)
-        while self._heads:
-            conn, (until, _) = next(iter(self._heads.items()))
-            if until > now and self.nr_conns < self.worker_connections:
-                break
-            self.poller.unregister(conn.sock)
-            self._drop(conn)
         if not self.alive:
             self._stop(now)
-        self._bodies.check(self.poller, full=self.nr_conns >= self.worker_connections)
+        self._incoming.check(self.poller)
         super().murder_pending()
 
     def _stop(self, now: float) -> None:
@@ -378,8 +340,7 @@ class Worker(ThreadWorker):
         last = now + _waits.LINGER_SECONDS
         for conn in self.pending_conns:
             conn.timeout = min(conn.timeout or now, last)
-        self._heads = {conn: (min(until, last), came) for conn, (until, came) in self._heads.items()}
-        self._bodies.end_at(last)
+        self._incoming.end_at(heads=last, bodies=self._drain_at)
         if now >= self._drain_at:
             os.eventfd_write(self._drain, 1)
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from gunicorn.http.errors import ParseException
 
 from . import __version__
-from .errors import BadRequest, BodyTooLarge
+from .errors import BadRequest, BodyTooLarge, ProxyError, Unavailable
 from .events import Json, JsonObject, finite
 from .limits import MAX_DEPTH
 
@@ -40,10 +40,14 @@ class BodyTooSlow(BadRequest):
     kind = "timeout_error"
 
 
+_UNREAD: Mapping[int, type[ProxyError]] = {408: BodyTooSlow, 503: Unavailable}
+
+
 def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     """The whole body of a WSGI request.
 
-    Raises BodyTooLarge over `limit` bytes, BodyTooSlow if the client's socket gave up, BadRequest if it is cut short.
+    Raises BodyTooLarge over `limit` bytes, BadRequest if it is cut short, and what the worker has refused to read more
+    of it for: BodyTooSlow, BadRequest, Unavailable.
     """
     encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -57,8 +61,8 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     try:
         body: bytes = environ["wsgi.input"].read(limit + 1 if announced is None else announced)
     except (OSError, ParseException):
-        if late := getattr(environ.get("gunicorn.socket"), "late", ""):
-            raise BodyTooSlow(late) from None
+        if refused := getattr(environ.get("gunicorn.socket"), "refused", None):
+            raise _UNREAD.get(refused.status, BadRequest)(refused.words) from None
         raise BadRequest("the body broke off while it was sent") from None
     if len(body) > limit:
         raise _too_large(limit)

@@ -24,7 +24,7 @@ PACKAGE = Path(cli.__file__).parent
 # What a command needs before there is an application.
 MODULES = (
     *("__main__.py", "cli.py", "config.py", "errors.py", "limits.py", "rules.py", "rules.yaml", "gunicorn_conf.py"),
-    *("client_socket.py", "client_waits.py", "log_stream.py"),
+    *("client_request.py", "client_socket.py", "client_waits.py", "log_stream.py"),
 )
 INIT = """
 import os, sys

@@ -110,7 +110,9 @@ def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
     assert (config.timeout, config.graceful_timeout, config.keepalive) == (60, 60, 120)
 
 
-@pytest.mark.parametrize("name", [CONF.name, "client_socket.py", "client_waits.py", "log_stream.py"])
+@pytest.mark.parametrize(
+    "name", [CONF.name, "client_request.py", "client_socket.py", "client_waits.py", "log_stream.py"]
+)
 def test_it_and_what_it_loads_imports_nothing_of_the_package(name: str) -> None:
     for node in ast.walk(ast.parse((CONF.parent / name).read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -233,6 +235,37 @@ def test_half_heads_give_way_where_there_is_no_room_for_others(tmp_path: Path) -
         start = time.monotonic()
         assert asked(port) == b"[30, 30]"
         assert time.monotonic() - start < 5
+
+
+HALVES = [b"G", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"]
+
+
+@pytest.mark.parametrize("half", HALVES, ids=["head", "body"])
+def test_as_many_give_way_as_are_needed(tmp_path: Path, half: bytes) -> None:
+    """One a second would be 40 s; each of those that come keeps its place."""
+    with serving(tmp_path, CONF, threads=2) as port, ExitStack() as stack:
+        for _ in range(120):
+            stack.enter_context(closing(told(port, half)))
+        start = time.monotonic()
+        for _ in range(40):
+            client = stack.enter_context(closing(told(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")))
+            assert b" 200 OK" in one_answer(client)
+        assert time.monotonic() - start < 20
+
+
+def test_the_oldest_bodies_give_way_where_all_of_them_are_too_much(tmp_path: Path) -> None:
+    conf = tmp_path / "conf.py"
+    conf.write_text(own("_waits.MOST_WAITING = 200_000"))
+    half = b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n" + b"x" * 90_000
+    with serving(tmp_path, conf, threads=1) as port, ExitStack() as stack:
+        first, second, third = (stack.enter_context(closing(told(port, half))) for _ in range(3))
+        assert b" 200 OK" in one_answer(first)  # the application here reads no body
+        second.sendall(b"x" * 9_999)
+        third.sendall(b"x" * 9_999)
+        for client in (second, third):
+            assert b" 200 OK" in one_answer(client)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert client.recv(65536) == b""  # there is too much unread of that body
 
 
 def test_half_a_head_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:

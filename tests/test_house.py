@@ -31,7 +31,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("answers", "reply", "observed", "capture"),
     ("stream", "relay", "loop_guard"),
     (
-        *("client_socket", "client_waits", "log_stream"),
+        *("client_request", "client_socket", "client_waits", "log_stream"),
         *("intake", "setting_checks", "settings", "config", "tally", "shared_memory", "counters", "audit", "logs"),
         *("metrics", "pages", "admin", "snapshot", "service"),
     ),

@@ -1,0 +1,241 @@
+"""One request as its bytes come in: where its head ends, how its body is framed, and when all of it is here.
+
+The bytes are taken in the worker's poll, so that a thread gets a request whole and never waits for a client. What
+cannot be read here without a doubt is refused: the thread gets the head, and no byte more.
+
+gunicorn's configuration loads it by its path, so it imports nothing of the package. It knows no sockets and no clock.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+# A chunk's size with its extension, the fields behind the last chunk, and how many chunks a body may have: each of them
+# costs as much as some kilobytes.
+MAX_SIZE_LINE = 1024
+MAX_TRAILERS = 8192
+MAX_CHUNKS = 100_000
+
+_END = b"\r\n\r\n"
+_LONE_LF = re.compile(rb"(?<!\r)\n")
+_LENGTH = re.compile(rb"0*([0-9]{1,12})")
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
+
+
+class Stage(Enum):
+    """How far a request has come."""
+
+    HEAD = "head"  # more of its head must come
+    LONG_HEAD = "long head"  # its head is over the limit
+    BODY = "body"  # more of its body must come
+    WHOLE = "whole"  # all of it is here
+    REFUSED = "refused"  # no more of it is read; `why` says the reason
+
+
+class _Part(Enum):
+    """What comes next in a body of chunks."""
+
+    SIZE = "size"
+    DATA = "data"
+    TRAILERS = "trailers"
+
+
+class Request:
+    """A request that is on its way; `most_head` and `most_body` are the bytes that it may have.
+
+    `stage` is how far it is, `expects` whether its client waits for leave to send the body, `rest` what has come behind
+    its end.
+    """
+
+    def __init__(self, most_head: int, most_body: int) -> None:
+        self.stage = Stage.HEAD
+        self.expects = False
+        self.why = ""
+        self.rest = b""
+        self._most_head = most_head
+        self._most_body = most_body
+        self._data = bytearray()
+        self._searched = 0
+        self._lines: list[bytes] = []
+        # What the lines of the framing are replaced by; None leaves them.
+        self._length: int | None = None
+        self._body = bytearray()
+        self._left = 0
+        self._chunked = False
+        self._part = _Part.SIZE
+        self._chunks = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of it."""
+        return len(self._data) + len(self._body)
+
+    @property
+    def head(self) -> bytes:
+        """The head for the parser. Chunks that are whole are put together: it then has their length instead."""
+        if not self._lines:
+            return bytes(self._data)
+        lines = self._lines
+        if self._chunked and self._length is not None:
+            lines = [line for line in lines if _name(line) != b"transfer-encoding"]
+            lines = [*lines, b"Content-Length: %d" % self._length]
+        return b"\r\n".join(lines) + _END
+
+    @property
+    def body(self) -> bytearray:
+        """What has come of the body, as `head` frames it."""
+        return bytearray() if self._chunked and self.stage is not Stage.WHOLE else self._body
+
+    def feed(self, data: bytes) -> None:
+        """Take what has come."""
+        self._data += data
+        if self.stage is Stage.HEAD:
+            self._read_head()
+        if self.stage is Stage.BODY:
+            if self._chunked:
+                self._read_chunks()
+            else:
+                self._read_length()
+
+    def _refuse(self, why: str) -> None:
+        self.stage = Stage.REFUSED
+        self.why = why
+
+    def _read_head(self) -> None:
+        end = self._data.find(_END, self._searched)
+        if _LONE_LF.search(self._data, self._searched, end if end >= 0 else len(self._data)):
+            self._refuse("a line of the request's head ends without CR")
+            return
+        if end < 0:
+            self._searched = max(0, len(self._data) - len(_END) + 1)
+            if len(self._data) >= self._most_head:
+                self.stage = Stage.LONG_HEAD
+            return
+        self._lines = bytes(self._data[:end]).split(b"\r\n")
+        del self._data[: end + len(_END)]
+        self._read_framing()
+
+    def _read_framing(self) -> None:
+        """Where the body ends. What gunicorn's parser refuses without reading on is left to it."""
+        # Before the request's own line there may be an empty one.
+        newer = any(line.endswith(b" HTTP/1.1") for line in self._lines[:2])
+        lengths = [_value(line) for line in self._lines[1:] if _name(line) == b"content-length"]
+        codings = [_value(line) for line in self._lines[1:] if _name(line) == b"transfer-encoding"]
+        lines = [line for line in self._lines if not _asks(line)]
+        asking = len(lines) < len(self._lines)
+        self._lines = lines
+        if any(_name(line) == b"expect" for line in lines):
+            self._refuse("it expects what nobody knows (Expect)")
+            return
+        if not lengths and not codings:
+            self._end()
+            return
+        length = _LENGTH.fullmatch(lengths[0]) if lengths else None
+        chunked = codings == [b"chunked"] and newer
+        if len(lengths) + len(codings) != 1 or (length is None and not chunked):
+            self._refuse("it cannot be told where the body ends (Content-Length, Transfer-Encoding)")
+            return
+        self.stage = Stage.BODY
+        self._chunked = chunked
+        self._left = int(length[1]) if length else 0
+        if self._left > self._most_body:
+            self._refuse_size(self._left)
+        self.expects = asking and newer
+
+    def _end(self) -> None:
+        self.stage = Stage.WHOLE
+        self.rest = bytes(self._data)
+        self._data.clear()
+
+    def _refuse_size(self, size: int) -> None:
+        """The head says how large it is, and the application that this is too much."""
+        self._length = size
+        self._refuse("the body is too large")
+
+    def _read_length(self) -> None:
+        self._take_data()
+        if self._left == 0:
+            self._end()
+
+    def _take_data(self) -> None:
+        part = self._data[: self._left]
+        self._body += part
+        self._left -= len(part)
+        del self._data[: len(part)]
+
+    def _read_chunks(self) -> None:
+        while self.stage is Stage.BODY:
+            if self._part is _Part.SIZE:
+                going = self._read_size()
+            elif self._part is _Part.DATA:
+                going = self._read_chunk()
+            else:
+                going = self._read_trailers()
+            if not going:
+                return
+
+    def _read_size(self) -> bool:
+        end = self._data.find(b"\r\n", 0, MAX_SIZE_LINE)
+        if end < 0:
+            if len(self._data) >= MAX_SIZE_LINE or _LONE_LF.search(self._data):
+                self._refuse("a chunk of the body has no size")
+            return False
+        line = _SIZE_LINE.fullmatch(self._data, 0, end)
+        if line is None:
+            self._refuse("a chunk of the body has no size")
+            return False
+        self._left = int(line[1], 16)
+        del line
+        del self._data[: end + 2]
+        self._chunks += 1
+        if self._chunks > MAX_CHUNKS:
+            self._refuse(f"the body has more than {MAX_CHUNKS} chunks")
+            return False
+        if len(self._body) + self._left > self._most_body:
+            self._refuse_size(len(self._body) + self._left)
+            return False
+        self._part = _Part.DATA if self._left else _Part.TRAILERS
+        self._searched = 0
+        return True
+
+    def _read_chunk(self) -> bool:
+        self._take_data()
+        if self._left or len(self._data) < 2:
+            return False
+        if not self._data.startswith(b"\r\n"):
+            self._refuse("a chunk of the body is longer than its size")
+            return False
+        del self._data[:2]
+        self._part = _Part.SIZE
+        return True
+
+    def _read_trailers(self) -> bool:
+        """Pass over the fields behind the last chunk: nobody needs them (RFC 9110, 6.5)."""
+        if self._data.startswith(b"\r\n"):
+            end = 2
+        else:
+            found = self._data.find(_END, self._searched, MAX_TRAILERS)
+            if found < 0:
+                if len(self._data) >= MAX_TRAILERS or _LONE_LF.search(self._data, self._searched):
+                    self._refuse("what stands behind the body does not end")
+                self._searched = max(0, len(self._data) - len(_END) + 1)
+                return False
+            end = found + len(_END)
+        del self._data[:end]
+        self._length = len(self._body)
+        self._end()
+        return False
+
+
+def _name(line: bytes) -> bytes:
+    return line.partition(b":")[0].lower()
+
+
+def _value(line: bytes) -> bytes:
+    return line.partition(b":")[2].strip(b" \t").lower()
+
+
+def _asks(line: bytes) -> bool:
+    """True for the line by which a client waits for leave to send its body; the poll gives it."""
+    return _name(line) == b"expect" and _value(line) == b"100-continue"
