@@ -16,7 +16,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from . import __file__ as _package_file
-from . import __version__
+from . import __version__, log_stream
 from .config import (
     FOLDER_VARIABLE,
     RULES_VARIABLE,
@@ -67,6 +67,7 @@ rules file's settings. The rules file is --rules, else {RULES_VARIABLE}, else ./
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
     _open_standard_streams()
+    log_stream.install()
     try:
         words = sys.argv[1:] if argv is None else argv
         if words[:1] == ["parse"]:
@@ -203,6 +204,7 @@ def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn
         os.chdir(folder)
         # At USR2 gunicorn starts itself anew without -P. And glibc gives each of many threads memory of its own, which
         # it keeps: with two places to take it from a worker needs less than half.
+        log_stream.drain()
         kept = {"MALLOC_ARENA_MAX": "2", **env}
         os.execve(command[0], command, {**kept, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import importlib.util
-import logging
 import os
 import resource
 import selectors
@@ -17,7 +16,6 @@ import socket
 import struct
 import sys
 import time
-import warnings
 from functools import partial
 from typing import Any
 
@@ -39,6 +37,9 @@ _clients = _load("client_socket")
 _requests = _load("client_request")
 _waits = _load("client_waits")
 _logs = _load("log_stream")
+if __name__ == "__config__":
+    # The master's first line could wait for a pipe that is full already. The log takes the stream that it finds.
+    _logs.install()
 
 _TCP = (socket.AF_INET, socket.AF_INET6)
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -132,16 +133,7 @@ MEMORY_BYTES = 13 * 1024 * 1024
 
 
 def on_starting(server: Any) -> None:
-    """Make the workers' memory, take as many descriptors as are allowed (each stream needs two), and log so that a
-    pipe that nobody reads stops nothing.
-    """
-    if _logs.may_block(2) and not hasattr(sys.stderr, "lost"):
-        # The thread that writes the log takes no lock that a worker which is forked could need.
-        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-        before, sys.stderr = sys.stderr, _logs.LogStream(2)
-        for handler in logging.getLogger("gunicorn.error").handlers:
-            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
-                handler.setStream(sys.stderr)
+    """Make the workers' memory, and take as many descriptors as are allowed (each stream needs two)."""
     _memory()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

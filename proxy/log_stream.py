@@ -10,8 +10,10 @@ import atexit
 import io
 import os
 import stat
+import sys
 import threading
 import time
+import warnings
 from collections import deque
 
 # Bytes that may wait in one process, and how long its end waits for them, in seconds.
@@ -115,6 +117,20 @@ class _Writer:
         except OSError:
             with self._change:
                 self.lost += 1
+
+
+def install() -> None:
+    """From now on standard error waits for nobody, if it goes to somebody who may not read it."""
+    if sys.stderr is sys.__stderr__ and may_block(2):
+        # The thread that writes takes no lock that a process which is forked could need.
+        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+        sys.stderr = LogStream(2)
+
+
+def drain() -> None:
+    """Wait for what standard error has not written yet, but not for long: this process is about to become another."""
+    if isinstance(sys.stderr, LogStream):
+        sys.stderr.drain()
 
 
 def may_block(fd: int) -> bool:

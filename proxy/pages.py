@@ -12,13 +12,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from .keys import Forbidden
 
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 LOOPBACK = "loopback"
 ANY = "*"
-_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://((?:[^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
+# A host with its port, which may be empty (RFC 3986, 3.2.3): a name or an IPv4 address, or an IPv6 one in brackets.
+_HOST = re.compile(r"(?:([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)|\[([0-9a-f:.]+)\])(?::[0-9]{0,5})?")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
+_URL = re.compile(rf"({_ORIGIN.pattern})(?:[/?#].*)?")
 _METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 _PLAIN_LIST = re.compile(r"[A-Za-z0-9_, -]{1,1000}")
 # Of our answer's headers those that mean something to a program; a page sees no other without leave.
@@ -37,19 +41,16 @@ class Page:
 def page_of(environ: Mapping[str, Any]) -> Page | None:
     """The page that a request comes from; None if nothing says that it comes from one."""
     if "HTTP_ORIGIN" in environ:
-        return Page(str(environ["HTTP_ORIGIN"]).strip())
+        return Page(str(environ["HTTP_ORIGIN"]).strip(" \t"))
     if "HTTP_REFERER" in environ:
-        return Page(_origin_of(str(environ["HTTP_REFERER"]).strip()))
+        return Page(_origin_of(str(environ["HTTP_REFERER"]).strip(" \t")))
     crossing = str(environ.get("HTTP_SEC_FETCH_SITE", "")).strip().lower() == "cross-site"
     return Page("") if crossing else None
 
 
 def _origin_of(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.scheme else ""
+    found = _URL.fullmatch(url.lower())
+    return found[1] if found else ""
 
 
 def check_page(environ: Mapping[str, Any], origins: Sequence[str], hosts: Sequence[str]) -> None:
@@ -74,43 +75,46 @@ def _allows(origins: Sequence[str], origin: str) -> bool:
     found = _ORIGIN.fullmatch(origin)
     if found is None:  # `null` is every sandbox and every file
         return False
-    if origin in origins or f"{found[1]}://" in origins:
+    scheme, host = found[1], found[2]
+    if host and not _HOST.fullmatch(host):
+        return False
+    if origin in origins or f"{scheme}://" in origins:
         return True
-    return LOOPBACK in origins and found[1] in ("http", "https") and _is_loopback(_name(found[2] or ""))
+    return LOOPBACK in origins and scheme in ("http", "https") and _is_loopback(host)
 
 
-def _name(host: str) -> str:
-    """A host without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0].removeprefix("[")
-    return host.partition(":")[0]
-
-
-def _is_loopback(name: str) -> bool:
+def _is_loopback(host: str) -> bool:
+    name, address = _read_host(host)
     # All names under localhost are this machine (RFC 6761, 6.3), and browsers see to it.
     if name == "localhost" or name.endswith(".localhost"):
         return True
+    return address is not None and address.is_loopback
+
+
+def _read_host(host: str) -> tuple[str, _Address | None]:
+    """The name of a host without its port, or its address; ("", None) for what is no host."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return "", None
+    name = found[1] or ""
     try:
-        return ipaddress.ip_address(name).is_loopback
+        if name:
+            return name, ipaddress.IPv4Address(name)
+        address = ipaddress.IPv6Address(found[2])
     except ValueError:
-        return False
+        return name, None
+    return "", address.ipv4_mapped or address
 
 
 def _is_own(host: str, hosts: Sequence[str]) -> bool:
     """True for an address, which nobody can make mean another one, and for a name that is known to be ours."""
-    name = _name(host.lower())
-    if name == "localhost" or name in hosts:
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    name, address = _read_host(host.lower())
+    return address is not None or name == "localhost" or (name != "" and name in hosts)
 
 
 def cors(environ: Mapping[str, Any]) -> dict[str, str]:
     """The headers by which a browser lets a page that was not turned away read the answer (Fetch Standard, CORS)."""
-    origin = str(environ.get("HTTP_ORIGIN", "")).strip()
+    origin = str(environ.get("HTTP_ORIGIN", "")).strip(" \t")
     if not origin:
         return {}
     headers = {"Access-Control-Allow-Origin": origin, "Vary": "Origin", "Access-Control-Expose-Headers": _SHOWN}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import http.client
 import os
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,14 +121,17 @@ def test_what_may_block() -> None:
 
 
 @contextmanager
-def serving(*flags: str, stderr: int, close: tuple[int, ...] = ()) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def serving(
+    *flags: str, stderr: int, stdout: int | None = None, close: tuple[int, ...] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A proxy whose standard streams are not the usual ones, in front of nobody; yields its port too."""
     port = free_port()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", "http://127.0.0.1:1", "--port", str(port), *flags]
     if close:
         shut = " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in close)
         command = ["sh", "-c", f'exec "$@" {shut}', "sh", *command]
-    process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=stderr)
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+    process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), **streams)
     try:
         deadline = time.monotonic() + PATIENCE
         while not answers(f"http://127.0.0.1:{port}/health"):
@@ -168,6 +173,51 @@ def test_a_log_that_nobody_reads_stops_neither_requests_nor_a_reload_nor_the_end
         ask_often(port, 50)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def fill(write: int) -> None:
+    """Write to a pipe until no byte more is taken."""
+    os.set_blocking(write, False)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(write, b"x" * size)
+    os.set_blocking(write, True)
+
+
+@pytest.mark.parametrize("warns", [True, False])
+def test_with_a_pipe_that_is_full_before_it_begins_it_serves(tmp_path: Path, warns: bool) -> None:
+    """The command's own warnings, gunicorn's first line and all others are lost."""
+    # A server that cannot be reached and a name that is open to all are worth a warning each.
+    flags = ("--host", "0.0.0.0") if warns else ()
+    with pipe() as (_, write):
+        fill(write)
+        with serving(*flags, stderr=write, stdout=write) as (process, port):
+            worker = Proxy(port, Path(os.devnull)).health()["worker"]
+            process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + 6 * PATIENCE
+            while Proxy(port, Path(os.devnull)).health()["worker"] == worker:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("command", [["check", "--port", "x"], ["nonsense"]])
+def test_a_command_that_fails_ends_although_nobody_reads_why(command: list[str]) -> None:
+    with pipe() as (_, write):
+        fill(write)
+        asked = [sys.executable, "-m", "proxy", *command]
+        done = subprocess.run(asked, cwd=ROOT, env=clean_environment(), stderr=write, timeout=60, check=False)
+        assert done.returncode == 2
+
+
+def test_what_is_said_before_it_becomes_gunicorn_is_not_lost() -> None:
+    with pipe(65536) as (end, write), serving(stderr=write):
+        said = os.read(end, 65536)
+        while b"Listening at" not in said:
+            said += os.read(end, 65536)
+    assert b"cannot be reached" in said.partition(b"Starting gunicorn")[0]
 
 
 def test_lines_that_were_lost_are_counted_and_told() -> None:

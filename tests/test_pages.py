@@ -26,6 +26,7 @@ HERE = {"HTTP_HOST": "127.0.0.1:8003"}
     [
         *("http://localhost", "http://localhost:5173", "https://LOCALHOST:1", "http://127.0.0.1:8003"),
         *("http://127.9.8.7", "http://[::1]:3000", "http://tauri.localhost", "app://obsidian.md", "app://-"),
+        *("http://localhost:", "http://[::ffff:127.0.0.1]", "HTTP://A.LocalHost:80"),
         *("file://", "tauri://localhost", "vscode-webview://1a2b3c"),
     ],
 )
@@ -40,6 +41,10 @@ def test_a_page_of_this_machine_may(origin: str) -> None:
         *("http://localhost.evil.example", "http://127.0.0.1.evil.example", "http://evillocalhost", "localhost"),
         *("http://localhost@evil.example", "http://localhost:80@evil.example", "http://evil.example#localhost"),
         *("http://[::2]", "http://[::1", "http://0.0.0.0", "ftp://localhost", "app:localhost", "xapp://a"),
+        *("http://localhost:1:2", "http://localhost\xa0", "http://user@localhost", "http://localhost.", "http://"),
+        *("http://.localhost", "http://a..localhost", "http://\xe9.localhost", "http://evil.example,.localhost"),
+        *("http://evil.example\\.localhost", "http://[::1].evil.example", "http://[127.0.0.1]", "http://::1"),
+        *("http://localhost:800000", "http://local host", "http://local\thost", "app://a b", "app://a@b"),
         *("http://localhost, http://evil.example", "http://localhost/", "http://2130706433", "http://localhost:x"),
     ],
 )
@@ -53,6 +58,11 @@ def test_no_other_page_may(origin: str) -> None:
     [
         {"HTTP_REFERER": "http://evil.example/page?q=http://localhost"},
         {"HTTP_REFERER": "http://localhost@evil.example/"},
+        {"HTTP_REFERER": "http://evil@localhost/"},
+        {"HTTP_REFERER": "http://localhost\\@evil.example/"},
+        {"HTTP_REFERER": "http://local\thost/"},
+        {"HTTP_REFERER": "//localhost/"},
+        {"HTTP_REFERER": ""},
         {"HTTP_REFERER": "about:blank"},
         {"HTTP_REFERER": "http://[half"},
         {"HTTP_SEC_FETCH_SITE": "cross-site"},
@@ -82,14 +92,31 @@ def test_what_is_no_page_is_not_looked_at(given: dict[str, str], host: str) -> N
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "127.0.0.1:8003", "10.1.2.3:8003", "[::1]:8003", "[2001:db8::1]", "localhost:1", "LocalHost"],
+    [
+        *("127.0.0.1", "127.0.0.1:8003", "10.1.2.3:8003", "[::1]:8003", "[2001:db8::1]", "localhost:1", "LocalHost"),
+        *("localhost:", "[::FFFF:1.2.3.4]:80"),
+    ],
 )
 def test_an_address_is_a_host(host: str) -> None:
     check_page({"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}, DEFAULT, ())
 
 
 @pytest.mark.parametrize(
-    "host", ["", "evil.example", "127.0.0.1.evil.example:8003", "localhost.", "[evil]", "2130706433", "127.1"]
+    "host",
+    [
+        *("", "evil.example", "127.0.0.1.evil.example:8003", "localhost.", "[evil]", "2130706433", "127.1", ":80"),
+        *(
+            "127.0.0.1:80:evil",
+            "127.0.0.1:evil",
+            "127.0.0.1 evil.example",
+            "127.0.0.1 ",
+            "user@127.0.0.1",
+            "[::1",
+            "::1",
+        ),
+        *("[::1].evil.example", "[::1]evil", "[127.0.0.1]", "[fe80::1%25eth0]", "localhost:800000", "localhost:80:80"),
+        *("localhost/a", "localhost,evil.example", "proxy.example.", "proxy.example:80:1", "1.2.3.4.", "localhost\xa0"),
+    ],
 )
 def test_a_name_is_none_unless_it_is_listed(host: str) -> None:
     """DNS rebinding: a page's own name that means this machine. The page's origin is no help then."""
