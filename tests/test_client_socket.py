@@ -20,10 +20,14 @@ pytestmark = pytest.mark.once
 
 
 @contextmanager
-def pair(times: Times) -> Iterator[tuple[ClientSocket, socket.socket]]:
-    """Our end of a connection, and the client's."""
+def pair(times: Times, room: int = 0) -> Iterator[tuple[ClientSocket, socket.socket]]:
+    """Our end of a connection, and the client's, whose buffer has so much room."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = socket.create_connection(listener.getsockname(), PATIENCE)
+        client = socket.socket()
+        client.settimeout(PATIENCE)
+        if room:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        client.connect(listener.getsockname())
         ours = ClientSocket(listener.accept()[0], times)
         with client, ours:
             yield ours, client
@@ -113,5 +117,27 @@ def test_a_client_that_takes_slowly_is_not_one_that_takes_nothing() -> None:
         taker = threading.Thread(target=take, daemon=True)
         taker.start()
         ours.sendall(data)
+        taker.join(PATIENCE)
+        assert bytes(came) == data
+
+
+def test_a_client_that_takes_a_little_each_time_is_served_for_as_long_as_it_does() -> None:
+    """Its kernel tells of room in steps of half its buffer: with a tiny one they are small."""
+    idle = 3.0
+    with pair(Times(idle=idle), room=4096) as (ours, client):
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+        data, came = os.urandom(200_000), bytearray()
+        began = time.monotonic()
+
+        def take() -> None:
+            while len(came) < len(data):
+                came.extend(client.recv(2048))
+                if time.monotonic() - began < 3 * idle:
+                    time.sleep(0.2)
+
+        taker = threading.Thread(target=take, daemon=True)
+        taker.start()
+        ours.sendall(data)
+        assert time.monotonic() - began > 2 * idle  # it was slow, and was not cut off
         taker.join(PATIENCE)
         assert bytes(came) == data

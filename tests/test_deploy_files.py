@@ -17,6 +17,7 @@ from flask import Flask
 
 from proxy import __version__, gunicorn_conf
 from proxy.app import make_app
+from proxy.client_socket import GRACE
 from proxy.config import RULES_VARIABLE, RulesText, key_files, load, read_rules
 from proxy.service import make_service
 from proxy.settings import SPECS, Settings
@@ -86,7 +87,15 @@ def test_a_proxy_that_is_marked_down_keeps_its_streams() -> None:
 
 def test_a_client_that_leaves_is_told_to_the_proxy_and_events_are_not_gathered() -> None:
     assert {"option abortonclose", "option http-no-delay"} <= {*section("defaults")}
-    assert not any(line.startswith(("compression", "filter", "option http-buffer-request")) for line in LINES)
+    assert not any(line.startswith(("compression", "filter")) for line in LINES)
+
+
+def test_a_body_that_does_not_come_waits_in_front_of_the_proxies() -> None:
+    """Without the option the time is that of the head alone. At the proxy's least rate a buffer is full in time."""
+    assert "option http-buffer-request" in section("defaults")
+    settings, buffer = Settings(), 16 * 1024
+    assert GRACE + buffer / settings.body_rate <= seconds(value("timeout http-request"))
+    assert seconds(value("timeout http-request")) < settings.body_timeout < seconds(value("timeout client"))
 
 
 def test_the_idle_times_are_longer_than_anything_the_proxy_waits_for() -> None:
