@@ -103,18 +103,17 @@ class Request:
         self.why = why
 
     def _read_head(self) -> None:
-        end = self._data.find(_END, self._searched)
-        if _LONE_LF.search(self._data, self._searched, end if end >= 0 else len(self._data)):
+        end = self._data.find(_END, self._searched, self._most_head)
+        if _LONE_LF.search(self._data, self._searched, end if end >= 0 else self._most_head):
             self._refuse("a line of the request's head ends without CR")
-            return
-        if end < 0:
+        elif end >= 0:
+            self._lines = bytes(self._data[:end]).split(b"\r\n")
+            del self._data[: end + len(_END)]
+            self._read_framing()
+        elif len(self._data) >= self._most_head:
+            self.stage = Stage.LONG_HEAD
+        else:
             self._searched = max(0, len(self._data) - len(_END) + 1)
-            if len(self._data) >= self._most_head:
-                self.stage = Stage.LONG_HEAD
-            return
-        self._lines = bytes(self._data[:end]).split(b"\r\n")
-        del self._data[: end + len(_END)]
-        self._read_framing()
 
     def _read_framing(self) -> None:
         """Where the body ends. What gunicorn's parser refuses without reading on is left to it."""
@@ -216,8 +215,11 @@ class Request:
             end = 2
         else:
             found = self._data.find(_END, self._searched, MAX_TRAILERS)
+            if _LONE_LF.search(self._data, self._searched, found if found >= 0 else MAX_TRAILERS):
+                self._refuse("a line behind the body ends without CR")
+                return False
             if found < 0:
-                if len(self._data) >= MAX_TRAILERS or _LONE_LF.search(self._data, self._searched):
+                if len(self._data) >= MAX_TRAILERS:
                     self._refuse("what stands behind the body does not end")
                 self._searched = max(0, len(self._data) - len(_END) + 1)
                 return False

@@ -46,15 +46,15 @@ def test_the_end_of_a_request_is_found_at_every_cut(size: int, framed: str) -> N
         assert (request.stage, request.rest + rest, bytes(request.body)) == (Stage.WHOLE, behind, body)
 
 
+@pytest.mark.parametrize("behind", [b"", b"\r\n\r\n", b"\r\n\r\n0\r\n\r\n"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_is_refused_at_every_cut(name: str) -> None:
+def test_what_is_refused_is_refused_at_every_cut(name: str, behind: bytes) -> None:
     line, begun, _ = REFUSED[name]
-    whole = head_of(DIALECTS["chat"], line) + begun
+    whole = head_of(DIALECTS["chat"], line) + begun + behind
     once = read([whole])
     for cut in all_cuts(whole, 20):
         request = read(cut)
-        assert request.stage is once.stage and request.stage in (Stage.REFUSED, Stage.WHOLE, Stage.BODY)
-        assert (request.why, bytes(request.body)) == (once.why, bytes(once.body))
+        assert (request.stage, request.why, bytes(request.body)) == (once.stage, once.why, bytes(once.body))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,14 @@ def test_only_who_can_read_it_is_given_leave() -> None:
         lines = b"POST / HTTP/%b\r\nContent-Length: 5\r\n" % version
         request = read([lines + b"Expect: 100-continue\r\n\r\n"])
         assert (request.stage, request.expects, request.head) == (Stage.BODY, expects, lines + b"\r\n")
+
+
+@pytest.mark.parametrize("size", [999, 1000, 1001, 3000])
+def test_a_head_that_ends_behind_its_limit_is_too_long_at_every_cut(size: int) -> None:
+    head = b"GET / HTTP/1.1\r\nA: "
+    head += b"x" * (size - len(head) - 4) + b"\r\n\r\n"
+    for cut in all_cuts(head + b"a\nb", 20):
+        assert read(cut).stage is (Stage.WHOLE if size <= 1000 else Stage.LONG_HEAD)
 
 
 def test_a_head_that_is_too_long() -> None:
