@@ -213,6 +213,10 @@ HALVES: Mapping[str, bytes] = {
     "no body": b"POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n",
     "half a body": b"POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n{",
     "half a chunk": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n{",
+    "half the trailers": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nA: b",
+    "leave is asked": b"POST PATH HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 80\r\n\r\n",
+    "zeros before the length": b"POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 00000000000000080\r\n\r\n{",
+    "another protocol": b"POST PATH HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nContent-Length: 80\r\n\r\n{",
 }
 BOMBS: Mapping[str, str] = {
     "openers": "<tool_call>" * 9_000,
