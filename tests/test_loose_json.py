@@ -11,6 +11,7 @@ from proxy.events import Json, JsonObject
 from proxy.formats import grammars
 from proxy.formats.pieces import Found, Prose
 from proxy.formats.scanner import Scanner
+from proxy.tools import Tools
 
 from .helpers import all_cuts
 from .test_failures_damage import INNER, TOOLS, broken
@@ -45,11 +46,11 @@ WRAPPERS: dict[str, Written] = {
 CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")]
 
 
-def read(text: str, cuts: int = 12) -> tuple[list[tuple[str, Json]], str]:
+def read(text: str, cuts: int = 12, tools: Tools = TOOLS) -> tuple[list[tuple[str, Json]], str]:
     """The calls of a reply and the text around them, the same at every cut."""
     found: list[tuple[list[tuple[str, Json]], str]] = []
     for cut in all_cuts(text, cuts):
-        scanner = Scanner(TOOLS, grammars(json_reply=False, raw_text=False))
+        scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
         pieces = [piece for part in cut for piece in scanner.feed(part)]
         pieces += scanner.finish(stopped=True)
         data = text.encode()
