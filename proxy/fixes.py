@@ -253,21 +253,24 @@ def match_enum(value: Json, shape: Shape, _: Judge) -> Json:
 
 
 def ends_in_text(values: JsonObject, shape: Shape, fixes: Iterable[Fix]) -> bool:
-    """True if an object whose last brackets were missing would become a text, or the last value in it may be one.
+    """True if the last value of an object whose brackets were missing would become a text, or should be one.
 
     `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
     """
     now, steps = mend(values, shape, fixes)
     if not isinstance(now, dict):
         return False
-    if any(step.fix.id == "text" for step in steps):
-        return True
+    texts = {step.place for step in steps if step.fix.id == "text"}
     judge = Judge()
     shapes: tuple[Shape, ...] = (shape,)
+    place = ""
     while isinstance(now, dict | list) and now:
         applied = [part for said in shapes for part in judge.applied(now, said)]
-        place, now = list(_members(now))[-1]
-        shapes = inner_shapes(place, applied)
+        key, now = list(_members(now))[-1]
+        shapes = inner_shapes(key, applied)
+        place = f"{place}.{key}" if place else str(key)
+        if place in texts:
+            return True
         if any("string" in said.kinds and not kind_fits(now, said.kinds) for said in shapes):
             return True
     return False

@@ -11,9 +11,9 @@ No reader of JSON can tell which mark ends the second string; the schema can, in
 * three marks that begin a string are one delimiter: `\"\"\"…\"\"\"`.
 
 Nothing is guessed. Where the text has a second reading, it has none: an own key's opener that stands twice, a mark
-without a backslash in an array of strings, an opener of a key that only may be meant, a path like `C:\\new`, of which
-whoever left out those backslashes may have left out others. Nothing supplies the end of a
-string, and every string that comes of it is what stood between its two marks, its escapes decoded.
+without a backslash in an array of strings, an opener of a key that only may be meant, a path like `C:\\new`: whoever
+left out the backslashes of marks may have left out others. Nothing supplies the end of a string, and every string that
+comes of it is what stood between its two marks, its escapes decoded.
 """
 
 from __future__ import annotations

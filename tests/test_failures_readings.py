@@ -59,6 +59,15 @@ def test_a_whole_object_that_stands_for_a_string_is_its_text(value: str) -> None
         assert is_right(name, values, before + value + behind)
 
 
+@pytest.mark.parametrize("value", OBJECTS)
+def test_an_object_that_ended_before_the_next_key_is_its_text_whatever_is_missing_behind_it(value: str) -> None:
+    meant = json.dumps(json.loads(value))
+    text = f'{{"content": {value}, "path": "p"'
+    assert is_right("write", {"content": meant, "path": "p"}, text)
+    # Of these the end is not known: all that follows may be a part.
+    assert is_refused("write", f'{{"content": {value[:-1]}, "path": "p"}}')
+
+
 OBJECT_TOOLS: Tools = offered(
     function("put", {"path": TEXT, "body": {"type": "object"}, "rows": {"type": "array"}, "free": {}}, "path"),
 )
