@@ -116,6 +116,11 @@ class LiveArguments:
         return self._reader.text(self._sent, self._window.end)
 
     @property
+    def waiting(self) -> int:
+        """The number of bytes that have not left."""
+        return self._window.end - self._sent
+
+    @property
     def sent(self) -> int:
         """The number of bytes that have left."""
         return self._sent

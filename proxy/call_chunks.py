@@ -24,7 +24,9 @@ class Pieces(Enum):
 
     # All of them left, byte for byte, and so did all that came before them.
     LEFT = auto()
-    # They are in order; some wait, and none of them left but before the end of a call.
+    # They are in order; what waits are a few bytes of a call, or only its end tells whether they leave.
+    NEAR = auto()
+    # They are in order, and nothing of them left; they may wait for long.
     WAIT = auto()
     # They left in another shape than they came, or in part.
     CHANGED = auto()
@@ -63,7 +65,8 @@ class CallChunks:
         """The next chunk; give the events that leave. `events` are what its pieces let go."""
         parted = any(piece.call is call for piece in said for call in self._parted)
         full = len(self._waiting) >= MAX_WAITING or self._bytes + len(chunk.raw) > MAX_WAITING_BYTES
-        if parted or full or pieces is Pieces.CHANGED:
+        late = pieces is Pieces.WAIT and bool(self._given)
+        if parted or full or late or pieces is Pieces.CHANGED:
             return self.beside(said, with_rest(self._choice, events, chunk))
         self._waiting.append(_Waiting(chunk, said))
         self._bytes += len(chunk.raw)

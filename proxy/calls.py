@@ -101,8 +101,9 @@ class CallGatherer:
             return Pieces.LEFT
         if any(call.live is not None and call.live.broken for call in calls):
             return Pieces.CHANGED
-        ending = all(call.all_left or (call.live is not None and call.live.waits_for_end) for call in calls)
-        return Pieces.WAIT if ending or not [*events] else Pieces.CHANGED
+        if all(call.all_left or call.waits_shortly for call in calls):
+            return Pieces.NEAR
+        return Pieces.CHANGED if [*events] else Pieces.WAIT
 
     def end_calls(self) -> None:
         """Say that something else came: of the calls so far no more comes. What may leave is `ended`."""
@@ -387,8 +388,19 @@ class CallGatherer:
             return behind
         if call.done is not None:
             return self._close_done(call, call.done)
+        opening = self._open_as_it_stands(call)
         if call.index < 0:
             return self._close_unopened(call, stopped)
+        return [*opening, *self._close_open(call, stopped)]
+
+    def _open_as_it_stands(self, call: Pending) -> list[Event]:
+        """Open a call of which only the end told that it is right as it came."""
+        live = call.live
+        if call.index >= 0 or live is None or not live.waits_for_end or call.behind:
+            return []
+        return self._leave(call, live.end())
+
+    def _close_open(self, call: Pending, stopped: bool) -> list[Event]:
         live = call.live
         assert live is not None
         sent = live.text[: len(live.text) - len(live.rest)]

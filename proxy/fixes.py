@@ -252,6 +252,30 @@ def match_enum(value: Json, shape: Shape, _: Judge) -> Json:
     return value if len(alike) != 1 or value in alike else alike.pop()
 
 
+def ends_in_text(values: JsonObject, shape: Shape, fixes: Iterable[Fix]) -> bool:
+    """True if the last value of an object whose brackets were missing would become a text, or should be one.
+
+    `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
+    """
+    now, steps = mend(values, shape, fixes)
+    if not isinstance(now, dict):
+        return False
+    texts = {step.place for step in steps if step.fix.id == "text"}
+    judge = Judge()
+    shapes: tuple[Shape, ...] = (shape,)
+    place = ""
+    while isinstance(now, dict | list) and now:
+        applied = [part for said in shapes for part in judge.applied(now, said)]
+        key, now = list(_members(now))[-1]
+        shapes = inner_shapes(key, applied)
+        place = f"{place}.{key}" if place else str(key)
+        if place in texts:
+            return True
+        if any("string" in said.kinds and not kind_fits(now, said.kinds) for said in shapes):
+            return True
+    return False
+
+
 def _object(properties: JsonObject, *required: str) -> JsonObject:
     return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
 
@@ -281,3 +305,5 @@ FIXES = (
     Fix("item", "the schema wants an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
     Fix("dropped", "the schema forbids it, and it may be left out", (_COUNT, {"count": ""}, {}), drop_optional),
 )
+# Those that no setting asks for.
+USUAL = tuple(fix for fix in FIXES if not fix.optional)

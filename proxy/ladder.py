@@ -35,7 +35,6 @@ _COMMENT = re.compile(
     re.DOTALL,
 )
 _LAST_STRING = re.compile(r"""["'][\s\]}]*\Z""")
-_NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,7 @@ def _without_junk(text: str, hints: Hints) -> Json:
 
 
 def _literals(text: str, hints: Hints) -> Json:
-    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=printed_by_python(text))
+    return read_literal(text, lists=hints.lists, also=printed_by_python(text))
 
 
 def _without_comments(text: str, hints: Hints) -> Json:
@@ -248,7 +247,7 @@ def _bare(text: str) -> str:
 
 def _typographic(text: str, hints: Hints) -> Json:
     """The object with typographic quotation marks around strings; those within strings stay."""
-    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=Also.TYPOGRAPHIC)
+    return read_literal(text, lists=hints.lists, also=Also.TYPOGRAPHIC)
 
 
 def _changed(before: str, after: str) -> str | None:
@@ -265,14 +264,14 @@ def _closed(text: str, hints: Hints) -> Json:
 
 
 def _bare_keys(text: str, hints: Hints) -> Json:
-    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=Also.BARE_KEYS)
+    return read_literal(text, lists=hints.lists, also=Also.BARE_KEYS)
 
 
 def _without_commas(text: str, hints: Hints) -> Json:
     """The object whose commas are missing. Where its last value is a string, all between may be a part of a string."""
     if _LAST_STRING.search(text):
         return None
-    return read_literal(text, lists=hints.lists, words=_NO_NUMBERS, also=Also.LOST_COMMAS)
+    return read_literal(text, lists=hints.lists, also=Also.LOST_COMMAS)
 
 
 def _unescaped(text: str, hints: Hints) -> Json:

@@ -34,8 +34,12 @@ _ALL_STRINGS = {**_STRING, **_TYPOGRAPHIC}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _PYTHON_ESCAPES = {**_ESCAPES, "v": "\v", "a": "\a", "\n": ""}
 _OCTAL = re.compile(r"[0-7]{1,3}")
-# The beginning of a path on Windows.
-_DRIVE = re.compile(r"\b[A-Za-z]:\\")
+# The beginning of a path on Windows; the line end before it may be an escape.
+_LETTER = r"(?:(?<!\w)|(?<=\\[nrt]))[A-Za-z]:"
+_DRIVE = re.compile(rf"{_LETTER}\\")
+# Such a path with single backslashes that are escapes too: `C:\new` (but not `if a:\n    b()`), `\\server\new`.
+_DRIVE_PATH = re.compile(rf"{_LETTER}\\(?:[bfnrt][\w$]|[bft]\\\w)")
+_SERVER_PATH = re.compile(r"""(?:^|(?<=[\s"'=(,])|(?<=\\[nrt]))\\\\[\w.$-]+\\(?=[\w$])""")
 # How far back the end of the value before a missing comma is looked for.
 _NEAR = 64
 _HEX = {"u": 4}
@@ -43,7 +47,6 @@ _PYTHON_HEX = {"x": 2, "u": 4, "U": 8}
 _IN_NESTED = re.compile(r"""["'{}\[\]]""")
 _STRING_REST = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*+{mark}", re.DOTALL) for mark in "\"'"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_CLOSERS = {"[": "]", "(": ")"}
 _MAX_DIGITS = 4_000
 
 
@@ -80,16 +83,14 @@ def read_literal(
     *,
     marks: Collection[str] = (),
     lists: Collection[str] = (),
-    words: Collection[str] = (),
     also: Also = JSON_AND_PYTHON,
 ) -> Json:
     """The value that the text stands for; ValueError if it is none or if anything is behind it.
 
     `marks` are texts that enclose a string without any escapes (Gemma's). `lists` are keys of the outermost object
-    whose value may be several ones without the brackets of their array (F14). `words` are more names of null.
-    `also` is what else may be so.
+    whose value may be several ones without the brackets of their array (F14). `also` is what else may be so.
     """
-    reader = _Reader(text, marks, lists, words, also)
+    reader = _Reader(text, marks, lists, also)
     value = reader.value(0)
     reader.blanks()
     if reader.pos < len(text):
@@ -228,7 +229,6 @@ class _Reader:
         text: str,
         marks: Collection[str],
         lists: Collection[str],
-        words: Collection[str],
         also: Also,
     ) -> None:
         self._text = text
@@ -239,7 +239,6 @@ class _Reader:
         if marks:
             # A format with marks of its own around strings writes keys without any.
             self._bare_key = _WORD
-        self._words = {**_WORDS, **dict.fromkeys(words)} if words else _WORDS
         self._marks = tuple(marks)
         self._lists = lists
         self.pos = 0
@@ -259,8 +258,10 @@ class _Reader:
             return self._string(first)
         if first == "{":
             return self._object(depth)
-        if first in ("[", "("):
+        if first == "[":
             return self._list(depth)
+        if first == "(":
+            return self._tuple(depth)
         marked = self._marked()
         return self._word() if marked is None else marked
 
@@ -293,12 +294,21 @@ class _Reader:
         return items
 
     def _list(self, depth: int) -> list[Json]:
-        closer = _CLOSERS[self._text[self.pos]]
         items: list[Json] = []
         self.pos += 1
-        while self._more(closer, not items):
+        while self._more("]", not items):
             items.append(self.value(depth + 1))
         return items
+
+    def _tuple(self, depth: int) -> Json:
+        """What stands in Python's brackets: only a comma makes a tuple, `(1)` is 1."""
+        items: list[Json] = []
+        comma = False
+        self.pos += 1
+        while self._more(")", not items):
+            items.append(self.value(depth + 1))
+            comma = comma or self.blanks() == ","
+        return items[0] if len(items) == 1 and not comma else items
 
     def _more(self, closer: str, first: bool) -> bool:
         """Read up to the next item, or past the end, where a comma may stand too many; whether there is one."""
@@ -348,11 +358,11 @@ class _Reader:
     def _word(self) -> Json:
         found = _WORD.match(self._text, self.pos)
         word = found.group() if found else ""
-        if word not in self._words and not _NUMBER.match(word):
+        if word not in _WORDS and not _NUMBER.match(word):
             raise ValueError("no value stands here")
         self.pos += len(word)
-        if word in self._words:
-            return self._words[word]
+        if word in _WORDS:
+            return _WORDS[word]
         try:
             return load_json(word)
         except ValueError:
@@ -436,6 +446,14 @@ def _check_escapes(kinds: set[_Escape], written: str) -> None:
         return
     if _Escape.SURE not in kinds or _DRIVE.search(written):
         raise ValueError("backslashes that can be read in two ways")
+
+
+def has_doubtful_path(written: str) -> bool:
+    """True if a path on Windows may stand in a string with single backslashes, and these may be escapes as well.
+
+    Whoever wrote no backslash before the string's own marks may have written none before those of the path either.
+    """
+    return bool(_DRIVE_PATH.search(written) or _SERVER_PATH.search(written))
 
 
 def _joined(parts: list[str]) -> str:

@@ -17,6 +17,8 @@ from .literals import read_json
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
 # Empty objects behind each other.
 EMPTIES = re.compile(r"(?:\s*+\{\s*+\})*+")
+# A chunk of which a part may leave waits for no more than so many bytes of the call (contract C2).
+MAX_NEAR = 64
 # What has left of a call is kept for its end; all of it may have so many times what may wait.
 _LIVE = 4
 
@@ -81,7 +83,12 @@ class Pending:
     @property
     def all_left(self) -> bool:
         """True if all that came of it left."""
-        return self.index >= 0 and self.live is not None and not self.ready and not self.live.rest
+        return self.index >= 0 and self.live is not None and not self.ready and not self.live.waiting
+
+    @property
+    def waits_shortly(self) -> bool:
+        """True if what of it has not left are a few bytes, or if only the end of the call tells whether they leave."""
+        return self.live is not None and (self.live.waits_for_end or self.live.waiting <= MAX_NEAR)
 
     @property
     def empty(self) -> bool:

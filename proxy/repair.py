@@ -13,7 +13,7 @@ from itertools import islice
 from typing import get_args
 
 from .events import JsonObject, Repair
-from .fixes import FIXES, Fix, Step, mend
+from .fixes import FIXES, USUAL, Fix, Step, ends_in_text, mend
 from .inference import inferred
 from .ladder import Climbed, climb
 from .literals import dump
@@ -26,7 +26,6 @@ from .tools import Tool, Tools
 _MAX_COMPARED = 6
 _ALL_CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 _OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswith("missing"))
-_USUAL = tuple(fix for fix in FIXES if not fix.optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +82,9 @@ class Repairer:
         if tool is None and (not name or climbed.by_schema):
             return None
         call = _Call(tool.name if tool else name, tool, climbed.values)
-        allowed = FIXES if self.policy.typos else _USUAL
-        if climbed.completed and text.rstrip()[-1:] not in ("}", "]"):
-            # The text of an object whose end was supplied is none that the model wrote (contract C9).
-            allowed = tuple(fix for fix in allowed if fix.id != "text")
+        allowed = FIXES if self.policy.typos else USUAL
+        if climbed.completed and tool is not None and ends_in_text(climbed.values, tool.shape, allowed):
+            return None
         call = self._by_rules(self._mended(self._by_rules(call, _OF_WHAT_IS_THERE), allowed), _ALL_CONDITIONS)
         wrong = faults(call.values, call.tool.shape) if call.tool else 0
         if wrong:
@@ -102,7 +100,7 @@ class Repairer:
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.by_table)
 
-    def _mended(self, call: _Call, fixes: tuple[Fix, ...] = _USUAL) -> _Call:
+    def _mended(self, call: _Call, fixes: tuple[Fix, ...] = USUAL) -> _Call:
         if call.tool is None:
             return call
         values, steps = mend(call.values, call.tool.shape, fixes)

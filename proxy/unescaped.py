@@ -11,8 +11,9 @@ No reader of JSON can tell which mark ends the second string; the schema can, in
 * three marks that begin a string are one delimiter: `\"\"\"…\"\"\"`.
 
 Nothing is guessed. Where the text has a second reading, it has none: an own key's opener that stands twice, a mark
-without a backslash in an array of strings, an opener of a key that only may be meant. Nothing supplies the end of a
-string, and every string that comes of it is what stood between its two marks, its escapes decoded.
+without a backslash in an array of strings, an opener of a key that only may be meant, a path like `C:\\new`: whoever
+left out the backslashes of marks may have left out others. Nothing supplies the end of a string, and every string that
+comes of it is what stood between its two marks, its escapes decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from enum import Enum, auto
 
 from .events import Json, JsonObject
 from .limits import MAX_DEPTH
-from .literals import is_deep, read_literal, unescape
+from .literals import has_doubtful_path, is_deep, read_literal, unescape
 from .shapes import Shape, all_parts, children
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -98,6 +99,9 @@ class _Reader:
         # Strings that hold an odd number of marks, and boundaries that count only if no string does.
         self._unpaired = False
         self._needs_pairs = False
+        # A string has marks without a backslash, and one has what may be a path without its backslashes.
+        self._bare_marks = False
+        self._doubtful_path = False
 
     def whole_object(self, frame: _Object) -> JsonObject:
         """The object that is all of the text."""
@@ -107,6 +111,8 @@ class _Reader:
             raise ValueError("more text follows the object")
         if self._needs_pairs and self._unpaired:
             raise ValueError("where a string ends can be read in two ways")
+        if self._bare_marks and self._doubtful_path:
+            raise ValueError("the backslashes of a path can be read in two ways")
         return values
 
     def _behind_blanks(self, at: int) -> int:
@@ -190,7 +196,11 @@ class _Reader:
         if found is None:
             raise ValueError("a string does not end")
         self._pos = found.end()
-        return unescape(found.group(1))
+        return self._unescaped(found.group(1))
+
+    def _unescaped(self, inside: str) -> str:
+        self._doubtful_path = self._doubtful_path or has_doubtful_path(inside)
+        return unescape(inside)
 
     def _loose_string(self, frame: _Object) -> str:
         """A string up to the mark that the schema says is its end."""
@@ -214,7 +224,8 @@ class _Reader:
                     # Between three marks each one is the string's own, in pairs or not.
                     self._ended(end, inside, paired=tripled or marks % 2 == 0)
                     self._pos = found.start() + len(delimiter)
-                    return unescape(inside)
+                    self._bare_marks = self._bare_marks or marks > 0
+                    return self._unescaped(inside)
             if found.start() == backslash:
                 raise ValueError("a mark behind two backslashes can be read in two ways")
             if not tripled:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
 
 from proxy.call_chunks import MAX_WAITING, MAX_WAITING_BYTES
+from proxy.pending import MAX_NEAR
 
 from .bad_server import ROLE, bytes_of, is_untouched, streamed, wire
-from .helpers import calls, chunk, delta, ends, piece, says
+from .helpers import calls, chunk, delta, ends, new_engine, piece, says, view
 from .test_failures_damage import TOOLS
 
 pytestmark = pytest.mark.once
@@ -64,11 +66,48 @@ def test_two_calls_in_turns_leave_whole_and_once(first: tuple[str, ...], second:
 def test_one_call_leaves_as_the_very_bytes_that_came_if_no_other_event_parts_it(cut: tuple[str, ...]) -> None:
     """C1: what waits leaves as it came."""
     pieces = [piece(0, cut[0], "read", "a"), *(piece(0, part) for part in cut[1:])]
-    if cut == ('{"path": "a"', "}"):
-        # The mark waits for what follows it when a part of its chunk has left.
-        assert streamed(*map(calls, pieces), ends("tool_calls"), cuts=0, tools=TOOLS).calls == [("read", A)]
-        return
     assert is_untouched(*map(calls, pieces), ends("tool_calls"), tools=TOOLS)
+
+
+# Clean calls: every kind of value, escapes, marks with a backslash, blanks.
+CLEAN: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("read", {"path": "a"}),
+    ("read", {"path": ""}),
+    ("write", {"path": "a b", "content": 'say "hi"\n', "mode": "x"}),
+    ("write", {"content": "C:\\new \u00fc \U0001f642", "path": "}"}),
+    ("bash", {"command": "ls", "timeout": 10}),
+    ("bash", {"timeout": 10, "command": "ls"}),
+    ("edit", {"path": "a", "old": "b", "new": "", "all": True}),
+    ("edits", {"path": "a", "edits": [{"old": "b", "new": "c"}]}),
+    ("edits", {"edits": [{"old": "b", "new": "c"}], "path": "a"}),
+    ("tag", {"tags": ["a", "b"]}),
+)
+
+
+@pytest.mark.parametrize(("name", "values"), CLEAN, ids=str)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_clean_call_leaves_as_the_very_bytes_at_every_cut(name: str, values: Any, indent: int | None) -> None:
+    """C1: in two pieces at every place, in three, and in many."""
+    text = json.dumps(values, indent=indent, ensure_ascii=indent is None)
+    places = [*range(len(text) + 1)]
+    cuts = [(text[:at], text[at:]) for at in places]
+    cuts += [(text[:at], text[at : at + width], text[at + width :]) for at in places for width in (1, 2, 5)]
+    for cut in (*cuts, tuple(text[at : at + 3] for at in range(0, len(text), 3))):
+        pieces = [piece(0, "", name, "a"), *(piece(0, part) for part in cut)]
+        assert is_untouched(*map(calls, pieces), ends("tool_calls"), tools=TOOLS), cut
+        joined = [piece(0, cut[0], name, "a"), *(piece(0, part) for part in cut[1:])]
+        assert is_untouched(*map(calls, joined), ends("tool_calls"), tools=TOOLS), cut
+
+
+def test_what_waits_for_a_long_value_leaves_without_it() -> None:
+    """C2: the end of a string does not wait for an array behind it, but for a few characters of it."""
+    engine = new_engine(TOOLS)
+    begun = '{"path": "a.txt", "edits": [{"old": "'
+    given = view([*engine.feed(calls(piece(0, begun, "edits", "a"))), *engine.feed(calls(piece(0, "x" * MAX_NEAR)))])
+    assert given[0].arguments == ['{"path": "a.txt"']
+    rest = 'y", "new": "z"}]}'
+    events = [*engine.feed(calls(piece(0, rest))), *engine.feed(ends("tool_calls")), *engine.finish(done=True)]
+    assert events
 
 
 def test_calls_and_text_in_turns_keep_their_order() -> None:

@@ -154,7 +154,7 @@ def test_a_string_leaves_while_it_arrives_and_a_number_waits() -> None:
     assert calls.pieces is Pieces.LEFT
     assert calls.feed(said(piece(0, "s"))) == (CallArguments(0, 0, "s"),)
     assert calls.feed(said(piece(0, '", "timeout": 1'))) == (CallArguments(0, 0, '"'),)
-    assert calls.pieces is Pieces.CHANGED
+    assert calls.pieces is Pieces.NEAR
     assert calls.feed(said(piece(0, "0"))) == ()
     assert calls.feed(said(piece(0, "}"))) == (CallArguments(0, 0, ', "timeout": 10}'),)
 
@@ -172,7 +172,7 @@ def test_a_call_opens_with_the_first_byte_of_its_first_value(before: list[str], 
     calls = gatherer()
     for number, fragment in enumerate(before):
         assert calls.feed(said(piece(0, fragment, *(() if number else ("bash", "a"))))) == ()
-        assert calls.pieces is Pieces.WAIT
+        assert calls.pieces is (Pieces.NEAR if fragment else Pieces.WAIT)
     opened, arguments = calls.feed(said(piece(0, first)))
     assert opened == CallOpened(0, 0, "a", "bash")
     assert isinstance(arguments, CallArguments)

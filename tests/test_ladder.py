@@ -145,15 +145,20 @@ def test_F29_what_was_encoded_twice_or_thrice_is_read() -> None:
         ('{"a": 1,}', {"a": 1}),
         ('{"a": [1, 2,],}', {"a": [1, 2]}),
         ('{"a": "x\ny\tz"}', {"a": "x\ny\tz"}),
-        ('{"a": NaN}', {"a": None}),
-        ('{"a": -Infinity}', {"a": None}),
         ('{"a": "\\d+"}', {"a": "\\d+"}),
         ('{"a": "it\\\'s"}', {"a": "it's"}),
     ],
 )
 def test_F30_what_is_not_written_as_json_is(text: str, values: JsonObject) -> None:
-    """No number is null: JSON has no word for it."""
     assert first(text) == (values, ["literals"])
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "nan", "inf", "-inf", "undefined", "None1"])
+def test_C9_a_word_that_says_no_value_leaves_no_reading(word: str) -> None:
+    """JSON has none for it, and null is another value."""
+    for text in (f'{{"a": {word}}}', f'{{"a": [1, {word}],}}', f"{{'a': {word}}}", f"{{a: {word}}}", f'{{"a": {word}'):
+        assert first(text) is None
+        assert list(climb(text, shape=SHAPE)) == []
 
 
 def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> None:

@@ -11,8 +11,10 @@ from proxy.events import Json, JsonObject
 from proxy.formats import grammars
 from proxy.formats.pieces import Found, Prose
 from proxy.formats.scanner import Scanner
+from proxy.tools import Tools
 
-from .helpers import all_cuts
+from .bad_server import argued, streamed, whole
+from .helpers import all_cuts, ends, says
 from .test_failures_damage import INNER, TOOLS, broken
 
 pytestmark = pytest.mark.once
@@ -45,11 +47,11 @@ WRAPPERS: dict[str, Written] = {
 CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")]
 
 
-def read(text: str, cuts: int = 12) -> tuple[list[tuple[str, Json]], str]:
+def read(text: str, cuts: int = 12, tools: Tools = TOOLS) -> tuple[list[tuple[str, Json]], str]:
     """The calls of a reply and the text around them, the same at every cut."""
     found: list[tuple[list[tuple[str, Json]], str]] = []
     for cut in all_cuts(text, cuts):
-        scanner = Scanner(TOOLS, grammars(json_reply=False, raw_text=False))
+        scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
         pieces = [piece for part in cut for piece in scanner.feed(part)]
         pieces += scanner.finish(stopped=True)
         data = text.encode()
@@ -149,3 +151,43 @@ def test_many_that_never_end_cost_no_more_than_their_length(name: str) -> None:
     scanner = Scanner(TOOLS, grammars(json_reply=False, raw_text=False))
     pieces = [*scanner.feed(data), *scanner.finish(stopped=True)]
     assert not [piece for piece in pieces if isinstance(piece, Found)]
+
+
+MEANT: JsonObject = {"path": "a b", "content": 'say "hi"\n'}
+_SAID = json.dumps(MEANT)
+# What is mended in a structured call, each as it is written.
+MENDED = {
+    "marks": broken({"path": "a b", "content": 'say "hi"'}).replace("}", ', "mode": "x"}'),
+    "marks in the last string": broken({"path": "a b", "content": 'say "hi"'}),
+    "no marks around keys": _SAID.replace('"path"', "path").replace('"content"', "content"),
+    "no marks around one key": _SAID.replace('"content"', "content"),
+    "Python's marks": repr(MEANT),
+    "a comma too many": _SAID.replace("}", ",}"),
+    "a raw line end": _SAID.replace("\\n", "\n"),
+    "keys in other letters": _SAID.replace("path", "Path").replace("content", "CONTENT"),
+    "markup at a key": _SAID.replace('path"', 'path</arg_key>"'),
+    "a comment": _SAID.replace(", ", ", // the text\n"),
+    "typographic marks": "{“path”: “a b”, “content”: “x”}",
+    "in arguments": json.dumps({"arguments": MEANT}),
+    "in arguments, as text": json.dumps({"arguments": _SAID}),
+    "in input": json.dumps({"input": MEANT}),
+    "in input, as text": json.dumps({"input": _SAID}),
+    "in the name": json.dumps({"write": MEANT}),
+    "in another name": json.dumps({"data": MEANT}),
+    "in arguments, without marks around keys": f"{{arguments: {_SAID}}}",
+    "in arguments, with marks": f'{{"arguments": {broken({"path": "a b", "content": "x"})}}}',
+}
+
+
+@pytest.mark.parametrize("way", MENDED)
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_what_is_mended_in_a_structured_call_is_mended_in_each_family(name: str, way: str) -> None:
+    """The same values, streamed and whole."""
+    structured = argued("write", MENDED[way], cuts=2, tools=TOOLS)
+    assert [set(values) <= {"path", "content", "mode"} for _, values in structured.values] == [True]
+    text = WRAPPERS[name]("write", MENDED[way])
+    for cut in ([text], list(text)):
+        got = streamed(*map(says, cut), ends(), cuts=0, tools=TOOLS)
+        assert (got.values, got.text, got.finish) == (structured.values, "", "tool_calls")
+    got = whole({"content": text}, tools=TOOLS)
+    assert (got.values, got.text) == (structured.values, "")

@@ -158,8 +158,7 @@ def streamed(tools: Tools, cut: list[str], *, whole: bool, finish: str = "tool_c
 OUTCOMES: dict[str, tuple[str, str | None]] = {
     "doubled keys": ('{"path": "a", "path": "a"}', '{"path": "a"}'),
     "doubled keys in a string that went on": ('{"count": 1, "count": 1, "path": "b"}', '{"count": 1, "path": "b"}'),
-    "NaN where it may be left out": ('{"path": "a", "ratio": NaN}', '{"path": "a"}'),
-    "Infinity": ('{"ratio": -Infinity, "path": "a"}', '{"path": "a"}'),
+    "NaN where it may be left out": ('{"path": "a", "ratio": NaN}', None),
     "a number beyond all range": ('{"path": "a", "ratio": 1e400}', '{"path": "a", "ratio": 1e400}'),
     "an integer of 10,000 digits": (f'{{"count": {"1" * 10_000}}}', f'{{"count": {"1" * 10_000}}}'),
     "10,000 digits into a string": (f'{{"path": {"1" * 10_000}}}', f'{{"path": "{"1" * 10_000}"}}'),

@@ -82,14 +82,14 @@ def test_what_could_spoil_a_terminal_or_is_long_is_told_safely() -> None:
 def test_the_built_in_file_is_told_and_its_rules_are_guarded() -> None:
     lines = told((REPO / "rules.yaml").read_text())
     rules = [line for line in lines if line.startswith("tools ")]
-    assert len(rules) == 8 and all(line.endswith(" (only where the schema finds the call invalid)") for line in rules)
-    assert rules[1].startswith('tools bash: if description is missing, set it to "Execute the given shell command" (')
-    assert lines[8:11] == [
+    assert len(rules) == 5 and all(line.endswith(" (only where the schema finds the call invalid)") for line in rules)
+    assert rules[1].startswith("tools edit: if replaceAll is a text, ")
+    assert lines[5:8] == [
         "models *gpt-oss*: parse auto, upstream live, thinking reasoning_effort",
         "models *[Dd]eep[Ss]eek-[Vv]3*: parse auto, upstream live, thinking thinking",
         "models *: parse auto, upstream live, thinking enable_thinking",
     ]
-    assert lines[11].startswith("clients openclaw: without prompt_logprobs prompt_token_ids ")
+    assert lines[8].startswith("clients openclaw: without prompt_logprobs prompt_token_ids ")
     assert lines[-1] == "clients codex: as the model"
 
 

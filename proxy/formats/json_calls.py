@@ -18,7 +18,7 @@ from ..events import load_json
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import ends_here, whole_value
-from .loose_json import JSON_TAILS, arguments_value
+from .loose_json import JSON_TAILS, OPEN_TEXT, arguments_value, may_end_in_text
 from .several import one_of_several
 from .values import arguments, read_string
 
@@ -138,11 +138,20 @@ def _object(
         yield from _member(reader, key, members, place, keyed and len(seen) == 1)
         yield from reader.blanks()
         end = yield from reader.which((b",", b"}"))
+        if end == b"}":
+            return _finished(reader, members, alone)
         lost = end is None and members.arguments is not None and not reader.void
-        if end == b"}" or (lost and (yield from ends_here(reader))):
+        if lost and (yield from ends_here(reader)):
+            reader.annul(_may_end_in_text(reader, members), OPEN_TEXT)
             return _finished(reader, members, alone)
         if end is None:
             raise reader.refuse("the object goes on with something else")
+
+
+def _may_end_in_text(reader: Reader, members: _Members) -> bool:
+    if members.name is None or members.arguments is None:
+        return False
+    return may_end_in_text(members.arguments, reader.tool(members.name))
 
 
 def _key(reader: Reader) -> Parsing[str]:

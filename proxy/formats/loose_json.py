@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from ..events import load_json
+from ..fixes import USUAL, ends_in_text
 from ..reader import MAX_KEY, Enclosure, Literals, NotACall, Parsing, Reader
 from ..tools import Tool
 from .ends import ends_here, leftover, whole_value
@@ -31,6 +33,7 @@ _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
 _ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
 END_TOKENS = encoded(*END_OF_TURN)
+OPEN_TEXT = "a bracket is missing, and where a text ends is not known"
 # Behind a marker without a closer a call ends where the next one begins, or the turn does.
 _OPEN_ENDS = encoded(*(marker.opener for marker in MARKERS if not marker.closers), *END_OF_TURN)
 
@@ -46,11 +49,11 @@ def arguments_value(
     start = reader.pos
     ends = closers or _ends_of(reader)
     if not ends or reader.void or not tool.name:
-        return (yield from whole_value(reader))
+        return (yield from _whole(reader, tool))
     refusal: NotACall | None = None
     value = b""
     try:
-        value = yield from whole_value(reader)
+        value = yield from _whole(reader, tool)
         follows = yield from reader.ahead(reader.maybe(_may_follow(reader, closers)))
         if follows:
             if tails is NO_TAIL:
@@ -79,6 +82,25 @@ def arguments_value(
     if b'"' in (yield from reader.ahead(_rest_of_line(reader))):
         raise NotACall("where its last string ends can be read in two ways")
     return value
+
+
+def _whole(reader: Reader, tool: Tool) -> Parsing[bytes]:
+    """Read a JSON value whose last brackets may be missing, unless it would end in a text then."""
+    start = reader.pos
+    value = yield from whole_value(reader)
+    completed = len(value) > reader.pos - start
+    if completed and not reader.void and may_end_in_text(value, tool):
+        raise NotACall(OPEN_TEXT)
+    return value
+
+
+def may_end_in_text(value: bytes, tool: Tool) -> bool:
+    """True if arguments whose end was supplied may end in a text: where that was meant to end is not known."""
+    try:
+        values = load_json(arguments(value, tool))
+    except (NotACall, ValueError):
+        return False
+    return isinstance(values, dict) and ends_in_text(values, tool.shape, USUAL)
 
 
 def _past_the_call(reader: Reader, closers: tuple[bytes, ...]) -> Parsing[bool]:

@@ -11,7 +11,8 @@ import ast
 import re
 
 from ..events import Json
-from ..literals import Also, dump, read_literal
+from ..limits import MAX_DEPTH
+from ..literals import Also, dump, has_doubtful_path, read_literal
 from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
 from ..tools import Tool
 from .ends import ends_here
@@ -23,6 +24,8 @@ _AFTER_NAME = re.compile(rb"[^A-Za-z0-9_.\-\x80-\xff]")
 _AFTER_CALLED = re.compile(rb"[^A-Za-z0-9_.:\-\x80-\xff]")
 _QUOTES = (b'"""', b"'''", b'"', b"'")
 _ENDS = {quote: re.compile(b"[\\\\" + quote[:1] + b"]") for quote in _QUOTES}
+_IN_BRACKETS = re.compile(rb"[\"'(){}\[\]]")
+_LEVELS = {b"(": 1, b"{": 1, b"[": 1, b")": -1, b"}": -1, b"]": -1}
 _BARE_END = re.compile(rb"[,)]")
 _AFTER_NUMBER = re.compile(rb"[^0-9.+-]")
 _WORDS = (b"true", b"True", b"false", b"False", b"null", b"None")
@@ -128,7 +131,38 @@ def _value(reader: Reader, tool: Tool, key: str) -> Parsing[Json]:
             return None if reader.void else read_literal(value.decode("utf-8", "surrogatepass"), also=Also.PYTHON)
         except ValueError as error:
             raise NotACall(f"a value cannot be read: {error}") from None
+    if here == b"(":
+        start = reader.pos
+        found = yield from _bracketed(reader, tool)
+        if found is not None:
+            return found[0]
+        # `number=(555) 123-4567`: brackets are a text's own too.
+        reader.pos = start
     return (yield from _bare(reader, tool, key))
+
+
+def _bracketed(reader: Reader, tool: Tool) -> Parsing[tuple[Json] | None]:
+    """Read a literal in round brackets, and give it in a tuple; None if it is none, or not all of the value."""
+    start = reader.pos
+    depth = 0
+    while True:
+        yield from reader.until(_IN_BRACKETS)
+        here = yield from reader.byte()
+        if here in (b'"', b"'"):
+            yield from reader.string()
+            continue
+        depth += _LEVELS[here]
+        reader.pos += 1
+        if depth > MAX_DEPTH:
+            raise NotACall("nested too deep")
+        if depth <= 0:
+            break
+    if not (yield from reader.ahead(reader.maybe(_follows(reader, tool)))):
+        return None
+    try:
+        return (read_literal(reader.text(start, reader.pos), also=Also.PYTHON),)
+    except ValueError:
+        return None
 
 
 def _string(reader: Reader, tool: Tool) -> Parsing[str]:
@@ -159,10 +193,15 @@ def _unquoted(written: str, inside: str, quote: str) -> str:
         except ValueError:
             if written and _is_expression(written):
                 raise NotACall("a value is no literal") from None
+    if has_doubtful_path(inside):
+        raise NotACall("the backslashes of a path can be read in two ways")
     mark = quote[0]
     inner = re.compile(rf"\\.|{mark}", re.S)
     escaped = inner.sub(lambda found: f"\\{mark}" if found.group() == mark else found.group(), inside)
-    return str(read_literal(f"{mark}{escaped}{mark}", also=Also.PYTHON))
+    try:
+        return str(read_literal(f"{mark}{escaped}{mark}", also=Also.PYTHON))
+    except ValueError as error:
+        raise NotACall(f"a string cannot be read: {error}") from None
 
 
 def _bare(reader: Reader, tool: Tool, key: str) -> Parsing[Json]:
