@@ -177,6 +177,8 @@ class Scanner:
             name = candidate.reader.format or candidate.item.name
             found = self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
             yield from parted(found, candidate.reader.left)
+            if candidate.reader.cut:
+                yield from self._skip(candidate.reader.furthest)
             if not calls and candidate.start == self._first_at:
                 # Nothing but a token was dropped: the reply's first thing is still to come.
                 self._after_call, self._first_at, self._first_tried = False, self._pos, 0
@@ -194,11 +196,21 @@ class Scanner:
         if self._refused is not None and (candidate.item.opener or reader.format or reader.named):
             self._refused.append(Refused(candidate.start, reader.pos, candidate.item.name, reader.why or why))
         first = candidate.start == self._first_at
-        self._pos = max(reader.pos, self._window.base, candidate.start + bool(candidate.item.opener))
+        going_back = reader.back_to >= 0
+        seen = reader.pos if going_back else max(reader.pos, reader.furthest)
+        self._pos = max(seen, self._window.base, candidate.start + bool(candidate.item.opener))
         self._follow(self._pos)
         self._candidate = None
         self._after_call = self._after_call and candidate.item is LEFTOVER
         self._first_at = self._pos if first else -1
+
+    def _skip(self, end: int) -> Iterator[Piece]:
+        """Let go of what broke off behind calls: what its values show is no call."""
+        if end <= self._pos:
+            return
+        self._markdown.feed(self._window.part(self._pos, end))
+        self._pos = end
+        yield self._prose(end)
 
     def _follow(self, end: int) -> None:
         """Follow the Markdown up to a position."""
