@@ -255,7 +255,7 @@ class RawValues:
             reader.annul(decided, _TWO_WAYS)
             return None, True
         end = self._end(scan, chain, at)
-        if reader.void:
+        if self._reader.void:
             return self._void_end(chain, end), True
         mark = chain.marks[at][0]
         if mark.level is Level.VALUE and chain.behind is Behind.ANOTHER_VALUE:
@@ -313,7 +313,7 @@ class RawValues:
 
     @staticmethod
     def _void_end(chain: Chain, end: _End) -> _End | None:
-        """Where a value of what is no call ends. A call that begins behind nothing but its end tag may be shown in it."""
+        """Where a value of what is no call ends: a call that begins behind its end tag alone may be shown in it."""
         values_only = chain.marks[-1][0].level is Level.VALUE
         shown = (Behind.OTHER, Behind.QUOTE, *((Behind.NEXT_CALL,) if values_only else ()))
         follows = chain.behind not in shown or (len(chain.marks) > 1 and not values_only)

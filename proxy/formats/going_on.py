@@ -1,0 +1,90 @@
+"""Whether a string of JSON arguments that were no legal JSON goes on behind the closers of their call.
+
+    {"path": "a", "content": "X = "\\\\"}}</tool_call>"", "mode": 1}}
+    </tool_call>
+
+Where the quotation marks in strings have no backslash, or lines end in strings, marks and brackets do not tell whether
+`"}}</tool_call>` is the end of the call or of a text that shows one. What stands behind it does: the rest of the line
+has no quotation mark, and where a required key is missing no other closer follows without its opener.
+"""
+
+from __future__ import annotations
+
+from ..events import load_json
+from ..reader import Literals, NotACall, Parsing, Reader
+from ..tools import Tool
+from .ends import CALL_KINDS, blanks, leftover
+from .tags import peek_tag
+from .tokens import MARKER_OPENERS, WRAPPER_KINDS
+from .values import arguments
+
+TWO_READINGS = "where its last string ends can be read in two ways"
+_BRACKETS = Literals((b"}", b"]"))
+_FENCE = (b"```",)
+_SPACES = (b" ", b"\t")
+_NEXT_MESSAGE = (b"<|start|>", b"<|channel|>")
+_MAX_CLOSERS = 8
+
+
+def goes_on(reader: Reader, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Whether the text that was read as the arguments, up to here, may be more; nothing is read."""
+    try:
+        load_json(value.decode("utf-8", "surrogatepass"))
+    except ValueError:
+        pass
+    else:
+        return False
+    return bool((yield from reader.ahead(reader.maybe(_goes_on(reader, tool, value, closers)))))
+
+
+def _goes_on(reader: Reader, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    yield from _past_closers(reader)
+    if (yield from _call_begins(reader)):
+        return False
+    start = reader.pos
+    yield from reader.past(b"\n")
+    if '"' in reader.text(start, reader.pos):
+        return True
+    if not reader.enclosures or not _lacks_a_key(value, tool):
+        return False
+    _, found = yield from reader.find(reader.enclosures[-1].opener, *closers)
+    return found in closers
+
+
+def _past_closers(reader: Reader) -> Parsing[None]:
+    """Read the brackets and the closers that stand here, and the spaces behind them."""
+    yield from reader.maybe(blanks(reader))
+    while (yield from reader.which(_BRACKETS)):
+        yield from reader.maybe(blanks(reader))
+    for _ in range(_MAX_CLOSERS):
+        if not (yield from reader.maybe(_closer(reader))):
+            break
+    while (yield from reader.which(_SPACES)):
+        pass
+
+
+def _closer(reader: Reader) -> Parsing[bool]:
+    """Read a closer, on this line or another."""
+    yield from reader.blanks()
+    return bool((yield from reader.which(_FENCE))) or (yield from leftover(reader))
+
+
+def _call_begins(reader: Reader) -> Parsing[bool]:
+    """Whether the next call stands here."""
+    if (yield from reader.peek(MARKER_OPENERS)) or (yield from reader.peek(_NEXT_MESSAGE)):
+        return True
+    if (yield from reader.byte()) not in (b"<", b"]"):
+        return False
+    found = yield from peek_tag(reader)
+    if found is None or found.closing:
+        return False
+    return found.kind in CALL_KINDS | WRAPPER_KINDS or found.marked
+
+
+def _lacks_a_key(value: bytes, tool: Tool) -> bool:
+    """Whether the arguments lack a key that the tool requires."""
+    try:
+        given = load_json(arguments(value, tool))
+    except (NotACall, ValueError):
+        return False
+    return isinstance(given, dict) and not tool.required <= given.keys()
