@@ -162,7 +162,10 @@ def _unquoted(written: str, inside: str, quote: str) -> str:
     mark = quote[0]
     inner = re.compile(rf"\\.|{mark}", re.S)
     escaped = inner.sub(lambda found: f"\\{mark}" if found.group() == mark else found.group(), inside)
-    return str(read_literal(f"{mark}{escaped}{mark}", also=Also.PYTHON))
+    try:
+        return str(read_literal(f"{mark}{escaped}{mark}", also=Also.PYTHON))
+    except ValueError as error:
+        raise NotACall(f"a string cannot be read: {error}") from None
 
 
 def _bare(reader: Reader, tool: Tool, key: str) -> Parsing[Json]:

@@ -145,6 +145,9 @@ class RawValues:
         twice = end.unended and own_line and self._lined is not False
         twice = twice and len(text) > 2 and bool(_TRAILING.search(text))
         reader.annul(twice and self.is_text(key), _TWO_WAYS)
+        if self.is_text(key) and not end.unended:
+            again = yield from reader.ahead(reader.maybe(_ends_again(reader, markup)))
+            reader.annul(bool(again), _TWO_WAYS)
         self._suspects |= scan.suspects
         return RawText(text, end.unended or bool(scan.suspects))
 
@@ -400,3 +403,10 @@ class RawValues:
         if not end.unended or self._lined is False:
             return text
         return _TRAILING.sub("", text)
+
+
+def _ends_again(reader: Reader, markup: Markup) -> Parsing[bool]:
+    """Whether another end tag of the value stands here: then the one before may be the end of its text."""
+    yield from reader.blanks()
+    mark = yield from markup.read(reader)
+    return mark is not None and mark.closing and mark.level is Level.VALUE and markup.may_end(mark)
