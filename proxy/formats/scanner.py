@@ -75,6 +75,8 @@ class Scanner:
         self._went_back = 0
         # Tools were listed: what names another one without arguments lists that.
         self._listed = False
+        # Nothing but blanks stands behind what listed one.
+        self._behind_listed = False
 
     @property
     def held(self) -> bool:
@@ -106,7 +108,7 @@ class Scanner:
         waits = self._window.data or self._candidate or self._after_call or self._is_first
         if waits or self._grammar.first_byte.search(data):
             return False
-        self._markdown.feed(data)
+        self._passed(data)
         self._window.glide(data)
         self._said = True
         self._pos = self._window.base
@@ -190,6 +192,7 @@ class Scanner:
         reader = candidate.reader
         self._went_back += reader.back_to >= 0
         self._listed = self._listed or why == DEFINITION
+        self._behind_listed = why == DEFINITION
         kind = reason(reader.why or why)
         if reader.named or kind not in (OTHER, WAITED):
             self.refusals[kind] += 1
@@ -257,7 +260,7 @@ class Scanner:
             at = window.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
             if at > self._pos:
                 self._after_call = False
-                markdown.feed(window.part(self._pos, at))
+                self._passed(window.part(self._pos, at))
                 self._pos = at
             if at < window.end and self._opens(at):
                 return self._candidate is not None
@@ -279,9 +282,14 @@ class Scanner:
             if begins:
                 return False
         self._after_call = False
-        self._markdown.feed(self._window.part(at, at + 1))
+        self._passed(self._window.part(at, at + 1))
         self._pos = at + 1
         return False
+
+    def _passed(self, text: bytes) -> None:
+        """Take what begins no call."""
+        self._markdown.feed(text)
+        self._behind_listed = self._behind_listed and not text.strip()
 
     @property
     def _begins_line(self) -> bool:
@@ -350,7 +358,8 @@ class Scanner:
             raise NotACall("it is quoted")
         if any(is_definition(call) for call in calls):
             raise NotACall(DEFINITION)
-        if reader.weak and self._listed and all(call.arguments.strip() == "{}" for call in calls):
+        lists = self._behind_listed or (reader.weak and self._listed)
+        if lists and calls and all(call.arguments.strip() == "{}" for call in calls):
             raise NotACall(DEFINITION)
         if calls and (reader.format or candidate.item.name) in self._off:
             raise NotACall("its format is off for this model")
@@ -372,6 +381,7 @@ class Scanner:
 
     def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> Found:
         self._candidate = None
+        self._behind_listed = False
         self._calls_left -= len(calls)
         start = self._window.base
         self._window.drop(end)
