@@ -64,3 +64,21 @@ def test_calls_behind_each_other_are_calls(name: str) -> None:
     text = WRAPPERS[name]("write", broken(values))
     other = WRAPPERS[name]("read", '{"path": "b"}')
     assert read(text + other, 4)[0] == [("write", values), ("read", {"path": "b"})]
+
+
+@pytest.mark.parametrize("line", ["", "\nafter", "\n\nand so on"])
+# Behind what ends its turn harmony has nothing more to say.
+@pytest.mark.parametrize("name", [name for name in CLOSED if name != "harmony"])
+def test_what_a_call_lacks_may_stand_behind_the_closers_that_it_shows(name: str, line: str) -> None:
+    """The text is legal JSON up to them, and no legal call."""
+    text = WRAPPERS[name]("write", f'{{"path": "{closers(name)}{line}", "content": "b"}}')
+    calls, left = read(text, 4)
+    assert (calls, without_tokens(left)) == ([], without_tokens(text))
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_call_that_lacks_a_key_is_one_where_nothing_more_can_be_of_it(name: str) -> None:
+    text = WRAPPERS[name]("write", '{"path": "a"}')
+    other = WRAPPERS[name]("read", '{"path": "b"}')
+    assert read(f"{text}\nThat was it.", 4)[0] == [("write", {"path": "a"})]
+    assert read(f"{text}\n{other}", 4)[0] == [("write", {"path": "a"}), ("read", {"path": "b"})]

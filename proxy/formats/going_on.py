@@ -1,17 +1,21 @@
-"""Whether a string of JSON arguments that were no legal JSON goes on behind the closers of their call.
+"""Whether a string of JSON arguments goes on behind the closers of their call.
 
-    {"path": "a", "content": "X = "\\\\"}}</tool_call>"", "mode": 1}}
+    {"path": "a", "content": "X = "\\"}}</tool_call>"", "mode": 1}}
     </tool_call>
 
 Where the quotation marks in strings have no backslash, or lines end in strings, marks and brackets do not tell whether
-`"}}</tool_call>` is the end of the call or of a text that shows one. What stands behind it does: the rest of the line
-has no quotation mark, and where a required key is missing no other closer follows without its opener.
+`"}}</tool_call>` is the end of the call or of a text that shows one. Nor do they where a required key is missing, which
+may stand behind it. What follows does: the rest of the line has no quotation mark, and, if a key is missing, no other
+closer follows without its opener. All other calls wait for nothing.
 """
 
 from __future__ import annotations
 
+import re
+
 from ..events import load_json
 from ..reader import Literals, NotACall, Parsing, Reader
+from ..shapes import faults
 from ..tools import Tool
 from .ends import CALL_KINDS, blanks, leftover
 from .tags import peek_tag
@@ -19,6 +23,7 @@ from .tokens import MARKER_OPENERS, WRAPPER_KINDS
 from .values import arguments
 
 TWO_READINGS = "where its last string ends can be read in two ways"
+_ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
 _BRACKETS = Literals((b"}", b"]"))
 _FENCE = (b"```",)
 _SPACES = (b" ", b"\t")
@@ -28,16 +33,20 @@ _MAX_CLOSERS = 8
 
 def goes_on(reader: Reader, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
     """Whether the text that was read as the arguments, up to here, may be more; nothing is read."""
+    if not _ENDS_IN_STRING.search(value):
+        return False
     try:
         load_json(value.decode("utf-8", "surrogatepass"))
+        legal = True
     except ValueError:
-        pass
-    else:
+        legal = False
+    lacks = _lacks(value, tool, legal)
+    if legal and not lacks:
         return False
-    return bool((yield from reader.ahead(reader.maybe(_goes_on(reader, tool, value, closers)))))
+    return bool((yield from reader.ahead(reader.maybe(_goes_on(reader, lacks, closers)))))
 
 
-def _goes_on(reader: Reader, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
+def _goes_on(reader: Reader, lacks: bool, closers: tuple[bytes, ...]) -> Parsing[bool]:
     yield from _past_closers(reader)
     if (yield from _call_begins(reader)):
         return False
@@ -45,7 +54,7 @@ def _goes_on(reader: Reader, tool: Tool, value: bytes, closers: tuple[bytes, ...
     yield from reader.past(b"\n")
     if '"' in reader.text(start, reader.pos):
         return True
-    if not reader.enclosures or not _lacks_a_key(value, tool):
+    if not reader.enclosures or not lacks:
         return False
     _, found = yield from reader.find(reader.enclosures[-1].opener, *closers)
     return found in closers
@@ -81,10 +90,14 @@ def _call_begins(reader: Reader) -> Parsing[bool]:
     return found.kind in CALL_KINDS | WRAPPER_KINDS or found.marked
 
 
-def _lacks_a_key(value: bytes, tool: Tool) -> bool:
-    """Whether the arguments lack a key that the tool requires."""
+def _lacks(value: bytes, tool: Tool, legal: bool) -> bool:
+    """Whether something is missing in the arguments: of legal ones a required key, whatever its spelling."""
     try:
         given = load_json(arguments(value, tool))
     except (NotACall, ValueError):
         return False
-    return isinstance(given, dict) and not tool.required <= given.keys()
+    if not isinstance(given, dict):
+        return False
+    if not legal:
+        return faults(given, tool.shape) > 0
+    return not tool.required <= {tool.meant(key, ()) for key in given}
