@@ -82,3 +82,15 @@ def test_a_call_that_lacks_a_key_is_one_where_nothing_more_can_be_of_it(name: st
     other = WRAPPERS[name]("read", '{"path": "b"}')
     assert read(f"{text}\nThat was it.", 4)[0] == [("write", {"path": "a"})]
     assert read(f"{text}\n{other}", 4)[0] == [("write", {"path": "a"}), ("read", {"path": "b"})]
+
+
+@pytest.mark.parametrize("line", ["", "\nand then more"])
+def test_the_end_of_a_fence_in_a_line_may_be_shown(line: str) -> None:
+    """DeepSeek V3 writes it on a line of its own."""
+    name = "DeepSeek V3"
+    text = WRAPPERS[name]("read", f'{{"path": "{closers(name)}{line}"}}')
+    calls, left = read(text, 4)
+    assert (calls, left) == ([], text)
+    in_line = WRAPPERS[name]("read", '{"path": "a"}').replace("\n```<", "```<")
+    assert read(in_line, 4) == ([("read", {"path": "a"})], "")
+    assert read(f"{in_line}\nThat was it.\n```\ncode\n```", 4)[0] == [("read", {"path": "a"})]

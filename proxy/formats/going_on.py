@@ -27,6 +27,7 @@ _ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
 _BRACKETS = Literals((b"}", b"]"))
 _FENCE = (b"```",)
 _SPACES = (b" ", b"\t")
+_LINE_ENDS = (b"\r", b"\n")
 _NEXT_MESSAGE = (b"<|start|>", b"<|channel|>")
 _MAX_CLOSERS = 8
 
@@ -40,7 +41,9 @@ def goes_on(reader: Reader, tool: Tool, value: bytes, closers: tuple[bytes, ...]
         legal = True
     except ValueError:
         legal = False
-    lacks = _lacks(value, tool, legal)
+    # The end of a fence stands on a line of its own, where the template writes it.
+    in_line = closers == _FENCE and (yield from reader.byte()) not in _LINE_ENDS
+    lacks = in_line or _lacks(value, tool, legal)
     if legal and not lacks:
         return False
     return bool((yield from reader.ahead(reader.maybe(_goes_on(reader, lacks, closers)))))
@@ -56,8 +59,9 @@ def _goes_on(reader: Reader, lacks: bool, closers: tuple[bytes, ...]) -> Parsing
         return True
     if not reader.enclosures or not lacks:
         return False
-    _, found = yield from reader.find(reader.enclosures[-1].opener, *closers)
-    return found in closers
+    wrapper = reader.enclosures[-1]
+    _, found = yield from reader.find(wrapper.opener, *(wrapper.closers if closers == _FENCE else closers))
+    return found != wrapper.opener
 
 
 def _past_closers(reader: Reader) -> Parsing[None]:
