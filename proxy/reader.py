@@ -154,6 +154,9 @@ class Reader:
         # Where to go on if nothing comes of what is read, and whether that is still allowed.
         self.back_to = -1
         self.may_go_back = True
+        # How far was read what is read again from further back, or stays text behind calls: if nothing comes of that,
+        # no call begins up to there.
+        self.furthest = 0
         self.passes = False
         self.before = 0
         self.left: list[tuple[int, int, int]] = []
@@ -209,6 +212,11 @@ class Reader:
         if reason and not self.void:
             self._void_from = self.pos
             self.why = why
+
+    def go_back(self, position: int) -> None:
+        """Read again from a position. If nothing comes of that, what was read already holds no call either."""
+        self.furthest = max(self.furthest, self.pos)
+        self.pos = position
 
     def at_end(self) -> bool:
         """True if all text was read and no more comes."""

@@ -8,8 +8,10 @@ import pytest
 
 from proxy.formats.bodies import BODIES, CALL, MAX_NESTED, WRAPPER, body, closed_by_itself, element, fence
 from proxy.formats.tokens import MARKERS, WRAPPER_TAGS
+from proxy.reader import Reader
+from proxy.window import Window
 
-from .helpers import call_json, outcome, scan
+from .helpers import call_json, offered, outcome, scan
 
 LS = call_json("bash", command="ls")
 PWD = call_json("bash", command="pwd")
@@ -271,3 +273,19 @@ def test_only_a_fence_that_begins_the_reply_may_hold_anything_but_json(inside: s
 )
 def test_a_fence_that_holds_anything_else_is_none(text: str) -> None:
     assert outcome(fence, text, first=True).calls is None
+
+
+@pytest.mark.parametrize("nested", [1, 2, 3])
+def test_what_was_nested_in_a_body_that_came_to_nothing_counts_no_more(nested: int) -> None:
+    """The depth of wrappers is again what it was; four are too many."""
+    call = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
+    broken = "<tool_call>" * nested + "and prose"
+    window = Window()
+    window.data += f"<tool_calls>{call}{broken}".encode()
+    window.ended = window.stopped = True
+    reader = Reader(window, 0, offered())
+    parsing = element(reader)
+    with pytest.raises(StopIteration) as done:
+        next(parsing)
+    assert [raw.tool.name for raw in done.value.value] == ["bash"]
+    assert (reader.depth, reader.enclosures, reader.wrapped) == (0, [], False)

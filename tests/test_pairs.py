@@ -47,7 +47,8 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
     "a value without its opening tag": ("<arg_key>command</arg_key>ls</arg_value>", LS),
     "a value without its end tag": (f"<arg_key>command</arg_key><arg_value>ls{pair('timeout', '5', '')}", BOTH),
     "the last value without its end tag": ("<arg_key>command</arg_key>\n<arg_value>ls\n", LS),
-    "end tags twice": ("<arg_key>command</arg_key></arg_key><arg_value>ls</arg_value></arg_value>", LS),
+    "the end tag of a key twice": ("<arg_key>command</arg_key></arg_key><arg_value>ls</arg_value>", LS),
+    "the end tag of a number twice": (f"{pair('command', 'ls')}{pair('timeout', '5')}</arg_value>", BOTH),
 }
 
 

@@ -348,6 +348,9 @@ MAKER = function("make", {"type": {"type": "string"}, "properties": {"type": "ob
 NOT_LISTED: dict[str, tuple[JsonObject, JsonObject]] = {
     "the tool takes a schema": (MAKER, SCHEMA),
     "the tool takes a schema, and more": (MAKER, {**SCHEMA, "title": "x"}),
+    "a schema with keys that the tool does not say": (MAKER, {**SCHEMA, "required": ["a"]}),
+    "a schema of a schema": (MAKER, {"type": "object", "properties": {"b": SCHEMA}, "additionalProperties": False}),
+    "nothing but the type": (MAKER, {"type": "object"}),
     "properties that are none": (function("make", PATTERN), {"type": "object", "properties": ["a"]}),
     "properties of values": (function("make", PATTERN), {"properties": {"a": 1}}),
     "another type": (function("make", PATTERN), {"type": "house", "properties": {"a": {}}}),
@@ -366,3 +369,57 @@ def test_what_is_no_schema_or_is_wanted_is_a_call(name: str) -> None:
 @pytest.mark.parametrize("arguments", ['{"properties": ', '["properties"]', "", '{"properties": {}', '"properties"'])
 def test_arguments_that_are_no_object_define_nothing(arguments: str) -> None:
     assert not is_definition(RawCall(Tool("find", {}), "find", arguments))
+
+
+EMPTY: dict[str, JsonObject] = {
+    "a type": {"type": "object"},
+    "no properties": {"type": "object", "properties": {}},
+    "none required": {"type": "object", "properties": {}, "required": []},
+    "closed": {"type": "object", "additionalProperties": False},
+    "of a dialect": {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"},
+    "said in words": {"type": "object", "description": "Takes nothing."},
+}
+
+
+@pytest.mark.parametrize("schema", EMPTY)
+@pytest.mark.parametrize("form", LISTINGS)
+def test_the_listing_of_a_tool_without_parameters_is_no_call(schema: str, form: str) -> None:
+    listed = {"name": "now", "parameters": EMPTY[schema]}
+    for tools in ([listed], [{"type": "function", "function": listed}], [{"now": EMPTY[schema]}]):
+        text = LISTINGS[form](tools)
+        for cut in all_cuts(text, 6):
+            found = scan(cut, new_scanner(NOW))
+            assert (found.calls, found.text) == ((), text)
+
+
+NOW = offered(function("now"), function("find", PATTERN), function("make", {"type": {"type": "string"}}))
+ALONE = (
+    "<tool_call>%s</tool_call>",
+    "<tool_call>\n%s\n</tool_call>",
+    "<tools>%s</tools>",
+    "<|tool_call_start|>[%s]<|tool_call_end|>",
+)
+
+
+@pytest.mark.parametrize("form", ALONE)
+@pytest.mark.parametrize("empty", [{}, *EMPTY.values()], ids=json.dumps)
+def test_each_definition_may_stand_in_a_wrapper_of_its_own(form: str, empty: JsonObject) -> None:
+    one = form % json.dumps(definition("find", False, **PATTERN))
+    other = form % json.dumps({"name": "now", "parameters": empty})
+    for text in (f"{one}\n{other}", f"{one}{other}\n\n{other}"):
+        for cut in all_cuts(text, 10):
+            assert scan(cut, new_scanner(NOW)).calls == ()
+
+
+@pytest.mark.parametrize("form", ALONE)
+def test_a_call_without_arguments_is_one_where_words_part_it_from_a_listing(form: str) -> None:
+    one = form % json.dumps(definition("find", False, **PATTERN))
+    call = form % json.dumps({"name": "now", "arguments": {}})
+    text = f"{one}\nI call it.\n{call}"
+    for cut in all_cuts(text, 10):
+        assert scan(cut, new_scanner(NOW)).parsed == [("now", {})]
+
+
+def test_a_type_that_the_tool_takes_is_no_schema() -> None:
+    text = '<tool_call>{"name": "make", "arguments": {"type": "object"}}</tool_call>'
+    assert scan([text], new_scanner(NOW)).parsed == [("make", {"type": "object"})]

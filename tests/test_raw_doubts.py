@@ -131,3 +131,51 @@ def test_a_limit_of_bytes_cuts_no_letter(length: int) -> None:
 def test_calls_with_a_counter_stay_apart() -> None:
     text = "[other(what='a'), other:1(what='b'), functions.other:2(what='c')]"
     found(text, [("other", {"what": letter}) for letter in "abc"])
+
+
+DOUBLED = END_TAGS | {
+    "deepseek_v4": "</｜DSML｜parameter>",
+    "step3": "</steptml:parameter>",
+    "dots": "</parameter>",
+    "glm47": "</arg_value>",
+    "ling3": "</arg_value>",
+    "iquest_q1": "</arg_value>",
+    "k2_horizon": "</ifm|arg_value>",
+    "hy_v3_suffix": "</arg_value:opensource>",
+}
+ENDING = ("a", "two\nlines", "X =")
+
+
+def doubled(family: str, key: str, end: str) -> tuple[str, list[Call]]:
+    values = {"path": "a.py", "old": "b", "count": 3, key: end}
+    return RENDERERS[family].render([("edit_text", values)]), [("edit_text", values)]
+
+
+@pytest.mark.parametrize("between", ["", " ", "\n"])
+@pytest.mark.parametrize("value", ENDING)
+@pytest.mark.parametrize("key", ["path", "old"])
+@pytest.mark.parametrize("family", DOUBLED)
+def test_a_text_that_ends_with_its_own_end_tag_has_two_readings(
+    family: str, key: str, value: str, between: str
+) -> None:
+    """C9: an end tag that stands there twice, or one that the text ends with."""
+    text, _ = doubled(family, key, f"{value}{between}{DOUBLED[family].format(key=key)}")
+    found(text, [], text)
+
+
+@pytest.mark.parametrize("value", ENDING)
+@pytest.mark.parametrize("key", ["path", "old"])
+def test_where_end_tags_stand_on_lines_only_one_on_a_line_can_be_meant(key: str, value: str) -> None:
+    text, _ = doubled("qwen3_coder", key, f"{value}\n</parameter>")
+    found(text, [], text)
+    text, calls = doubled("qwen3_coder", key, f"{value}</parameter>")
+    found(text, calls)
+
+
+@pytest.mark.parametrize("family", ["minimax_m2", "anthropic", "deepseek_v32", "mimo", "seed_oss", "glm45", "hy_v3"])
+def test_the_end_tag_of_what_is_no_text_may_stand_there_twice(family: str) -> None:
+    calls: list[Call] = [("edit_text", {"path": "a.py", "count": 3, "old": "b"})]
+    end_tag = END_TAGS[family]
+    text = RENDERERS[family].render(calls).replace(f"3{end_tag}", f"3{end_tag}{end_tag}")
+    assert f"{end_tag}{end_tag}" in text
+    found(text, calls)

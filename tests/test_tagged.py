@@ -106,7 +106,10 @@ READ: dict[str, tuple[str, tuple[str, Any]]] = {
         "<function=bash>\n<parameter=command>\nls\n<parameter=timeout>\n5\n</parameter>\n</function>",
         ("bash", {"command": "ls", "timeout": 5}),
     ),
-    "an end tag twice": ("<function=bash><parameter=command>ls</parameter></parameter></function>", LS),
+    "the end tag of a number twice": (
+        "<function=bash><parameter=command>ls</parameter><parameter=timeout>5</parameter></parameter></function>",
+        BOTH,
+    ),
     "in quotation marks": ("<function=\"bash\"><parameter='command'>ls</parameter></function>", LS),
     "as attributes": ('<function name="bash"><parameter name="command">ls</parameter></function>', LS),
     "glued": ('<functionname="bash"><parametername="command">ls</parametername></function>', LS),
@@ -147,6 +150,7 @@ def test_a_call_is_read_at_every_cut(name: str) -> None:
 
 
 REFUSED = {
+    "the end tag of a text twice": "<function=bash><parameter=command>ls</parameter></parameter></function>",
     "name not offered": tags("nope", ("command", "ls")),
     "name one letter off": tags("bas", ("command", "ls")),
     "no name": "<function=>\n</function>",

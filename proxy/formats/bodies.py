@@ -150,7 +150,7 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
             opener = yield from closed_by_itself(reader)
             # What is no call behind those that are closed must not take them along.
             back_to = reader.back_to
-            if calls and not loose and not reader.void:
+            if calls and wrapped and not loose and not reader.void:
                 reader.back_to = closed
             found = yield from one_of_several(reader, body, len(calls))
             reader.back_to = back_to
@@ -161,7 +161,12 @@ def _inside(reader: Reader, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
             del reader.left[left:]
             if not calls or reader.void or (loose if broken_off else not wrapped):
                 raise
-            reader.pos, reader.cut = closed, not wrapped
+            reader.cut = not wrapped
+            if wrapped:
+                # It has a wrapper of its own, and is read once more for itself.
+                reader.pos = closed
+            else:
+                reader.go_back(closed)
             del reader.enclosures[opened:]
             reader.depth = depth
             return tuple(calls)

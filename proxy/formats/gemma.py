@@ -124,6 +124,7 @@ class _Object:
             except Truncated:
                 if last[0] < 0 or reader.void or not reader.stopped or not reader.may_reread():
                     raise
+                reader.go_back(last[1])
                 return last
             if found != mark:
                 calls = calls + 1 if found in _SHOWN else max(0, calls - 1)

@@ -19,6 +19,7 @@ from ..fixes import USUAL, ends_in_text
 from ..reader import MAX_KEY, Enclosure, Literals, NotACall, Parsing, Reader
 from ..tools import Tool
 from .ends import ends_here, leftover, whole_value
+from .going_on import TWO_READINGS, goes_on
 from .tokens import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
 from .values import arguments
 
@@ -46,6 +47,22 @@ def arguments_value(
     `closers` are the texts that end the call, where it has any of its own; else the wrapper's are. `tails` are the
     brackets that may stand between the arguments and those.
     """
+    value = yield from _value(reader, tool, closers, tails)
+    ends = closers or _ends_of(reader)
+    known = not ends or reader.void or not tool.name
+    if known or not (yield from goes_on(reader, tool, value, ends)):
+        return value
+    reader.annul(why=TWO_READINGS)
+    try:
+        # Past the closers that may be shown, and then past the call's own.
+        yield from _past_the_call(reader, ends)
+        yield from _past_the_call(reader, ends)
+    except NotACall:
+        pass
+    return value
+
+
+def _value(reader: Reader, tool: Tool, closers: tuple[bytes, ...], tails: Collection[str]) -> Parsing[bytes]:
     start = reader.pos
     ends = closers or _ends_of(reader)
     if not ends or reader.void or not tool.name:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from ..events import Json
-from ..reader import MAX_BLANKS, NotACall, Parsing, Reader, Truncated
+from ..reader import MAX_BLANKS, Parsing, Reader, Truncated
 from ..schema import allowed_types
 from ..tools import Tool
 from .chains import FOREIGN, Behind, Chain, Level, Lines, Mark, Markup, inside_a_line, read_chain, spelled_as_opened
@@ -23,6 +23,7 @@ from .open_tags import OpenTags, Quotations, Quoted
 MAX_SPLITS = 16
 _LINE_ENDS = (b"\n", b"\r\n")
 _TRAILING = re.compile(r"\r?\n[ \t]*\Z")
+_TWO_WAYS = "its values can be read in two ways"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +128,26 @@ class RawValues:
         others = frozenset(self._tool.properties.keys() - {key} - set(given))
         own_line = padded and bool((yield from reader.peek(_LINE_ENDS)))
         scan = _Scan(reader.pos, markup, others, own_line, reader.pos, Quotations(reader.pos))
-        while True:
+        end = None
+        while end is None:
             try:
                 end = yield from self._next(scan)
             except Truncated:
                 end = self._last_end(scan)
                 if end is None:
                     raise
-            if end is not None:
-                break
         self._splits += scan.first is not None and end.end <= scan.first.start
-        if self._splits > MAX_SPLITS:
-            raise NotACall("too many end tags are missing")
-        reader.pos = end.resume
+        reader.annul(self._splits > MAX_SPLITS, "too many end tags are missing")
+        reader.go_back(end.resume)
         self._decided = end.chain
         text = self._text(scan, end)
         # With two line ends the tag alone may be missing, or its line of a value that ends with a line end.
         twice = end.unended and own_line and self._lined is not False
         twice = twice and len(text) > 2 and bool(_TRAILING.search(text))
-        reader.annul(twice and self.is_text(key), "its value can be read in two ways")
+        reader.annul(twice and self.is_text(key), _TWO_WAYS)
+        if self.is_text(key) and not end.unended:
+            again = yield from reader.ahead(reader.maybe(_ends_again(reader, markup)))
+            reader.annul(bool(again), _TWO_WAYS)
         self._suspects |= scan.suspects
         return RawText(text, end.unended or bool(scan.suspects))
 
@@ -253,10 +255,11 @@ class RawValues:
             return self._end(scan, chain, len(chain.marks)), True
         if at is None:
             scan.passed = scan.passed or self._passes_a_call(chain)
-            if decided:
-                raise NotACall("its values can be read in two ways")
+            reader.annul(decided, _TWO_WAYS)
             return None, True
         end = self._end(scan, chain, at)
+        if self._reader.void:
+            return self._void_end(chain, end), True
         mark = chain.marks[at][0]
         if mark.level is Level.VALUE and chain.behind is Behind.ANOTHER_VALUE:
             return end, True
@@ -264,9 +267,10 @@ class RawValues:
             scan.passed = scan.passed or self._passes_a_call(chain)
             return None, True
         if mark.level is not Level.VALUE and scan.first is None and scan.passed:
-            raise NotACall("its values can be read in two ways")
+            reader.annul(why=_TWO_WAYS)
+            return self._void_end(chain, end), True
         if mark.level is not Level.VALUE and scan.next_call is not None:
-            return self._before_next_call(scan), True
+            return self._before_next_call(scan) or self._void_end(chain, end), True
         if end.unended and chain.behind is Behind.NEXT_CALL:
             scan.next_call = end
         # What ends only wrappers, or no value, is the call's end if nothing better comes.
@@ -275,7 +279,9 @@ class RawValues:
         if decided or (plain and chain.closes_all and spelled_as_opened(reader, chain, lines)):
             return end, True
         scan.stray = scan.stray or mark.level is Level.VALUE
-        self._keep(scan, chain, end)
+        # In front of prose, what ends something that the value opened is the end of an example.
+        if at == 0 or chain.behind is not Behind.OTHER:
+            self._keep(scan, chain, end)
         return None, True
 
     @staticmethod
@@ -294,23 +300,27 @@ class RawValues:
         before = self._reader.text(scan.start, chain.start)
         return before.count("\n") == 1 and not before.strip()
 
-    def _before_next_call(self, scan: _Scan) -> _End:
+    def _before_next_call(self, scan: _Scan) -> _End | None:
         """Where the value ends if its end tag is missing and another call begins behind its call's own.
 
         A value that shows an end tag of its call, and the beginning of another one, has an end tag of its own.
         """
         known = scan.next_call is not None and not scan.stray and not scan.suspects
-        if scan.next_call is None or not known or not self._reader.may_reread():
-            raise NotACall("its values can be read in two ways")
-        return scan.next_call
+        self._reader.annul(not known or not self._reader.may_reread(), _TWO_WAYS)
+        return None if self._reader.void else scan.next_call
 
     def _judge_void(self, scan: _Scan, chain: Chain) -> _End | None:
         """The same for what is no call: what was read of it may be gone, so that it is only looked at what follows."""
         at = self._unmatched(scan, chain)
-        follows = len(chain.marks) > 1 or chain.behind not in (Behind.OTHER, Behind.QUOTE)
-        if at is None or not follows:
-            return None
-        return self._end(scan, chain, at)
+        return None if at is None else self._void_end(chain, self._end(scan, chain, at))
+
+    @staticmethod
+    def _void_end(chain: Chain, end: _End) -> _End | None:
+        """Where a value of what is no call ends: a call that begins behind its end tag alone may be shown in it."""
+        values_only = chain.marks[-1][0].level is Level.VALUE
+        shown = (Behind.OTHER, Behind.QUOTE, *((Behind.NEXT_CALL,) if values_only else ()))
+        follows = chain.behind not in shown or (len(chain.marks) > 1 and not values_only)
+        return end if follows else None
 
     def _ends_reply(self, chain: Chain) -> bool:
         """Whether no tag but the values' is due, and the reply ends, or its turn (Beam)."""
@@ -359,8 +369,9 @@ class RawValues:
         mark, start, end = chain.marks[min(at, len(chain.marks) - 1)]
         if mark.level is Level.VALUE and at < len(chain.marks):
             return _End(start, end, call_ends)
-        if scan.first is not None and scan.first.doubtful:
-            raise NotACall("its values can be read in two ways")
+        self._reader.annul(scan.first is not None and scan.first.doubtful, _TWO_WAYS)
+        if self._reader.void:
+            return _End(chain.start, chain.start, call_ends, unended=True)
         if scan.first is not None and scan.first.after is not None:
             return _End(*scan.first.after, call_ends)
         if scan.first is not None:
@@ -392,3 +403,10 @@ class RawValues:
         if not end.unended or self._lined is False:
             return text
         return _TRAILING.sub("", text)
+
+
+def _ends_again(reader: Reader, markup: Markup) -> Parsing[bool]:
+    """Whether another end tag of the value stands here: then the one before may be the end of its text."""
+    yield from reader.blanks()
+    mark = yield from markup.read(reader)
+    return mark is not None and mark.closing and mark.level is Level.VALUE and markup.may_end(mark)

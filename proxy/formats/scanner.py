@@ -75,6 +75,8 @@ class Scanner:
         self._went_back = 0
         # Tools were listed: what names another one without arguments lists that.
         self._listed = False
+        # Nothing but blanks stands behind what listed one.
+        self._behind_listed = False
 
     @property
     def held(self) -> bool:
@@ -106,7 +108,7 @@ class Scanner:
         waits = self._window.data or self._candidate or self._after_call or self._is_first
         if waits or self._grammar.first_byte.search(data):
             return False
-        self._markdown.feed(data)
+        self._passed(data)
         self._window.glide(data)
         self._said = True
         self._pos = self._window.base
@@ -177,6 +179,8 @@ class Scanner:
             name = candidate.reader.format or candidate.item.name
             found = self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
             yield from parted(found, candidate.reader.left)
+            if candidate.reader.cut:
+                yield from self._skip(candidate.reader.furthest)
             if not calls and candidate.start == self._first_at:
                 # Nothing but a token was dropped: the reply's first thing is still to come.
                 self._after_call, self._first_at, self._first_tried = False, self._pos, 0
@@ -188,17 +192,28 @@ class Scanner:
         reader = candidate.reader
         self._went_back += reader.back_to >= 0
         self._listed = self._listed or why == DEFINITION
+        self._behind_listed = why == DEFINITION
         kind = reason(reader.why or why)
         if reader.named or kind not in (OTHER, WAITED):
             self.refusals[kind] += 1
         if self._refused is not None and (candidate.item.opener or reader.format or reader.named):
             self._refused.append(Refused(candidate.start, reader.pos, candidate.item.name, reader.why or why))
         first = candidate.start == self._first_at
-        self._pos = max(reader.pos, self._window.base, candidate.start + bool(candidate.item.opener))
+        going_back = reader.back_to >= 0
+        seen = reader.pos if going_back else max(reader.pos, reader.furthest)
+        self._pos = max(seen, self._window.base, candidate.start + bool(candidate.item.opener))
         self._follow(self._pos)
         self._candidate = None
         self._after_call = self._after_call and candidate.item is LEFTOVER
         self._first_at = self._pos if first else -1
+
+    def _skip(self, end: int) -> Iterator[Piece]:
+        """Let go of what broke off behind calls: what its values show is no call."""
+        if end <= self._pos:
+            return
+        self._markdown.feed(self._window.part(self._pos, end))
+        self._pos = end
+        yield self._prose(end)
 
     def _follow(self, end: int) -> None:
         """Follow the Markdown up to a position."""
@@ -245,7 +260,7 @@ class Scanner:
             at = window.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
             if at > self._pos:
                 self._after_call = False
-                markdown.feed(window.part(self._pos, at))
+                self._passed(window.part(self._pos, at))
                 self._pos = at
             if at < window.end and self._opens(at):
                 return self._candidate is not None
@@ -267,9 +282,14 @@ class Scanner:
             if begins:
                 return False
         self._after_call = False
-        self._markdown.feed(self._window.part(at, at + 1))
+        self._passed(self._window.part(at, at + 1))
         self._pos = at + 1
         return False
+
+    def _passed(self, text: bytes) -> None:
+        """Take what begins no call."""
+        self._markdown.feed(text)
+        self._behind_listed = self._behind_listed and not text.strip()
 
     @property
     def _begins_line(self) -> bool:
@@ -338,7 +358,8 @@ class Scanner:
             raise NotACall("it is quoted")
         if any(is_definition(call) for call in calls):
             raise NotACall(DEFINITION)
-        if reader.weak and self._listed and all(call.arguments.strip() == "{}" for call in calls):
+        lists = self._behind_listed or (reader.weak and self._listed)
+        if lists and calls and all(call.arguments.strip() == "{}" for call in calls):
             raise NotACall(DEFINITION)
         if calls and (reader.format or candidate.item.name) in self._off:
             raise NotACall("its format is off for this model")
@@ -360,6 +381,7 @@ class Scanner:
 
     def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> Found:
         self._candidate = None
+        self._behind_listed = False
         self._calls_left -= len(calls)
         start = self._window.base
         self._window.drop(end)
