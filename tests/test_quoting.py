@@ -299,7 +299,8 @@ def test_what_the_operator_s_key_is_the_client_does_not_learn(inside: Inside) ->
     with Upstream([answer(data)], [answer(completion(f"you are {KEY}"))]) as server:
         app = make_app(make_service(Settings(upstream=server.url), read_rules(None), keys=Keys(upstream=KEY)))
         for path, body in (("/v1/embeddings", {}), ("/v1/chat/completions", chat(stream=False))):
-            response = app.test_client().post(path, json=body, headers={"Authorization": "Bearer another-key"})
+            headers = {"Authorization": "Bearer another-key"}
+            response = app.test_client().post(path, json=body, headers=headers, buffered=True)
             assert response.status_code == 200 and b"you are *****" in response.data
             assert not quotes(response.get_data(as_text=True))
         assert {seen.headers["Authorization"] for seen in server.seen} == {f"Bearer {KEY}"}
