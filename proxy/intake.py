@@ -29,6 +29,10 @@ BEARER = "proxy.bearer"
 # The words in the name of a header, or of a field of a query, that holds a secret: x-goog-api-key, access_token.
 _SECRET_NAMES = frozenset(("KEY", "APIKEY", "TOKEN", "SECRET", "AUTH", "AUTHORIZATION", "PASSWORD", "CREDENTIAL"))
 _WORDS = re.compile("[A-Z]+")
+_BETWEEN = re.compile('[ ,;="]+')
+_LONG = 16
+# More than a client has any use for.
+_MAX_SECRETS = 16
 _PASSED = ("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA")
 
 
@@ -139,16 +143,21 @@ def credential(environ: Mapping[str, Any]) -> str:
 
 def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
     """All that a request brings, or goes up with, that is to be in no log and no error."""
-    found = [str(environ.get(BEARER, ""))]
+    found = [str(environ.get(BEARER, "")), credential(environ)]
     for name, value in environ.items():
         if name.startswith("HTTP_") and not _SECRET_NAMES.isdisjoint(name.split("_")):
-            text = str(value).strip()
-            scheme, _, token = text.partition(" ")
-            found.append(token.strip() or scheme)
+            found += _tokens(str(value).strip())
     for name, value in parse_qsl(str(environ.get("QUERY_STRING", ""))):
         if not _SECRET_NAMES.isdisjoint(_WORDS.findall(name.upper())):
             found.append(value)
-    return tuple(dict.fromkeys(filter(None, found)))
+    return tuple(dict.fromkeys(filter(None, found)))[:_MAX_SECRETS]
+
+
+def _tokens(value: str) -> list[str]:
+    """What follows the scheme, if there is one, and the long words of that: `Token token="KEY"`."""
+    scheme, _, rest = value.partition(" ")
+    token = rest.strip() or scheme
+    return [token, *(word for word in _BETWEEN.split(token) if len(word) >= _LONG)]
 
 
 def request_id(environ: Mapping[str, Any]) -> str:

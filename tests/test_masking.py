@@ -193,3 +193,12 @@ def test_recordings_stay() -> None:
     for path in sorted(RECORDINGS.glob("*/*.txt")):
         data = path.read_bytes()
         assert mask_of((KEY, "another-key")).whole(data, cut_off=True) == data
+
+
+@EACH
+@pytest.mark.parametrize("at", [0, 2**20 - 30, 2**20 - 1, 2**20, 3 * 2**20 - 50])
+def test_a_large_body_is_searched_to_its_end(form: str, at: int) -> None:
+    """It is looked at in slices."""
+    data = b"x" * at + form.encode() + b"\\/" * 9
+    data += b"x" * (3 * 2**20 - len(data))
+    assert mask_of(KEY).whole(data) == data.replace(form.encode(), b"*" * len(form))

@@ -309,6 +309,7 @@ def test_what_the_operator_s_key_is_the_client_does_not_learn(inside: Inside) ->
 CARRIERS = {
     "a bare Authorization": ({"Authorization": KEY}, ""),
     "another scheme": ({"Authorization": f"Token {KEY}"}, ""),
+    "a scheme with fields": ({"Authorization": f'Token id=7, token="{KEY}"'}, ""),
     "x-api-key": ({"X-Api-Key": KEY}, ""),
     "api-key": ({"Api-Key": KEY}, ""),
     "x-goog-api-key": ({"X-Goog-Api-Key": KEY}, ""),
