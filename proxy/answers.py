@@ -10,8 +10,9 @@ from .encoding import decoded
 from .errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
 from .events import Json, load_json
 from .limits import MAX_ANSWER, MAX_ERROR_BODY
+from .masking import Secrets
 from .pump import Patience, Pump
-from .redact import Secrets, clean, redact
+from .redact import clean, redact
 from .upstream import Upstream, UpstreamCall
 
 _MAX_QUOTED = 300

@@ -19,7 +19,8 @@ from .dialects import chat, messages
 from .errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError
 from .intake import read_body, request_id, secrets
 from .keys import Denied
-from .logs import set_up_logging
+from .logs import keep_secret, set_up_logging
+from .masking import mask_of
 from .pages import check_page, cors
 from .redact import hide
 from .requestlog import log_visit, measure
@@ -111,6 +112,7 @@ def _rewrite(service: Service) -> Response | None:
     socket = request.environ.get("gunicorn.socket")
     g.visit = now = Visit(request_id(request.environ), service, service.current(), socket)
     now.method, now.path, now.secrets = request.method, request.path, secrets(request.environ)
+    keep_secret(now.secrets)
     service.enter()
     gate.check_target(request.environ)
     check_page(request.environ, now.snapshot.settings.origins, now.snapshot.settings.hosts)
@@ -126,6 +128,7 @@ def _rewrite(service: Service) -> Response | None:
     now.dialect = gate.dialect_of(now.route)
     gate.come_in(now, request.environ)
     now.secrets = secrets(request.environ)
+    keep_secret(now.secrets)
     if listed or request.endpoint not in _QUICK:
         service.take_thread()
         now.threaded = True
@@ -214,11 +217,25 @@ def _closing(response: Response) -> Response:
             now.service.leave(threaded=now.threaded)
 
     response.call_on_close(ended)
+    _mask(response, now.secrets)
     response.headers.update(now.cors)
     response.headers.setdefault("X-Request-Id", now.id)
     if _asks_in_messages():
         response.headers["Request-Id"] = response.headers["X-Request-Id"]  # where the SDKs look for it
     return response
+
+
+def _mask(response: Response, secrets: tuple[str, ...]) -> None:
+    """Take the request's secrets out of what was made whole; streams are masked on their way (`views._sent`)."""
+    mask = mask_of(secrets)
+    if not response.is_streamed:
+        data = response.get_data()
+        masked = mask.whole(data, cut_off=True)
+        if masked is not data:
+            response.set_data(masked)
+    for name, value in [*response.headers]:
+        if (masked_value := mask.text(value)) is not value:
+            response.headers[name] = masked_value
 
 
 def _proxy_error(error: ProxyError) -> Response:

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -27,6 +27,8 @@ KEPT = 3
 # Characters of each text in a record, and records of one reply.
 MAX_VALUE = 10_000
 MAX_RECORDS = 1000
+# The longest key that a header can carry, each character of it an escape.
+_LONGEST = 6 * 8192
 # Fixes in a header, and characters of the name of each.
 MAX_NAMES = 50
 MAX_NAME = 80
@@ -49,13 +51,20 @@ class Audited:
     observed: bool = False
 
 
-def lines(audited: Audited, when: float) -> bytes:
-    """The records of one reply, each on a line of its own, at the time `when` (seconds since 1970)."""
+def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> bytes:
+    """The records of one reply, each on a line of its own, at the time `when` (seconds since 1970); `clean` takes the
+    secrets out of a text.
+    """
+
+    def said(text: str) -> str:
+        # Cut only then: half a key is known by nobody.
+        return _bounded(clean(text[: MAX_VALUE + _LONGEST]), len(text))
+
     moment = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     top = {
         "time": moment,
         "id": audited.id,
-        "model": _bounded(audited.model),
+        "model": said(audited.model),
         "client": audited.client,
         "observed": audited.observed,
     }
@@ -63,11 +72,11 @@ def lines(audited: Audited, when: float) -> bytes:
         dump_json(
             {
                 **top,
-                "tool": _bounded(repair.tool),
+                "tool": said(repair.tool),
                 "fix": repair.id,
-                "before": _bounded(repair.before),
-                "after": _bounded(repair.after),
-                "why": _bounded(repair.why),
+                "before": said(repair.before),
+                "after": said(repair.after),
+                "why": said(repair.why),
             }
         )
         + b"\n"
@@ -75,9 +84,9 @@ def lines(audited: Audited, when: float) -> bytes:
     )
 
 
-def _bounded(text: str) -> str:
-    """The text, or its beginning and how long it was."""
-    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}... ({len(text)} characters)"
+def _bounded(text: str, length: int) -> str:
+    """The text, or its beginning and the `length` that it had."""
+    return text if length <= MAX_VALUE else f"{text[:MAX_VALUE]}... ({length} characters)"
 
 
 def total(repairs: Iterable[Repair]) -> dict[str, int]:

@@ -18,7 +18,8 @@ from pathlib import Path
 from . import __version__
 from .errors import RulesError
 from .events import Json, JsonObject, dump_json, load_json
-from .redact import Secrets, redact, redact_end, redact_stream
+from .masking import Secrets
+from .redact import redact, redact_end, redact_stream
 from .rewrite import ChatRequest, read_chat
 from .upstream import UpstreamCall
 
@@ -129,9 +130,8 @@ class Tape:
             asked = asked if len(head) <= MAX_CAPTURE // 2 else {}  # such a request cannot be replayed
             head = redact(dump_json({**about, "truncated": True, **asked}), capture.credential)
             body = _cut(body, MAX_CAPTURE - len(head) - 1)
-        if not self._complete:
-            body = redact_end(body, capture.credential)
-        clean = redact_stream if is_stream(content_type) else redact
+        # What looks complete may be cut off: a body whose end is that of the connection.
+        clean = redact_stream if is_stream(content_type) else redact_end
         return head + b"\n" + clean(body, capture.credential)
 
 

@@ -13,7 +13,7 @@ from .upstream import UpstreamCall
 _PIECE = 256 * 1024
 # Beyond a whole answer's size no more than so many times of what came.
 _MAX_RATIO = 100
-_KNOWN = frozenset(("gzip", "x-gzip", "deflate"))
+KNOWN = frozenset(("gzip", "x-gzip", "deflate"))
 _GZIP = b"\x1f\x8b"
 # The windows of zlib: with either header, and with none.
 _HEADED, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
@@ -39,7 +39,10 @@ class Decoder:
             self._undoing = zlib.decompressobj(_HEADED if _has_header(data) else _RAW)
         full = False
         while data or full:
-            if self._undoing.eof:  # one stream may follow another
+            if self._undoing.eof:  # one stream may follow another, or zeros that fill a block (gzip's own manual)
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
                 self._undoing = zlib.decompressobj(_HEADED)
             try:
                 given = self._undoing.decompress(data, _PIECE)
@@ -77,9 +80,9 @@ def decoded(call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes
             yield None
             continue
         coding = call.coding if first else ""
-        if coding in _KNOWN:
+        if coding in KNOWN:
             undoing = Decoder()
-        elif coding not in ("", "identity"):
+        elif coding:
             if call.status != 200:
                 yield b""
                 return

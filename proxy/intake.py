@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from typing import Any, NoReturn
+from urllib.parse import parse_qsl
 
 from gunicorn.http.errors import ParseException
 
@@ -17,6 +18,7 @@ from . import __version__
 from .errors import BadRequest, BodyTooLarge, ProxyError, Unavailable
 from .events import Json, JsonObject, finite
 from .limits import MAX_DEPTH
+from .masking import mask_of
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
@@ -24,6 +26,13 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
 _CONTAINERS = frozenset((dict, list))
 # Where the environment of a request holds the key that goes up; without it that is the client's own.
 BEARER = "proxy.bearer"
+# The words in the name of a header, or of a field of a query, that holds a secret: x-goog-api-key, access_token.
+_SECRET_NAMES = frozenset(("KEY", "APIKEY", "TOKEN", "SECRET", "AUTH", "AUTHORIZATION", "PASSWORD", "CREDENTIAL"))
+_WORDS = re.compile("[A-Z]+")
+_BETWEEN = re.compile('[ ,;="]+')
+_LONG = 16
+# More than a client has any use for.
+_MAX_SECRETS = 16
 _PASSED = ("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA")
 
 
@@ -138,15 +147,29 @@ def credential(environ: Mapping[str, Any]) -> str:
 
 def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
     """All that a request brings, or goes up with, that is to be in no log and no error."""
-    token = str(environ.get("HTTP_AUTHORIZATION", "")).strip().partition(" ")[2].strip()
-    found = (token, str(environ.get("HTTP_X_API_KEY", "")).strip(), str(environ.get(BEARER, "")))
-    return tuple(dict.fromkeys(filter(None, found)))
+    found = [str(environ.get(BEARER, "")), credential(environ)]
+    for name, value in environ.items():
+        if name.startswith("HTTP_") and not _SECRET_NAMES.isdisjoint(name.split("_")):
+            found += _tokens(str(value).strip())
+    for name, value in parse_qsl(str(environ.get("QUERY_STRING", ""))):
+        if not _SECRET_NAMES.isdisjoint(_WORDS.findall(name.upper())):
+            found.append(value)
+    return tuple(dict.fromkeys(filter(None, found)))[:_MAX_SECRETS]
+
+
+def _tokens(value: str) -> list[str]:
+    """What follows the scheme, if there is one, and the long words of that: `Token token="KEY"`."""
+    scheme, _, rest = value.partition(" ")
+    token = rest.strip() or scheme
+    return [token, *(word for word in _BETWEEN.split(token) if len(word) >= _LONG)]
 
 
 def request_id(environ: Mapping[str, Any]) -> str:
-    """The client's own request id if it is a plain word, else a new one."""
-    given = environ.get("HTTP_X_REQUEST_ID", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    """The client's own request id if it is a plain word, and no key, else a new one."""
+    given = str(environ.get("HTTP_X_REQUEST_ID", ""))
+    if _REQUEST_ID.fullmatch(given) and mask_of(secrets(environ)).text(given) == given:
+        return given
+    return uuid.uuid4().hex
 
 
 def upstream_headers(environ: Mapping[str, Any], content_type: str, id_: str) -> dict[str, str]:

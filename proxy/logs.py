@@ -11,16 +11,20 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from .config import environment
+from .masking import Mask, mask_of
 from .redact import redact
 
 log = logging.getLogger("proxy")
 
 # gunicorn's own words about what it refuses, in front of what it quotes of it: a line of the client's.
 _REFUSED = re.compile(r"Invalid request from ip=[^ ]*: [A-Za-z -]*")
+# What the request that a thread works on, or has worked on last, has for secrets.
+_thread = threading.local()
 _LEVELS = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
@@ -44,6 +48,18 @@ def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
+
+
+def keep_secret(secrets: tuple[str, ...]) -> None:
+    """Until it works on another request, no line that this thread logs shows these: also what nobody cleaned before,
+    the words of an exception.
+    """
+    _thread.mask = mask_of(secrets)
+
+
+def _redacted(text: str) -> str:
+    mask: Mask = getattr(_thread, "mask", None) or mask_of(())
+    return redact(mask.text(text).encode()).decode()
 
 
 def lost_lines() -> int:
@@ -89,7 +105,7 @@ class JsonLines(logging.Formatter):
             said |= {"event": getattr(record, "event", "message"), **facts}
         if trace := _traceback(record):
             said["traceback"] = trace
-        return redact(json.dumps(said).encode()).decode()
+        return _redacted(json.dumps(said))
 
 
 def _traceback(record: logging.LogRecord) -> str:
@@ -100,7 +116,7 @@ def plain(text: str) -> str:
     """The text on one line, without what looks like a key; what cannot be printed is escaped."""
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-    return redact(text.encode()).decode()
+    return _redacted(text)
 
 
 def discreet(record: logging.LogRecord) -> bool:

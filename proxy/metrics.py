@@ -57,6 +57,7 @@ _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
         "From the first byte of a request to the first of its answer.",
     ),
 }
+_SERVED = "served"
 _INFINITE = "+Inf"
 _SUM = "sum"
 _KINDS: tuple[tuple[type[ProxyError], str], ...] = (
@@ -123,8 +124,12 @@ def count(tally: Tally, ended: Ended) -> None:
 def exposition(
     tally: Tally, version: str, *, rules_in_force: bool, models: frozenset[str] = frozenset()
 ) -> bytes:
-    """The text for `/metrics`. Of models only these have a label; if none are known, those that a server took."""
-    return generate_latest(_Collector(tally, version, rules_in_force, models))
+    """The text for `/metrics`. Of models only those have a label that a server lists: now, which are `models`, or at an
+    earlier scrape of any worker. Every other name may be a key that got lost.
+    """
+    for model in sorted(models):
+        tally.admit(_name(_known(_SERVED), _label(model)), MAX_MODELS)
+    return generate_latest(_Collector(tally, version, rules_in_force))
 
 
 def _model(tally: Tally, ended: Ended) -> str:
@@ -170,11 +175,10 @@ def _number(bound: float) -> str:
 class _Collector(Collector):
     """The families, as prometheus-client wants them."""
 
-    def __init__(self, tally: Tally, version: str, rules_in_force: bool, models: frozenset[str]) -> None:
+    def __init__(self, tally: Tally, version: str, rules_in_force: bool) -> None:
         self._tally = tally
         self._version = version
         self._rules_in_force = rules_in_force
-        self._models = {OTHER, "", *map(_label, models)} if models else None
 
     def collect(self) -> Iterable[Metric]:
         groups: dict[str, list[tuple[Sequence[str], float]]] = {}
@@ -192,12 +196,13 @@ class _Collector(Collector):
 
     def _shown(self) -> Mapping[str, float]:
         """What was counted; requests for models that no server has are those for others."""
-        if self._models is None:
-            return self._tally.values()
         shown: dict[str, float] = {}
-        for name, value in self._tally.values().items():
+        values = self._tally.values()
+        listed = _name(_known(_SERVED), "")
+        served = {"", OTHER, *(name.removeprefix(listed) for name in values if name.startswith(listed))}
+        for name, value in values.items():
             group, *labels = name.split(SPLIT)
-            strange = group == "requests" and labels[1] not in self._models
+            strange = group == "requests" and labels[1] not in served
             under = _name(group, labels[0], OTHER, *labels[2:]) if strange else name
             shown[under] = shown.get(under, 0.0) + value
         return shown

@@ -1,13 +1,12 @@
 """Secrets in recorded bytes: each byte of them becomes a `*`, so that nothing else moves.
 
-What counts: the client's own credential, and texts of a shape that only keys have. A streamed key comes in pieces, one
-event each; so the texts of a stream are also looked at joined. All of it is linear: literals are found, and what
-follows them is matched by patterns that cannot go far back.
+What counts: the credentials of a request (`masking.py`), and texts of a shape that only keys have. A streamed key
+comes in pieces, one event each; so the texts of a stream are also looked at joined. All of it is linear: literals are
+found, and what follows them is matched by patterns that cannot go far back.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,11 +15,8 @@ from typing import TypeAlias
 from . import sse
 from .errors import ProxyError, UpstreamRefused
 from .events import Json, dump_json, load_chunk
+from .masking import Secrets, mask_of
 
-# A credential this short is a placeholder ("EMPTY", "x"): to remove it would break what it happens to stand in.
-_MIN_CREDENTIAL = 8
-# So much of one at the end of what was cut off is one.
-_MIN_PART = 4
 # What is nested deeper than the texts of a chunk is not looked at.
 _MAX_DEPTH = 12
 # The literal that a key begins with, and the key; what follows `Bearer ` is the key alone.
@@ -48,15 +44,20 @@ _ESCAPES = frozenset(b"nrtbf")
 _KEPT = 16 * 1024
 _MAX_WAITING = 1024 * 1024
 
-# A credential, or several; an empty one is none.
-Secrets: TypeAlias = str | tuple[str, ...]
 _Path: TypeAlias = tuple[str | int, ...]
 
 
 def redact(data: bytes, credential: Secrets = "") -> bytes:
     """The data, of the same length, with the credential and all that looks like a key replaced by `*`."""
-    for form in _forms(credential):
-        data = data.replace(form, b"*" * len(form))
+    return _without_shapes(mask_of(credential).whole(data))
+
+
+def redact_end(data: bytes, credential: Secrets = "") -> bytes:
+    """The same for data that may be cut off: where it ends in the first part of a credential, that is replaced too."""
+    return _without_shapes(mask_of(credential).whole(data, cut_off=True))
+
+
+def _without_shapes(data: bytes) -> bytes:
     spans = [*_spans(data)]
     if not spans:
         return data
@@ -64,15 +65,6 @@ def redact(data: bytes, credential: Secrets = "") -> bytes:
     for start, end in spans:
         changed[start:end] = b"*" * (end - start)
     return bytes(changed)
-
-
-def redact_end(data: bytes, credential: Secrets = "") -> bytes:
-    """The same for data that was cut off: where it ends in the first part of a credential, that is replaced too."""
-    longest = 0
-    for form in _forms(credential):
-        sizes = range(min(len(form) - 1, len(data)), _MIN_PART - 1, -1)
-        longest = max(longest, next((size for size in sizes if data.endswith(form[:size])), 0))
-    return data[: len(data) - longest] + b"*" * longest
 
 
 def clean(text: str, secrets: Secrets) -> str:
@@ -107,7 +99,8 @@ class Redactor:
 
     def __init__(self, credential: Secrets = "") -> None:
         self._credential = credential
-        self._keep = max(_KEPT, *(2 * len(form) for form in _forms(credential)), 0)
+        # Each character of a credential may stand as an escape, in JSON in JSON.
+        self._keep = max(_KEPT, 8 * mask_of(credential).longest)
         self._waiting = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -129,7 +122,7 @@ class Redactor:
     def finish(self) -> bytes:
         """The rest."""
         rest, self._waiting = self._waiting, b""
-        return redact(rest, self._credential)
+        return redact_end(rest, self._credential)
 
 
 def redact_stream(data: bytes, credential: Secrets = "") -> bytes:
@@ -145,17 +138,7 @@ def redact_stream(data: bytes, credential: Secrets = "") -> bytes:
             changes.setdefault(number, []).append((path, text))
     rest = data[sum(len(event.raw) for event in events) :]
     joined = b"".join(_rewritten(event, changes.get(number, [])) for number, event in enumerate(events))
-    return redact(joined + rest, credential)
-
-
-def _forms(credential: Secrets) -> frozenset[bytes]:
-    """The credential, or each of several, as bytes, plain and as JSON has it."""
-    if not isinstance(credential, str):
-        return frozenset(form for each in credential for form in _forms(each))
-    if len(credential) < _MIN_CREDENTIAL:
-        return frozenset()
-    plain = {credential.encode("utf-8", "replace"), credential.encode("latin-1", "replace")}
-    return frozenset({*plain, dump_json(credential)[1:-1], json.dumps(credential)[1:-1].encode()})
+    return redact_end(joined + rest, credential)
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
@@ -186,7 +169,7 @@ class _Joined:
 
     def redacted(self, credential: Secrets) -> Iterator[tuple[int, _Path, str]]:
         """The pieces that had to change."""
-        whole = redact(b"".join(piece for _, _, piece in self.pieces), credential)
+        whole = redact_end(b"".join(piece for _, _, piece in self.pieces), credential)
         at = 0
         for number, path, piece in self.pieces:
             now = whole[at : at + len(piece)]

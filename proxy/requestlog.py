@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from .audit import Audited, lines, total
 from .logs import lost_lines
 from .metrics import OTHER, Ended, count, upstream_kind
-from .redact import clean, redact
+from .redact import clean
 from .rewrite import ChatRequest
 from .visit import Visit
 
@@ -22,8 +22,8 @@ MAX_LINES = 100
 # Characters of one fact; one so short holds no key.
 MAX_TEXT = 500
 _SHORT = 8
-# The longest key that a header can carry.
-_MAX_KEY = 8192
+# The longest key that a header can carry, each character of it an escape.
+_MAX_KEY = 6 * 8192
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
@@ -103,7 +103,9 @@ def measure(now: Visit, status: int) -> None:
 
 
 def _model(now: Visit, named: str) -> str:
-    """The model's name for the metrics: no client's key, and none that no server has, as far as that is known."""
+    """The model's name for the metrics: no client's key, and none that no server has, as far as that is known now. A
+    scrape, which knows more, shows less.
+    """
     known = now.snapshot.known_models()
     strange = bool(known) and named not in known
     return OTHER if named and (strange or clean(named, now.secrets) != named) else named
@@ -144,7 +146,7 @@ def _audit(now: Visit, wanted: ChatRequest) -> None:
         _log(now, logging.INFO, word, {"id": now.id, "more": len(told) - MAX_LINES})
     if outcome.audit and now.snapshot.audit is not None:
         audited = Audited(now.id, wanted.model, now.client, outcome.audit, observed=outcome.observe)
-        now.snapshot.audit.write(redact(lines(audited, time.time()), now.secrets))
+        now.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, now.secrets)))
 
 
 def _log(now: Visit, level: int, event: str, facts: Mapping[str, object]) -> None:
@@ -180,7 +182,7 @@ def _chat_facts(now: Visit, wanted: ChatRequest) -> dict[str, object]:
         log.warning(
             "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; "
             "set parse: proxy for this model in rules.yaml",
-            _shown(wanted.model),
+            _shown(clean(wanted.model, now.secrets)),
         )
     return facts
 

@@ -26,7 +26,7 @@ from .fleet import UNSENT, Way
 from .limits import MAX_ERROR_BODY, RETRY_TOKENS
 from .observed import ObservedReply, observed
 from .pump import NEVER, Pump
-from .redact import hide, redact
+from .redact import hide
 from .reply import StreamReply, remake, rewrap, unrepaired
 from .rewrite import ChatRequest, Plan, proxy_parses, shape
 from .upstream import UpstreamCall
@@ -224,7 +224,7 @@ class _Attempt:
             if part is None:
                 yield from self._beat()
             else:
-                self._unsent += self._discreet(reply.receive(part))
+                self._unsent += reply.receive(part)
             if reply.held or self._held_since != NEVER:
                 self._limit_hold()
             if reply.failure is not None:
@@ -233,16 +233,10 @@ class _Attempt:
                 yield data
             if reply.done:
                 pump.expect_end(END_GRACE)
-        self._unsent += self._discreet(reply.finish())
+        self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
         yield self._ready(ended=True)
-
-    def _discreet(self, data: bytes) -> bytes:
-        """Under `observe` events pass as they came; but for a key that an error quotes."""
-        if self._exchange.observe and b'"error"' in data:
-            return redact(data, self._exchange.secrets)
-        return data
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""

@@ -147,7 +147,8 @@ class UpstreamCall:
     @property
     def coding(self) -> str:
         """How the body is compressed; empty if it is not."""
-        return ", ".join(self._decoder.headers.get_all("content-encoding") or []).strip().lower()
+        given = ",".join(self._decoder.headers.get_all("content-encoding") or []).lower().split(",")
+        return ", ".join(coding for coding in map(str.strip, given) if coding not in ("", "identity"))
 
     @property
     def length(self) -> int | None:

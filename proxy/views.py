@@ -15,10 +15,11 @@ from itertools import chain
 from flask import Response, request
 
 from . import __version__
+from .answers import refused
 from .asked import way_as_it_came
 from .audit import as_header
 from .capture import Capture
-from .encoding import decoded
+from .encoding import KNOWN, decoded
 from .engine import Engine
 from .errors import BadRequest, ClientGone, ProxyError, RulesError
 from .events import dump_json
@@ -26,9 +27,10 @@ from .fleet import Way
 from .intake import upstream_headers
 from .limits import MAX_ERROR_BODY
 from .loop_guard import ended, guarded
+from .masking import Masking, mask_of
 from .metrics import CONTENT_TYPE, exposition
 from .pump import HasDescriptor, Patience, Pump
-from .redact import Redactor, clean
+from .redact import Redactor
 from .relay import relay
 from .rewrite import ChatRequest, Plan, proxy_parses
 from .rules import Profile
@@ -113,14 +115,14 @@ def passed(path: str) -> Response:
         answer = relay(call, pump)
         parts, headers_down, length = answer.parts, answer.headers, answer.length
         if answer.status >= 400:
+            if call.coding and call.coding not in KNOWN:
+                raise refused(call, b"", now.secrets)  # what cannot be read may quote a key
             if call.coding:
-                # What is compressed may quote a key all the same.
                 parts, length = filter(None, decoded(call, parts)), None
                 headers_down = tuple(header for header in headers_down if header[0] != "Content-Encoding")
             # What breaks off is told by a status while it can be.
             discreet = _discreet(now, parts)
             parts = chain((next(discreet, b""),), discreet)
-            headers_down = tuple((name, clean(value, now.secrets)) for name, value in headers_down)
     except BaseException:
         call.close()
         raise
@@ -260,14 +262,20 @@ def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Pati
 
 
 def _sent(now: Visit, parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The body on its way out, counted. What cannot be finished must not look finished: the connection is cut.
+    """The body on its way out, without the request's secrets, and counted. What cannot be finished must not look
+    finished: the connection is cut.
 
     It closes nothing: it may never be begun (a HEAD request, a client that is gone).
     """
+    masking = Masking(mask_of(now.secrets))
     try:
         for part in parts:
-            now.sent += len(part)
-            yield part
+            if ready := masking.feed(part):
+                now.sent += len(ready)
+                yield ready
+        if rest := masking.finish():
+            now.sent += len(rest)
+            yield rest
     except (ClientGone, GeneratorExit) as error:
         now.error, now.gone = "client gone", True
         if isinstance(error, GeneratorExit):

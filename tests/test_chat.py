@@ -23,9 +23,10 @@ from proxy.events import (
     Text,
     Usage,
 )
+from proxy.reply import StreamReply
 from proxy.rules import Clean
 
-from .helpers import bodies, chunk, delta, ends, event_bytes, says
+from .helpers import bodies, chunk, delta, ends, event_bytes, new_engine, says
 
 COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "prompt_tokens_details": None}
 CLEAN = Clean(
@@ -327,7 +328,7 @@ def test_reasoning_comes_under_the_names_that_the_client_reads(wanted: Any, serv
     body = passed_body(source.raw, reasoning=wanted)
     assert body["choices"][0]["delta"] == {"role": "assistant", **said} and body["id"] == "c1"
     (body,) = written(Reasoning(0, "so"), source, reasoning=wanted)
-    assert body["choices"][0]["delta"] == said
+    assert body["choices"][0]["delta"] == {"role": "assistant", **said}
 
 
 @pytest.mark.parametrize("wanted", NAMES)
@@ -370,3 +371,53 @@ def test_reasoning_that_the_client_must_not_get_goes_under_every_name() -> None:
     one = Clean(message=("reasoning",))
     (body,) = written(Reasoning(0, "so"), reasoning="both", clean=one)
     assert body["choices"][0]["delta"] == {"reasoning_content": "so"}
+
+
+THOUGHT, PROSE = delta(reasoning="Hm."), delta(content="box>.")
+
+
+def replied(data: bytes, step: int) -> bytes:
+    """A reply with tools, whose bytes come so many at a time."""
+    options = ChatOptions("m", usage=True, clean=Clean(), parsed=True)
+    reply = StreamReply(new_engine(), ChatWriter(options), lambda error: pytest.fail(repr(error)))
+    parts = [reply.receive(data[at : at + step]) for at in range(0, len(data), step)]
+    assert reply.failure is None
+    return b"".join(parts) + reply.finish()
+
+
+def deltas_of(data: bytes, step: int) -> list[Any]:
+    """The deltas of the first choice."""
+    return [body["choices"][0]["delta"] for body in bodies(replied(data, step)) if body != "[DONE]"]
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+@pytest.mark.parametrize("first", ["<tool", "{", "<", "Well <tool"])
+@pytest.mark.parametrize("role", ["assistant", "model"])
+def test_the_first_chunk_that_leaves_has_the_role_of_the_first_that_came(step: int, first: str, role: str) -> None:
+    """C5: where reasoning overtakes held text; and no later one says it again."""
+    came = [chunk(delta(role=role, content=first)), chunk(THOUGHT), chunk(THOUGHT), chunk(PROSE), ends()]
+    told = deltas_of(b"".join(each.raw for each in came) + b"data: [DONE]\n\n", step)
+    assert [said.get("role") for said in told] == [role] + [None] * (len(told) - 1)
+    assert "".join(said.get("content") or "" for said in told) == f"{first}box>."
+    assert "".join(said.get("reasoning") or "" for said in told) == "Hm.Hm."
+
+
+def test_a_server_that_says_the_role_in_each_chunk_is_not_changed() -> None:
+    """C1."""
+    came = [chunk(delta(role="assistant", content=word)) for word in ("So ", "it ", "is.")]
+    data = b"".join(each.raw for each in (*came, ends())) + b"data: [DONE]\n\n"
+    assert replied(data, 7) == data
+
+
+def test_each_choice_has_its_role() -> None:
+    came = [
+        *(chunk(delta(number, role="assistant", content="<tool")) for number in (0, 1)),
+        *(chunk(delta(number, reasoning="Hm.")) for number in (1, 0)),
+        *(chunk(delta(number, content="box>.")) for number in (0, 1)),
+        *(ends(), ends(choice=1)),
+    ]
+    data = replied(b"".join(each.raw for each in came) + b"data: [DONE]\n\n", 10_000)
+    for number in (0, 1):
+        entries = [entry for body in bodies(data) if body != "[DONE]" for entry in body["choices"]]
+        said = [entry["delta"] for entry in entries if entry["index"] == number]
+        assert [each.get("role") for each in said] == ["assistant"] + [None] * (len(said) - 1)

@@ -100,6 +100,49 @@ def test_what_is_no_such_coding_is_an_error(data: bytes) -> None:
         undone([data])
 
 
+@pytest.mark.parametrize("end", [b"\0", b"\0" * 1000, b"\0\0" + gzip.compress(b"", mtime=0) + b"\0"])
+def test_zeros_that_fill_a_block_are_passed_over(end: bytes) -> None:
+    for cut in all_cuts(gzip.compress(b"So.", mtime=0) + end, 40):
+        assert undone(cut) == b"So."
+
+
+@pytest.mark.parametrize("end", [b"x", b"\0x", b"garbage", b"\0\0\x1f\x8bgarbage", b"\x1f"])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_what_is_none_behind_the_end_is_an_error_of_the_server(inside: Inside, path: str, end: bytes) -> None:
+    for cut in all_cuts(gzip.compress(b"So.", mtime=0) + end, 40):
+        with pytest.raises(UpstreamBroken):
+            undone(cut)
+    packed = gzip.compress(json.dumps(completion("So.")).encode(), mtime=0)
+    with Upstream([answer(packed + end, headers={"Content-Encoding": "gzip"})]) as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        response = inside(server.url).post(path, json=chat(stream=False) if path == CHAT else ask())
+        assert response.status_code == 502 and b"compressed answer" in response.data
+
+
+ERROR = json.dumps({"error": {"message": "engine died", "type": "x", "code": 500}}).encode()
+
+
+@EACH
+@pytest.mark.parametrize("given", ["{}", "identity, {}", "{}, identity"])
+def test_an_error_of_a_path_that_passes_can_be_read(
+    inside: Inside, coding: str, pack: Callable[[bytes], bytes], given: str
+) -> None:
+    with Upstream([answer(pack(ERROR), 500, {"Content-Encoding": given.format(coding)})]) as server:
+        response = inside(server.url).post("/v1/embeddings", json={})
+    assert (response.status_code, response.data) == (500, ERROR)
+    assert "Content-Encoding" not in response.headers
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "gzip, gzip"])
+def test_an_error_of_a_path_that_passes_that_nobody_here_can_read_is_told(inside: Inside, coding: str) -> None:
+    """What is in it may be a key."""
+    with Upstream([answer(b"abc", 429, {"Content-Encoding": coding, "Retry-After": "7"})]) as server:
+        response = inside(server.url).post("/v1/embeddings", json={})
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "7")
+    assert "429 Too Many Requests" in response.get_json()["error"]["message"]
+    assert "Content-Encoding" not in response.headers
+
+
 def streamed(coding: str, packed: bytes, step: int = 7) -> list[Any]:
     opening = SSE.replace(b"\r\n\r\n", f"\r\nContent-Encoding: {coding}\r\n\r\n".encode())
     return [opening, *(chunked(packed[at : at + step]) for at in range(0, len(packed), step)), LAST]
@@ -172,7 +215,7 @@ def test_an_error_in_a_coding_that_is_not_known_keeps_its_status(inside: Inside)
         assert (response.status_code, response.headers["Retry-After"]) == (429, "7")
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br"])
+@pytest.mark.parametrize("coding", ["gzip", "br", "identity", "gzip, br"])
 def test_a_path_that_passes_keeps_its_coding(inside: Inside, coding: str) -> None:
     packed = gzip.compress(b'{"data": []}', mtime=0)
     with Upstream([answer(packed, headers={"Content-Encoding": coding})]) as server:

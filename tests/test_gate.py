@@ -363,6 +363,7 @@ def samples(client: FlaskClient) -> dict[str, float]:
 
 def test_requests_are_counted_as_they_end() -> None:
     with Upstream(FINE, [answer({"error": {"message": "no"}}, 400)], FINE) as server:
+        server.paths["/v1/models"] = [answer({"data": [{"id": "tiny"}]})]
         client, _ = front(server.url, access(requests_per_minute=3))
         for _ in range(2):
             client.post(CHAT, json=chat(), headers=ALICE)

@@ -18,7 +18,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("events",),
     (
         *("literals", "schema", "shapes", "spelling", "tools", "policy", "tool_rules", "rules_file"),
-        *("tools_section", "rules", "urls", "keys", "models", "sse", "redact", "glide"),
+        *("tools_section", "rules", "urls", "keys", "models", "sse", "masking", "redact", "glide"),
     ),
     ("window", "reader"),
     ("unescaped", "ladder", "inference", "fixes", "repair"),
@@ -47,7 +47,7 @@ SANS_IO = (
 )
 SANS_IO_ROOMS = (
     *(*SANS_IO, "choice", "engine", "formats", "dialects", "rewrite", "auto", "tasks", "reply", "observed"),
-    *("redact", "loop_guard", "token_count", "overflow", "urls", "balance"),
+    *("masking", "redact", "loop_guard", "token_count", "overflow", "urls", "balance"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 MAX_MODULE = 500

@@ -33,9 +33,9 @@ def tally() -> Tally:
     return Tally(mmap.mmap(-1, SIZE), 0)
 
 
-def samples(tally: Tally) -> Samples:
-    """What a scrape finds: each sample by its name and labels."""
-    text = exposition(tally, "1.2.3", rules_in_force=True).decode()
+def samples(tally: Tally, *served: str) -> Samples:
+    """What a scrape finds, while a server lists these models: each sample by its name and labels."""
+    text = exposition(tally, "1.2.3", rules_in_force=True, models=frozenset(served)).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -65,7 +65,7 @@ def test_a_request_is_counted_by_dialect_model_and_status(tally: Tally) -> None:
     count(tally, ended(model="Qwen/Qwen3", status=502))
     count(tally, ended(dialect="messages", model="Qwen/Qwen3"))
     count(tally, ended(dialect="own", status=404))
-    found = samples(tally)
+    found = samples(tally, "Qwen/Qwen3")
     assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="200") == 2
     assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="502") == 1
     assert value(found, "requests_total", dialect="messages", model="Qwen/Qwen3", status="200") == 1
@@ -116,15 +116,16 @@ def test_streams_that_are_under_way_are_shown(tally: Tally) -> None:
     assert value(samples(tally), "active_streams") == 0
 
 
-def models(tally: Tally) -> set[str]:
-    return {dict(labels)["model"] for name, labels in samples(tally) if name == "tool_proxy_requests_total"}
+def models(tally: Tally, *served: str) -> set[str]:
+    return {dict(labels)["model"] for name, labels in samples(tally, *served) if name == "tool_proxy_requests_total"}
 
 
 def test_models_have_at_most_so_many_names(tally: Tally) -> None:
     for number in range(MAX_MODELS + 50):
         count(tally, ended(model=f"m{number}"))
     count(tally, ended(model="m0", status=500))
-    assert models(tally) == {*(f"m{number}" for number in range(MAX_MODELS)), "other"}
+    served = [f"m{number}" for number in range(MAX_MODELS)]
+    assert models(tally, *served) == {*served, "other"}
     found = samples(tally)
     assert value(found, "requests_total", dialect="chat", model="other", status="200") == 50
     assert value(found, "requests_total", dialect="chat", model="m0", status="500") == 1
@@ -134,7 +135,7 @@ def test_a_name_that_the_model_server_does_not_know_takes_no_place(tally: Tally)
     for number in range(MAX_MODELS + 50):
         count(tally, ended(model=f"made-up-{number}", status=404))
     count(tally, ended(model="real"))
-    assert models(tally) == {"other", "real"}
+    assert models(tally, "real") == {"other", "real"}
 
 
 def test_only_models_that_a_server_has_have_a_label(tally: Tally) -> None:
@@ -176,7 +177,7 @@ def test_fixes_and_reasons_have_at_most_so_many_names(tally: Tally, group: str, 
 )
 def test_no_name_can_forge_a_line_or_be_of_any_length(tally: Tally, model: str) -> None:
     count(tally, ended(model=model))
-    found = samples(tally)
+    found = samples(tally, model)
     assert value(found, "active_streams") == 0
     (label,) = models(tally)
     assert label.isprintable() and 0 < len(label.encode()) <= 100
@@ -185,8 +186,22 @@ def test_no_name_can_forge_a_line_or_be_of_any_length(tally: Tally, model: str) 
 
 
 def test_a_key_where_the_model_should_be_is_not_shown(tally: Tally) -> None:
-    count(tally, ended(model="sk-0123456789abcdefghij"))
-    assert b"0123456789" not in exposition(tally, "", rules_in_force=True)
+    """Not even if the server lists it."""
+    key = "sk-0123456789abcdefghij"
+    count(tally, ended(model=key))
+    assert b"0123456789" not in exposition(tally, "", rules_in_force=True, models=frozenset((key,)))
+
+
+def test_where_no_server_lists_its_models_they_are_all_other(tally: Tally) -> None:
+    for model in ("real", "a-client-s-key-1234"):
+        count(tally, ended(model=model))
+    assert models(tally) == {"other"}
+
+
+def test_what_one_worker_has_learnt_of_the_models_all_know(tally: Tally) -> None:
+    count(tally, ended(model="real"))
+    assert models(tally, "real") == {"real"}
+    assert models(tally) == {"real"}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +241,7 @@ def test_workers_count_together_and_what_they_counted_outlives_them() -> None:
         command = [sys.executable, "-c", WORKER, str(fd)]
         workers = [subprocess.Popen(command, pass_fds=[fd]) for _ in range(3)]
         assert [worker.wait(30) for worker in workers] == [0, 0, 0]
-        found = samples(Tally(mmap.mmap(fd, SIZE), 0, fd))
+        found = samples(Tally(mmap.mmap(fd, SIZE), 0, fd), "m")
     finally:
         os.close(fd)
     assert value(found, "requests_total", dialect="chat", model="m", status="200") == 300

@@ -6,7 +6,7 @@ Source: the OpenAI API reference, "Chat Completions: streaming events". What the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from .. import sse
@@ -73,10 +73,20 @@ class ChatWriter:
         self._opened: CallOpened | None = None
         # The first chunk of a reply carries the role, whoever wrote it.
         self._spoke = False
+        # The role of each choice as long as only the server has said it; the choices whose client knows it; and those
+        # whose role left before the chunk that said it. `{"role": "assistant", "content": "<tool"}` is held, and the
+        # reasoning that comes then overtakes it.
+        self._due: dict[int, str] = {}
+        self._told: set[int] = set()
+        self._moved: set[int] = set()
 
     def see(self, chunk: Chunk) -> None:
-        """Keep the envelope of the newest chunk for the chunks that are written here."""
+        """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
         self._last = chunk.body
+        for choice, said in _deltas(chunk.body):
+            role = said.get("role")
+            if isinstance(role, str) and choice not in self._told:
+                self._due[choice] = role
 
     def aside(self, raw: bytes) -> bytes:
         """Comments pass."""
@@ -132,11 +142,40 @@ class ChatWriter:
             return b"".join(self.write(inner) for inner in event.events)
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
             return b""
-        empty = options.parsed and _EMPTY_CALLS.search(event.raw)
-        renamed = options.reasoning != "as_is" and _HOLDS_REASONING.search(event.raw)
+        raw = event.raw
+        if self._due or (self._moved and b'"role"' in raw):
+            raw = self._with_roles(raw)
+        empty = options.parsed and _EMPTY_CALLS.search(raw)
+        renamed = options.reasoning != "as_is" and _HOLDS_REASONING.search(raw)
         if not (empty or options.clean or renamed):
-            return event.raw
-        return cleaned_event(event.raw, options.clean, drop_empty_calls=bool(empty), reasoning=options.reasoning)
+            return raw
+        return cleaned_event(raw, options.clean, drop_empty_calls=bool(empty), reasoning=options.reasoning)
+
+    def _with_roles(self, raw: bytes) -> bytes:
+        """An event with the role of each choice where the client needs it: in the first chunk, and once."""
+        body = _read_event(raw)
+        changed = False
+        for choice, said in _deltas(body):
+            if "role" not in said:
+                named = self._with_role(choice, said)
+                changed = changed or len(named) > len(said)
+                said.update(named)
+            elif choice in self._moved:
+                del said["role"]
+                self._moved.discard(choice)
+                changed = True
+            else:
+                self._told.add(choice)
+                self._due.pop(choice, None)
+        return sse.encode(dump_json(body)) if changed else raw
+
+    def _with_role(self, choice: int, said: JsonObject) -> JsonObject:
+        """A delta that says something, with the role of its choice if that is due."""
+        if not said or choice not in self._due:
+            return said
+        self._told.add(choice)
+        self._moved.add(choice)
+        return {"role": self._due.pop(choice), **said}
 
     def _said_reasoning(self, event: Reasoning) -> bytes:
         names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
@@ -167,8 +206,9 @@ class ChatWriter:
         self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None
     ) -> bytes:
         """A chunk of ours, with what else the server's `source` says that it is written for."""
-        if not self._spoke and delta:
-            delta = {"role": "assistant", **delta}
+        if delta and not self._spoke:
+            self._due.setdefault(choice, "assistant")
+        delta = self._with_role(choice, delta)
         self._spoke = self._spoke or bool(delta)
         top, around, inside = rest_of(source.body) if source is not None and not self._expand else ({}, {}, {})
         entry: JsonObject = {"index": choice, "delta": {**delta, **inside}, "logprobs": None, "finish_reason": finish}
@@ -242,16 +282,30 @@ def cleaned_event(
     raw: bytes, clean: Clean, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
 ) -> bytes:
     """An event cleaned; as it came if nothing had to go."""
+    body = _read_event(raw)
+    if not body:
+        return raw
+    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
+    return raw if cleaned == body else sse.encode(dump_json(cleaned))
+
+
+def _read_event(raw: bytes) -> JsonObject:
+    """The chunk that an event carries; empty if it is none."""
     decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
     try:
         body = load_json(events[0].data or b"null") if events else None
     except ValueError:
-        return raw
-    if not isinstance(body, dict):
-        return raw
-    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
-    return raw if cleaned == body else sse.encode(dump_json(cleaned))
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _deltas(body: JsonObject) -> Iterator[tuple[int, JsonObject]]:
+    """The deltas of a chunk, each with the number of its choice."""
+    for entry in entries(body):
+        said = entry.get("delta")
+        if isinstance(said, dict):
+            yield choice_number(entry.get("index")), said
 
 
 def _clean_entry(entry: JsonObject, clean: Clean, drop_empty_calls: bool, names: tuple[str, ...]) -> JsonObject:
