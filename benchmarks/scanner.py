@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from benchmarks import body, report
 from benchmarks.report import Bound
-from proxy.formats import grammars
-from proxy.formats.scanner import Prose, Scanner
-from proxy.tools import Tools, read_tools
+from proxy.formats.grammar import grammars
+from proxy.formats.scanner import Scanner
+from proxy.formats.spans import TextSpan
+from proxy.tools.toolset import ToolSet, read_tools
 
 FULL, QUICK = 5_000_000, 500_000
 PIECE = 4_000
@@ -112,7 +113,7 @@ def main() -> int:
     return 0
 
 
-def _measured(case: Case, tools: Tools, size: int) -> tuple[int, float, float]:
+def _measured(case: Case, tools: ToolSet, size: int) -> tuple[int, float, float]:
     """Return the length that was measured, and the seconds for a quarter of it and for all."""
     quarter = _seconds(case, tools, size // 4)
     while 4 * quarter > MOST_SECONDS:
@@ -121,7 +122,7 @@ def _measured(case: Case, tools: Tools, size: int) -> tuple[int, float, float]:
     return size, quarter, _seconds(case, tools, size)
 
 
-def _seconds(case: Case, tools: Tools, size: int) -> float:
+def _seconds(case: Case, tools: ToolSet, size: int) -> float:
     """Return the CPU time that a text of this length takes."""
     text = (case.unit * (size // len(case.unit) + 1))[:size]
     pieces = [text[at : at + case.piece] for at in range(0, size, case.piece)]
@@ -129,19 +130,19 @@ def _seconds(case: Case, tools: Tools, size: int) -> float:
     return best if best > SHORT_SECONDS else min(best, *(_once(pieces, tools) for _ in range(TIMES - 1)))
 
 
-def _once(pieces: list[str], tools: Tools) -> float:
+def _once(pieces: list[str], tools: ToolSet) -> float:
     """Return the CPU time of one run; raise ValueError if anything of the text was lost or taken for a call."""
     scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
     at, end = 0, sum(map(len, pieces))
     began = time.process_time()
     for piece in pieces:
         for found in scanner.feed(piece):
-            if not isinstance(found, Prose) or found.start != at:
+            if not isinstance(found, TextSpan) or found.start != at:
                 raise ValueError(f"at {at} came {found}")
             at = found.end
     rest = scanner.finish(stopped=True)
     spent = time.process_time() - began
-    if any(not isinstance(found, Prose) for found in rest) or (rest[-1].end if rest else at) != end:
+    if any(not isinstance(found, TextSpan) for found in rest) or (rest[-1].end if rest else at) != end:
         raise ValueError(f"at {at} came {rest}")
     return spent
 

@@ -25,7 +25,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 def _load(name: str) -> Any:
     """A module of this folder, by its path: under its own name the master would keep it, and hand it on."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server", f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"gunicorn_{name}", path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -123,11 +123,12 @@ UNREAD_SECONDS = 0.05
 # Before the graceful timeout the streams that are left are told to end; the worker looks once a second.
 DRAIN_SECONDS = 3.0
 
-# The descriptor by which they are told (pump.py polls it): the worker's process id and the number of an eventfd.
+# The descriptor by which they are told (upstream/pump.py polls it): the worker's process id and the number of an
+# eventfd.
 DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 
-# The memory that the workers share, and how they are told of it: made here, before the first fork (shared_memory.py,
-# which cannot be imported, says what is in it).
+# The memory that the workers share, and how they are told of it: made here, before the first fork
+# (worker/shared_memory.py, which cannot be imported, says what is in it).
 MEMORY_VARIABLE = "TOOL_PROXY_MEMORY"
 MEMORY_BYTES = 13 * 1024 * 1024
 

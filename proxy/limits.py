@@ -1,4 +1,4 @@
-"""The named limits (contract C7): their defaults, each in one place. Those that `config.py` names can be set."""
+"""The named limits (contract C7): their defaults, each in one place. Those that `config/load.py` names can be set."""
 
 from __future__ import annotations
 

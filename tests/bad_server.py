@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from proxy.dialects.chat import ChatOptions, ChatWriter
-from proxy.dialects.chat_whole import ChatDialect, read_whole
-from proxy.engine import Engine
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk
 from proxy.errors import ProxyError
-from proxy.events import Chunk
-from proxy.reply import StreamReply, remake, rewrap
-from proxy.rules import Clean
-from proxy.tools import Tools
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.tools.toolset import ToolSet
 
 from .helpers import OFFERED, calls, chunk, delta, ends, function, new_engine, offered, piece, random_cut, received
 
@@ -34,7 +34,7 @@ _TASK = {
     "properties": {"content": {"type": "string"}, "done": {"type": "boolean"}, "rank": {"type": "integer"}},
     "required": ["content"],
 }
-TOOLS: Tools = offered(
+TOOLS: ToolSet = offered(
     *OFFERED,
     function("todowrite", {"todos": {"type": "array", "items": _TASK}}, "todos"),
     function(
@@ -118,7 +118,7 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
     read = read_whole(body)
     engine, again = _engine(**task), _engine(**task)
     try:
-        said = json.loads(remake(body, read, engine, ChatDialect(_options())))["choices"][0]
+        said = json.loads(answer_as_answer(body, read, engine, ChatDialect(_options())))["choices"][0]
     except ProxyError as error:
         return Got("", "", (), (), (), None, type(error).__name__, _fixes(engine), engine.empty_calls)
     found = said["message"].get("tool_calls") or []
@@ -133,7 +133,7 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
         _fixes(engine),
         engine.empty_calls,
     )
-    told = _got(rewrap(read, again, ChatWriter(_options(), expand=True)), again)
+    told = _got(answer_as_stream(read, again, ChatWriter(_options(), expand=True)), again)
     assert replace(told, text=told.text.strip()) == replace(got, text=got.text.strip())
     return got
 
@@ -142,7 +142,7 @@ def whole_is_untouched(message: dict[str, Any], finish: str = "tool_calls", **ta
     """True if a whole answer leaves as the very bytes that came, and no repair is noted."""
     body = json.dumps(_answer(message, finish)).encode()
     engine = _engine(**task)
-    return remake(body, read_whole(body), engine, ChatDialect(_options())) == body and engine.audit == ()
+    return answer_as_answer(body, read_whole(body), engine, ChatDialect(_options())) == body and engine.audit == ()
 
 
 def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:
@@ -205,12 +205,12 @@ def _same_blanks(arguments: str) -> str:
         return arguments
 
 
-def _engine(tools: Tools = TOOLS, **task: Any) -> Engine:
+def _engine(tools: ToolSet = TOOLS, **task: Any) -> Engine:
     return new_engine(tools, **task)
 
 
 def _options() -> ChatOptions:
-    return ChatOptions(model="m", usage=True, clean=Clean(), parsed=True)
+    return ChatOptions(model="m", usage=True, clean=StripFields(), parsed=True)
 
 
 def _answer(message: dict[str, Any], finish: str | None) -> dict[str, Any]:

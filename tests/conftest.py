@@ -20,11 +20,11 @@ import trustme
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from proxy.app import make_app
-from proxy.config import read_rules
-from proxy.rules import parse_rules
-from proxy.service import make_service
-from proxy.settings import Settings
+from proxy.config.load import read_rules
+from proxy.config.rules import parse_rules
+from proxy.config.settings import Settings
+from proxy.web.app import make_app
+from proxy.worker.state import make_state
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.scripted import PATIENCE, Upstream
@@ -188,7 +188,7 @@ class Inside:
     def __call__(self, upstream: str, rules: str = "", **settings: Any) -> FlaskClient:
         builtin = read_rules(None)
         read = parse_rules(rules.encode(), "rules.yaml", builtin) if rules else builtin
-        service = make_service(Settings(upstream=upstream, **settings), read)
+        service = make_state(Settings(upstream=upstream, **settings), read)
         app = make_app(service)
         app.test_client_class = BufferedClient
         return app.test_client()

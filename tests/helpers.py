@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from proxy.engine import Engine, Task
-from proxy.events import (
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import (
     CallArguments,
     CallClosed,
     CallOpened,
@@ -18,17 +18,18 @@ from proxy.events import (
     Event,
     Failed,
     Finished,
-    Passed,
     Reasoning,
     Text,
+    Unchanged,
     Usage,
 )
-from proxy.formats import grammars
-from proxy.formats.copies import Copies
-from proxy.formats.scanner import Found, Piece, Prose, Scanner
-from proxy.reader import NotACall, Parsing, Reader
-from proxy.tools import Tools, read_tools
-from proxy.window import Window
+from proxy.formats.copied_calls import Copies
+from proxy.formats.grammar import grammars
+from proxy.formats.scanner import Scanner
+from proxy.formats.spans import CallSpan, Piece, TextSpan
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor, NotACall, Parsing
+from proxy.tools.toolset import ToolSet, read_tools
 
 RECORDINGS = Path(__file__).parent / "recordings"
 SEED = b"seed"
@@ -71,7 +72,7 @@ OFFERED = (
 )
 
 
-def offered(*functions: dict[str, Any]) -> Tools:
+def offered(*functions: dict[str, Any]) -> ToolSet:
     """The tools above, or those that are given."""
     return read_tools(list(functions or OFFERED))
 
@@ -130,11 +131,11 @@ class Outcome(Generic[Given]):
 
 
 def outcome(
-    parse: Callable[[Reader], Parsing[Given]],
+    parse: Callable[[Cursor], Parsing[Given]],
     text: str,
     *,
     stopped: bool = True,
-    tools: Tools | None = None,
+    tools: ToolSet | None = None,
     cuts: int = 40,
     **state: bool,
 ) -> Outcome[Given]:
@@ -152,10 +153,10 @@ def outcome(
 
 
 def _outcome(
-    parse: Callable[[Reader], Parsing[Given]], cut: Sequence[str], tools: Tools, stopped: bool, state: dict[str, bool]
+    parse: Callable[[Cursor], Parsing[Given]], cut: Sequence[str], tools: ToolSet, stopped: bool, state: dict[str, bool]
 ) -> Outcome[Given]:
-    window = Window()
-    reader = Reader(window, 0, tools)
+    window = TextBuffer()
+    reader = Cursor(window, 0, tools)
     for name, value in state.items():
         setattr(reader, name, value)
     parsing, given, why = parse(reader), None, ""
@@ -177,7 +178,7 @@ def _outcome(
 
 
 def new_scanner(
-    tools: Tools | None = None,
+    tools: ToolSet | None = None,
     *,
     json_reply: bool = False,
     raw_text: bool = False,
@@ -206,12 +207,12 @@ def merged(pieces: Iterable[Piece], text: str) -> Scanned:
     for piece in pieces:
         assert piece.start == at <= piece.end
         at = piece.end
-        if isinstance(piece, Found):
+        if isinstance(piece, CallSpan):
             found = tuple((raw.tool.name, raw.arguments) for raw in piece.calls)
             calls += found
             joined.append((piece.format, (piece.start, piece.end, found)))
             continue
-        assert isinstance(piece, Prose)
+        assert isinstance(piece, TextSpan)
         if piece.start == piece.end:
             continue
         here = data[piece.start : piece.end].decode("utf-8", "surrogatepass")
@@ -291,7 +292,7 @@ class Views:
 def flat(events: Iterable[Event]) -> Iterator[Event]:
     """The events with those that passed unpacked."""
     for event in events:
-        if isinstance(event, Passed):
+        if isinstance(event, Unchanged):
             yield from event.events
         else:
             yield event
@@ -335,7 +336,7 @@ def _note(seen: View, event: Event) -> None:
             raise AssertionError(event)
 
 
-def new_engine(tools: Tools | None = None, **task: Any) -> Engine:
+def new_engine(tools: ToolSet | None = None, **task: Any) -> Engine:
     """An engine over the offered tools."""
     return Engine(Task(tools=tools if tools is not None else offered(), seed=SEED, **task))
 

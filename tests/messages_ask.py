@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages_request import MessagesOptions, Translation, translate
+from proxy.codec.json_text import dump_request
+from proxy.dialects.messages.request import MessagesOptions, Translation, translate
 from proxy.errors import BadRequest
-from proxy.rewrite import dump_request
 
 Block = dict[str, Any]
 MODEL = "served/model"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from proxy.policy import Policy
-from proxy.repair import Repaired, Repairer
-from proxy.tools import Tool, Tools
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repaired, Repairer
+from proxy.tools.toolset import Tool, ToolSet
 
 Schema = dict[str, Any]
 
@@ -45,7 +45,7 @@ class Kind:
 
 def repaired(schema: Schema, text: str, *, stopped: bool = True, policy: Policy | None = None) -> Repaired | None:
     """What the repair makes of a call of a tool with this schema."""
-    return Repairer(Tools([Tool("tool", schema)]), policy or Policy()).repair("tool", text, stopped=stopped)
+    return Repairer(ToolSet([Tool("tool", schema)]), policy or Policy()).repair("tool", text, stopped=stopped)
 
 
 def validator(schema: Schema) -> Draft202012Validator:

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from proxy.admin import check_admin, key_bytes
-from proxy.keys import Forbidden, Keys, Unauthorized
+from proxy.config.api_keys import Forbidden, Keys, Unauthorized
+from proxy.web.admin_access import check_admin, key_bytes
 
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8003"}
 WITH_KEY = Keys(admin=hashlib.sha256(b"secret").digest())

@@ -7,18 +7,18 @@ import time
 
 import pytest
 
-from proxy.answers import fetch, gather, refused
-from proxy.dialects.chat import error_body
+from proxy.dialects.chat.writer import error_body
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_ERROR_BODY
-from proxy.upstream import Target, Upstream
+from proxy.upstream.client import ModelServer, ServerOptions
+from proxy.upstream.responses import error_of_response, fetch, read_body
 from tests import scripted
 from tests.real.processes import free_port
 from tests.scripted import Act, answer, head
 
 
 def test_gather_joins_the_parts_and_pauses_where_there_is_none() -> None:
-    whole = gather([b"one", None, b"two", None])
+    whole = read_body([b"one", None, b"two", None])
     assert [next(whole), next(whole)] == [None, None]
     with pytest.raises(StopIteration) as done:
         next(whole)
@@ -28,24 +28,24 @@ def test_gather_joins_the_parts_and_pauses_where_there_is_none() -> None:
 def test_gather_refuses_what_is_over_the_limit() -> None:
     """C7."""
     with pytest.raises(UpstreamBroken, match="5 bytes"):
-        next(gather([b"123", b"456"], 5))
+        next(read_body([b"123", b"456"], 5))
 
 
 def test_gather_cuts_what_is_over_the_limit_if_it_only_wants_to_quote() -> None:
     parts = iter([b"123", b"456", b"789"])
     with pytest.raises(StopIteration) as done:
-        next(gather(parts, 5, strict=False))
+        next(read_body(parts, 5, strict=False))
     assert done.value.value == b"12345"
     assert next(parts) == b"789", "what is not wanted is not read either"
 
 
 def met(data: bytes) -> ProxyError:
     """The error that this answer stands for."""
-    with scripted.Upstream([data]) as server, Upstream(Target(server.url)).open("GET", "/x", {}) as call:
+    with scripted.Upstream([data]) as server, ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
         body = b""
         while not call.complete:
             body += call.receive()
-        return refused(call, body)
+        return error_of_response(call, body)
 
 
 def shaped(error: ProxyError) -> dict[str, object]:
@@ -128,13 +128,13 @@ def test_the_headers_that_tell_when_to_come_again_are_kept_and_no_others(status:
 
 def test_fetch_gives_status_and_body() -> None:
     with scripted.Upstream([answer({"data": []}, 404)]) as server:
-        assert fetch(Upstream(Target(server.url)), "/v1/models", {"X-A": "b"}, 5) == (404, b'{"data": []}')
+        assert fetch(ModelServer(ServerOptions(server.url)), "/v1/models", {"X-A": "b"}, 5) == (404, b'{"data": []}')
         assert server.seen[0].line.startswith("GET /v1/models ") and server.seen[0].headers["X-A"] == "b"
 
 
 def test_fetch_reads_no_more_than_it_needs() -> None:
     with scripted.Upstream([answer(b"x" * 5_000_000)]) as server:
-        assert fetch(Upstream(Target(server.url)), "/v1/models", {}, 5) == (200, b"x" * MAX_ERROR_BODY)
+        assert fetch(ModelServer(ServerOptions(server.url)), "/v1/models", {}, 5) == (200, b"x" * MAX_ERROR_BODY)
 
 
 @pytest.mark.parametrize("script", [[Act.EXPECT_CLOSE], [head(200) + b"x", Act.EXPECT_CLOSE]])
@@ -142,7 +142,7 @@ def test_fetch_gives_up_after_its_time(script: scripted.Script) -> None:
     with scripted.Upstream(script) as server:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout):
-            fetch(Upstream(Target(server.url)), "/health", {}, 0.1)
+            fetch(ModelServer(ServerOptions(server.url)), "/health", {}, 0.1)
         assert time.monotonic() - began < 1
         assert server.seen[0].gone_after(time.monotonic())
 
@@ -155,10 +155,10 @@ def test_fetch_of_a_server_that_dribbles_ends_in_about_its_time() -> None:
     with scripted.Upstream(drops) as server:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout):
-            fetch(Upstream(Target(server.url)), "/health", {}, 0.2)
+            fetch(ModelServer(ServerOptions(server.url)), "/health", {}, 0.2)
         assert time.monotonic() - began < 1
 
 
 def test_fetch_of_a_server_that_is_not_there_says_so() -> None:
     with pytest.raises(UpstreamUnreachable):
-        fetch(Upstream(Target(f"http://127.0.0.1:{free_port()}")), "/health", {}, 1)
+        fetch(ModelServer(ServerOptions(f"http://127.0.0.1:{free_port()}")), "/health", {}, 1)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.arguments import Gate, LiveArguments
-from proxy.events import JsonObject
+from proxy.codec.json_text import JsonObject
+from proxy.engine.live_arguments import LiveArguments, ReleasePolicy
 from proxy.limits import MAX_DEPTH
-from proxy.policy import Policy
-from proxy.repair import Repairer
-from proxy.tools import Tool, Tools
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repairer
+from proxy.tools.toolset import Tool, ToolSet
 
 from .helpers import all_cuts, function, offered
 
@@ -31,7 +31,7 @@ def fed(cut: list[str], which: Tool | None, *, over: bool = False, **gate: Any) 
 
     What comes behind another object's beginning belongs to that one, as the gatherer sees to.
     """
-    live = LiveArguments(Gate(which, **gate))
+    live = LiveArguments(ReleasePolicy(which, **gate))
     left, excess = "", ""
     for part in cut:
         if excess:
@@ -86,7 +86,7 @@ def test_blanks_around_the_object_leave_or_are_the_rest(text: str) -> None:
 
 def test_a_string_streams_on_while_it_arrives() -> None:
     """C2: each character of a string that the schema allows leaves with the fragment that brings it."""
-    live = LiveArguments(Gate(tool()))
+    live = LiveArguments(ReleasePolicy(tool()))
     text = '{"label": "hello", "either": "10", "free": "x"}'
     left = ""
     for at, each in enumerate(text):
@@ -210,7 +210,7 @@ def test_another_object_behind_a_whole_one_is_excess(blanks: str) -> None:
 def test_what_stands_behind_the_object_is_excess_at_every_cut(behind: str) -> None:
     """F31: it does not break the call, and nothing of it is lost."""
     for cut in all_cuts(f'{{"label": "a"}}{behind}', 100):
-        live, left, found = LiveArguments(Gate(tool())), "", ""
+        live, left, found = LiveArguments(ReleasePolicy(tool())), "", ""
         for part in cut:
             left += live.feed(part)
             found, live.excess = found + live.excess, ""
@@ -228,7 +228,7 @@ def test_the_end_of_an_object_is_known_even_of_one_that_is_no_strict_json(text: 
 
 
 def test_after_it_broke_everything_is_kept() -> None:
-    live = LiveArguments(Gate(tool()))
+    live = LiveArguments(ReleasePolicy(tool()))
     live.feed('{"nope": 1')
     assert live.feed(', "label": "a"}') == ""
     assert live.broken
@@ -378,7 +378,7 @@ def test_what_was_sent_cannot_be_taken_back(sent: str, values: JsonObject) -> No
 def test_what_left_begins_what_the_repair_makes_of_it(name: str) -> None:
     """C4: whatever was wrong, the final arguments begin with what was sent, at every cut."""
     which, (text, _) = tool(), BROKEN[name]
-    found = Repairer(Tools([which]), Policy()).repair("typed", text, stopped=True)
+    found = Repairer(ToolSet([which]), Policy()).repair("typed", text, stopped=True)
     beyond = ("array", "wrong closer", "no value", "leading zero", "too deep", "missing colon", "closed wrongly inside")
     beyond += ("doubled key", "NaN")
     if name in beyond:
@@ -449,7 +449,7 @@ def test_any_valid_arguments_leave_byte_for_byte(
 
 def test_long_strings_take_steps_in_proportion() -> None:
     """C7: what has left is not looked at again."""
-    live = LiveArguments(Gate(tool()))
+    live = LiveArguments(ReleasePolicy(tool()))
     live.feed('{"label": "')
     for _ in range(200):
         live.feed("x" * 100)
@@ -464,11 +464,11 @@ def test_C4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner:
     """A mark that could end the string waits, with what follows it, until the end of the call tells."""
     values: JsonObject = {"count": 1, "label": f'x "{inner}" y'}
     text = json.dumps(values).replace('\\"', '"')
-    found = Repairer(Tools([tool()]), Policy()).repair("typed", text, stopped=True)
+    found = Repairer(ToolSet([tool()]), Policy()).repair("typed", text, stopped=True)
     assert found is not None
     assert found.values == values
     for cut in all_cuts(text, 100):
-        live = LiveArguments(Gate(tool()))
+        live = LiveArguments(ReleasePolicy(tool()))
         left = ""
         for part in cut:
             left += live.feed(part)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy import snapshot
+from proxy.worker import snapshot
 
 from .conftest import Inside
 from .messages_checker import check_error, check_stream

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from proxy import audit as module
-from proxy.audit import (
+from proxy.audit_record import Repair
+from proxy.worker import audit_log as module
+from proxy.worker.audit_log import (
     KEPT,
     MAX_NAME,
     MAX_NAMES,
@@ -30,7 +31,6 @@ from proxy.audit import (
     lines,
     total,
 )
-from proxy.events import Repair
 
 SIZE = 1024
 REPAIR = Repair("closers", '{"a": 1', '{"a": 1}', "only the closer is missing", "bash")
@@ -137,7 +137,7 @@ def test_what_is_over_the_size_by_itself_is_written_whole(path: Path) -> None:
 
 WRITER = """
 import sys
-from proxy.audit import AuditFile
+from proxy.worker.audit_log import AuditFile
 file = AuditFile(sys.argv[1], 4096)
 for number in range(400):
     assert file.write(f'{{"by": "{sys.argv[2]}", "number": {number}}}\\n'.encode() * 2)
@@ -146,7 +146,8 @@ for number in range(400):
 
 def test_workers_that_write_and_rotate_at_the_same_time_lose_nothing_and_tear_nothing(path: Path) -> None:
     """More old files are kept here than the test needs, so that every line can be counted."""
-    code = WRITER.replace("import sys\n", "import sys\nimport proxy.audit\nproxy.audit.KEPT = 100\n")
+    more = "import sys\nimport proxy.worker.audit_log\nproxy.worker.audit_log.KEPT = 100\n"
+    code = WRITER.replace("import sys\n", more)
     workers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(name)]) for name in range(4)]
     assert [worker.wait(60) for worker in workers] == [0] * 4
     records = [record for name in path.parent.iterdir() for record in parsed(name.read_bytes())]
@@ -222,7 +223,7 @@ def test_a_full_disk_leaves_no_half_of_a_record(path: Path) -> None:
     """A limit on the size of files stands for the disk: the system writes what there is room for."""
     code = f"""
 import resource, signal
-from proxy.audit import AuditFile
+from proxy.worker.audit_log import AuditFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (150, {resource.getrlimit(resource.RLIMIT_FSIZE)[1]}))
 file = AuditFile({str(path)!r}, 4096)

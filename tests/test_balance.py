@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from proxy.balance import (
+from proxy.dialects.conversation_key import conversation_key
+from proxy.upstream.load_balancing import (
     CROWDED_MORE,
     CROWDED_TIMES,
     FIRST_OUT,
     LONGEST_OUT,
     PROBE_SECONDS,
     Load,
-    conversation,
     order,
 )
 
@@ -184,15 +184,15 @@ LATER = (
 
 
 def test_all_turns_of_a_conversation_have_one_key_and_others_have_others() -> None:
-    key = conversation("m", chat(*TURN))
-    assert key == conversation("m", chat(*TURN, *LATER, tools=[1], temperature=0))
+    key = conversation_key("m", chat(*TURN))
+    assert key == conversation_key("m", chat(*TURN, *LATER, tools=[1], temperature=0))
     others = [
-        conversation("n", chat(*TURN)),
-        conversation("m", chat(("system", "You write."), TURN[1])),
-        conversation("m", chat(TURN[0], ("user", "Fix that."))),
-        conversation("m", chat(TURN[1])),
-        conversation("m", chat(TURN[0])),
-        conversation("m", chat(("user", "You code."), ("user", "Fix it."))),
+        conversation_key("n", chat(*TURN)),
+        conversation_key("m", chat(("system", "You write."), TURN[1])),
+        conversation_key("m", chat(TURN[0], ("user", "Fix that."))),
+        conversation_key("m", chat(TURN[1])),
+        conversation_key("m", chat(TURN[0])),
+        conversation_key("m", chat(("user", "You code."), ("user", "Fix it."))),
     ]
     assert len({key, *others}) == len(others) + 1 and all(others)
 
@@ -200,23 +200,23 @@ def test_all_turns_of_a_conversation_have_one_key_and_others_have_others() -> No
 def test_a_text_is_the_same_as_a_string_and_in_parts_whatever_else_is_in_them() -> None:
     """Clients mark the end of what may be cached, at each turn another place."""
     marked = [{"type": "text", "text": "Fix it.", "cache_control": {"type": "ephemeral"}}]
-    assert conversation("m", chat(TURN[0], ("user", marked))) == conversation("m", chat(*TURN))
-    assert conversation("m", chat(("developer", "You code."), TURN[1])) == conversation("m", chat(*TURN))
+    assert conversation_key("m", chat(TURN[0], ("user", marked))) == conversation_key("m", chat(*TURN))
+    assert conversation_key("m", chat(("developer", "You code."), TURN[1])) == conversation_key("m", chat(*TURN))
 
 
 def test_a_messages_request_says_its_system_beside_its_messages() -> None:
     parts = [{"type": "text", "text": "You code."}]
-    asked = conversation("m", chat(TURN[1], system=parts))
-    assert asked == conversation("m", chat(TURN[1], *LATER, system="You code.", max_tokens=5))
-    assert asked != conversation("m", chat(TURN[1], system="You write."))
+    asked = conversation_key("m", chat(TURN[1], system=parts))
+    assert asked == conversation_key("m", chat(TURN[1], *LATER, system="You code.", max_tokens=5))
+    assert asked != conversation_key("m", chat(TURN[1], system="You write."))
 
 
 def test_claude_code_s_line_that_changes_at_each_turn_is_none_of_the_conversation() -> None:
     def turn(word: str) -> bytes:
         line = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.197; cch={word};"}
-        return conversation("m", chat(TURN[1], system=[line, {"type": "text", "text": "You code."}]))
+        return conversation_key("m", chat(TURN[1], system=[line, {"type": "text", "text": "You code."}]))
 
-    assert turn("a1") == turn("b2") == conversation("m", chat(TURN[1], system="You code."))
+    assert turn("a1") == turn("b2") == conversation_key("m", chat(TURN[1], system="You code."))
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_claude_code_s_line_that_changes_at_each_turn_is_none_of_the_conversatio
     ],
 )
 def test_what_has_no_such_text_is_no_conversation(body: dict[str, Any]) -> None:
-    assert conversation("m", body) == b""
+    assert conversation_key("m", body) == b""
 
 
 def test_a_text_that_is_no_unicode_is_one_too() -> None:
-    assert conversation("m", chat(("user", "\ud83d"))) != conversation("m", chat(("user", "\ud83e")))
+    assert conversation_key("m", chat(("user", "\ud83d"))) != conversation_key("m", chat(("user", "\ud83e")))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.bodies import BODIES, CALL, MAX_NESTED, WRAPPER, body, closed_by_itself, element, fence
-from proxy.formats.tokens import MARKERS, WRAPPER_TAGS
-from proxy.reader import Reader
-from proxy.window import Window
+from proxy.formats.markers import MARKERS, WRAPPER_TAGS
+from proxy.formats.wrappers import BODIES, CALL, MAX_NESTED, WRAPPER, closed_by_itself, fence, read_call, read_wrapper
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor
 
 from .helpers import call_json, offered, outcome, scan
 
@@ -41,7 +41,7 @@ BODY: dict[str, str] = {
 
 @pytest.mark.parametrize("name", BODY)
 def test_the_first_characters_tell_what_stands_in_a_wrapper(name: str) -> None:
-    found = outcome(body, f"{BODY[name]}\n</tool_call>", wrapped=True)
+    found = outcome(read_call, f"{BODY[name]}\n</tool_call>", wrapped=True)
     assert found.calls == ONE
     assert found.rest.strip() == "</tool_call>"
 
@@ -56,7 +56,7 @@ def test_each_body_of_its_own_has_one_parser() -> None:
 def test_each_wrapper_that_is_a_tag_is_strong_evidence(opener: str) -> None:
     """C3."""
     inside = "<Function>bash</Function><Parameters><command>ls</command></Parameters>" if opener == "<Call>" else LS
-    found = outcome(element, f"{opener}\n{inside}\n{opener.replace('<', '</', 1)} so", cuts=10)
+    found = outcome(read_wrapper, f"{opener}\n{inside}\n{opener.replace('<', '</', 1)} so", cuts=10)
     assert (found.calls, found.rest, found.weak) == (ONE, " so", False)
 
 
@@ -65,7 +65,7 @@ def test_each_marker_is_strong_evidence(marker: Any) -> None:
     """C3: with its closer, or without one if it has none."""
     closer = marker.closers[0] if marker.closers else ""
     inside = "bash(command='ls')" if closer == "]" else LS
-    found = outcome(element, f"{marker.opener}{inside}{closer} so", cuts=10)
+    found = outcome(read_wrapper, f"{marker.opener}{inside}{closer} so", cuts=10)
     assert (found.calls, found.rest, found.weak) == (ONE, " so", False)
 
 
@@ -105,7 +105,7 @@ WRAPPED: dict[str, tuple[str, list[tuple[str, Any]]]] = {
 def test_a_closed_wrapper_gives_its_calls_wherever_it_stands(name: str) -> None:
     text, expected = WRAPPED[name]
     for stopped in (True, False):
-        found = outcome(element, f"{text} so", stopped=stopped)
+        found = outcome(read_wrapper, f"{text} so", stopped=stopped)
         assert (found.calls, found.rest, found.weak) == (expected, " so", False)
 
 
@@ -121,9 +121,9 @@ UNCLOSED: dict[str, tuple[str, list[tuple[str, Any]], str]] = {
 def test_an_unclosed_wrapper_is_weak_and_needs_the_natural_end(name: str) -> None:
     """C3, C4."""
     text, expected, rest = UNCLOSED[name]
-    found = outcome(element, text)
+    found = outcome(read_wrapper, text)
     assert (found.calls, found.rest, found.weak) == (expected, rest, True)
-    assert rest or outcome(element, text, stopped=False).calls is None
+    assert rest or outcome(read_wrapper, text, stopped=False).calls is None
 
 
 # An opener that stands alone, if there is one, and a call that is closed by itself.
@@ -182,7 +182,7 @@ def test_of_wrappers_in_a_wrapper_each_is_strong_evidence(name: str, behind: str
     """F10, C3: whatever stands behind the closed one."""
     opener, call = CLOSED[name]
     for stopped in (True, False):
-        found = outcome(element, f"{opener}{call}{behind}", stopped=stopped)
+        found = outcome(read_wrapper, f"{opener}{call}{behind}", stopped=stopped)
         assert (found.calls, found.rest, found.weak) == (ONE, behind, False)
 
 
@@ -209,7 +209,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_wrapper_that_holds_anything_else_is_none(name: str) -> None:
     """C3."""
-    found = outcome(element, REFUSED[name])
+    found = outcome(read_wrapper, REFUSED[name])
     assert found.calls is None and found.why
 
 
@@ -280,11 +280,11 @@ def test_what_was_nested_in_a_body_that_came_to_nothing_counts_no_more(nested: i
     """The depth of wrappers is again what it was; four are too many."""
     call = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
     broken = "<tool_call>" * nested + "and prose"
-    window = Window()
+    window = TextBuffer()
     window.data += f"<tool_calls>{call}{broken}".encode()
     window.ended = window.stopped = True
-    reader = Reader(window, 0, offered())
-    parsing = element(reader)
+    reader = Cursor(window, 0, offered())
+    parsing = read_wrapper(reader)
     with pytest.raises(StopIteration) as done:
         next(parsing)
     assert [raw.tool.name for raw in done.value.value] == ["bash"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.call_chunks import MAX_WAITING, MAX_WAITING_BYTES
-from proxy.pending import MAX_NEAR
+from proxy.engine.call_chunks import MAX_WAITING, MAX_WAITING_BYTES
+from proxy.engine.pending_call import MAX_NEAR
 
 from .bad_server import ROLE, bytes_of, is_untouched, streamed, wire
 from .helpers import calls, chunk, delta, ends, new_engine, piece, says, view

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from proxy.call_chunks import Pieces
-from proxy.calls import CallGatherer
-from proxy.deltas import Delta, read_deltas
+from proxy.engine.call_assembler import CallAssembler
+from proxy.engine.call_chunks import Pieces
+from proxy.engine.call_delta import CallDelta, read_deltas
+from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
+from proxy.engine.pending_call import CallLimits
 from proxy.errors import UpstreamBroken
-from proxy.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
-from proxy.pending import CallLimits
-from proxy.policy import Policy
-from proxy.repair import Repairer
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repairer
 
 from .helpers import View, all_cuts, offered, piece, view
 
@@ -23,14 +23,14 @@ LS = '{"command": "ls"}'
 PWD = '{"command": "pwd"}'
 
 
-def gatherer(policy: Policy = PLAIN, **limits: Any) -> CallGatherer:
+def gatherer(policy: Policy = PLAIN, **limits: Any) -> CallAssembler:
     """A gatherer whose own ids are `new0`, `new1`, …"""
     indexes = iter(range(1000))
     repairer = Repairer(offered(), policy)
-    return CallGatherer(0, repairer, lambda: next(indexes), lambda index, *_: f"new{index}", used=set(), **limits)
+    return CallAssembler(0, repairer, lambda: next(indexes), lambda index, *_: f"new{index}", used=set(), **limits)
 
 
-def said(*deltas: Any) -> list[Delta]:
+def said(*deltas: Any) -> list[CallDelta]:
     """The deltas of one chunk."""
     return list(read_deltas({"tool_calls": [*deltas]}))
 

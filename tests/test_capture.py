@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from proxy import __version__, capture, cli
-from proxy.capture import Captured, read_capture
-from proxy.config import load
+from proxy import __version__
+from proxy.commands import main as cli
+from proxy.config.load import load
 from proxy.errors import RulesError
+from proxy.exchange import capture
+from proxy.exchange.capture import Captured, read_capture
 
 from .conftest import Inside, Start
 from .real.processes import free_port

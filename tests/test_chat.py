@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat import DONE, ChatOptions, ChatWriter, clean_body, cleaned_event, error_body
-from proxy.errors import BadRequest, InternalError, UpstreamBroken, UpstreamRefused, refusal
-from proxy.events import (
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.writer import DONE, ChatOptions, ChatWriter, clean_body, cleaned_event, error_body
+from proxy.engine.events import (
     Call,
     CallArguments,
     CallClosed,
@@ -18,18 +18,18 @@ from proxy.events import (
     Event,
     Failed,
     Finished,
-    Passed,
     Reasoning,
     Text,
+    Unchanged,
     Usage,
 )
-from proxy.reply import StreamReply
-from proxy.rules import Clean
+from proxy.errors import BadRequest, InternalError, UpstreamBroken, UpstreamRefused, refusal
+from proxy.exchange.reply_stream import StreamReply
 
 from .helpers import bodies, chunk, delta, ends, event_bytes, new_engine, says
 
 COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "prompt_tokens_details": None}
-CLEAN = Clean(
+CLEAN = StripFields(
     top=("prompt_token_ids", "system_fingerprint"),
     choice=("stop_reason", "token_ids"),
     message=("refusal",),
@@ -37,11 +37,11 @@ CLEAN = Clean(
 )
 
 
-def writer(*, usage: bool = True, clean: Clean | None = None, expand: bool = False, **given: Any) -> ChatWriter:
-    options = ChatOptions(model="asked", usage=usage, clean=clean or Clean(), **given)
+def writer(*, usage: bool = True, clean: StripFields | None = None, expand: bool = False, **given: Any) -> ChatWriter:
+    options = ChatOptions(model="asked", usage=usage, clean=clean or StripFields(), **given)
     made = ChatWriter(options, expand=expand)
     # The role went with an earlier chunk.
-    made.write(Passed(b"", ()))
+    made.write(Unchanged(b"", ()))
     return made
 
 
@@ -56,15 +56,15 @@ def written(event: Event, source: Chunk | None = None, **given: Any) -> list[Any
 def test_what_passed_leaves_as_the_very_bytes() -> None:
     """C1: whatever its bytes look like."""
     for raw in (b"data: {}\r\n\r\n", b"data:x\n\n", says("a").raw, b'data: {"choices": [], "x": 1}\n\n'):
-        assert writer().write(Passed(raw, ())) == raw
-        assert writer(usage=False, parsed=True).write(Passed(raw, (Text(0, "a"),))) == raw
-    assert writer().aside(b": ping\n\n") == b": ping\n\n"
+        assert writer().write(Unchanged(raw, ())) == raw
+        assert writer(usage=False, parsed=True).write(Unchanged(raw, (Text(0, "a"),))) == raw
+    assert writer().comment(b": ping\n\n") == b": ping\n\n"
 
 
 def test_the_usage_chunk_leaves_only_if_it_was_asked_for() -> None:
     """F61."""
     source = chunk(usage=COUNTS)
-    passed = Passed(source.raw, (Usage(COUNTS),))
+    passed = Unchanged(source.raw, (Usage(COUNTS),))
     assert writer().write(passed) == source.raw
     assert writer(usage=False).write(passed) == b""
     assert written(Usage(COUNTS))[0]["usage"] == COUNTS
@@ -74,7 +74,7 @@ def test_the_usage_chunk_leaves_only_if_it_was_asked_for() -> None:
 
 def test_a_chunk_that_says_more_than_usage_stays() -> None:
     source = chunk(delta(content="a"), usage=COUNTS)
-    passed = Passed(source.raw, (Text(0, "a"), Usage(COUNTS)))
+    passed = Unchanged(source.raw, (Text(0, "a"), Usage(COUNTS)))
     assert writer(usage=False).write(passed) == source.raw
 
 
@@ -177,7 +177,7 @@ def test_what_opens_and_ends_a_stream_is_the_role_and_the_marker() -> None:
 
 def test_an_expanded_event_is_said_anew() -> None:
     said = (Reasoning(0, "so"), Text(0, "a"), Finished(0, "stop", ends()), Usage(COUNTS))
-    found = bodies(writer(expand=True).write(Passed(b"", said)))
+    found = bodies(writer(expand=True).write(Unchanged(b"", said)))
     assert [body["choices"][0]["delta"] for body in found[:3]] == [{"reasoning": "so"}, {"content": "a"}, {}]
     assert found[2]["choices"][0]["finish_reason"] == "stop"
     assert found[3]["usage"] == COUNTS
@@ -224,7 +224,7 @@ def test_an_error_event_is_one_event_whatever_the_body() -> None:
 
 
 def passed_body(raw: bytes, **given: Any) -> Any:
-    (body,) = bodies(writer(**given).write(Passed(raw, (Text(0, "a"),))))
+    (body,) = bodies(writer(**given).write(Unchanged(raw, (Text(0, "a"),))))
     return body
 
 
@@ -247,7 +247,7 @@ def test_fields_that_the_client_does_not_expect_are_removed() -> None:
 def test_where_nothing_is_to_be_removed_the_bytes_stay() -> None:
     """C1: a body that was not changed is never re-serialised."""
     raw = b'data:  {"id" : "c1", "choices":[{"delta":{"content":"\\u0061"}}]}\r\n\r\n'
-    assert writer(clean=CLEAN).write(Passed(raw, ())) == raw
+    assert writer(clean=CLEAN).write(Unchanged(raw, ())) == raw
 
 
 @pytest.mark.parametrize("written_as", ['"tool_calls": []', '"tool_calls":[]', '"tool_calls" : [ ]'])
@@ -255,14 +255,14 @@ def test_empty_lists_of_calls_are_removed_where_tools_are_offered(written_as: st
     """F64."""
     raw = ('data: {"choices": [{"index": 0, "delta": {"content": "a", ' + written_as + "}}]}\n\n").encode()
     assert passed_body(raw, parsed=True)["choices"][0]["delta"] == {"content": "a"}
-    assert writer().write(Passed(raw, (Text(0, "a"),))) == raw
+    assert writer().write(Unchanged(raw, (Text(0, "a"),))) == raw
     assert passed_body(raw, clean=CLEAN)["choices"][0]["delta"] == {"content": "a"}
 
 
 def test_text_that_speaks_of_empty_lists_of_calls_stays() -> None:
     """C1."""
     source = says('{"tool_calls": []}')
-    assert writer(parsed=True).write(Passed(source.raw, (Text(0, "a"),))) == source.raw
+    assert writer(parsed=True).write(Unchanged(source.raw, (Text(0, "a"),))) == source.raw
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_what_is_no_chunk_is_not_cleaned(raw: bytes) -> None:
 def test_an_event_that_is_no_json_passes_a_writer_that_cleans() -> None:
     """U15: not ours to understand, and no reason to fail."""
     raw = b"data: not JSON\n\n"
-    assert writer(clean=CLEAN).write(Passed(raw, ())) == raw
+    assert writer(clean=CLEAN).write(Unchanged(raw, ())) == raw
 
 
 def test_an_event_without_its_blank_line_is_cleaned_too() -> None:
@@ -337,7 +337,7 @@ def test_reasoning_that_came_under_both_names_is_said_once_under_each(wanted: An
     said = {**dict.fromkeys(NAMES[wanted], "so"), "content": "a"}
     assert passed_body(raw, reasoning=wanted)["choices"][0]["delta"] == said
     if wanted == "both":
-        assert writer(reasoning="both").write(Passed(raw, ())) == raw
+        assert writer(reasoning="both").write(Unchanged(raw, ())) == raw
 
 
 @pytest.mark.parametrize(
@@ -353,22 +353,22 @@ def test_reasoning_that_came_under_both_names_is_said_once_under_each(wanted: An
 @pytest.mark.parametrize("wanted", NAMES)
 def test_an_event_without_reasoning_leaves_as_the_very_bytes(raw: bytes, wanted: Any) -> None:
     """C1."""
-    assert writer(reasoning=wanted).write(Passed(raw, (Text(0, "a"),))) == raw
+    assert writer(reasoning=wanted).write(Unchanged(raw, (Text(0, "a"),))) == raw
 
 
 @pytest.mark.parametrize("name", NAMES["both"])
 def test_reasoning_as_it_is_leaves_as_the_very_bytes(name: str) -> None:
     """C1."""
     raw = chunk(delta(**{name: "so"})).raw
-    assert writer().write(Passed(raw, (Reasoning(0, "so"),))) == raw
+    assert writer().write(Unchanged(raw, (Reasoning(0, "so"),))) == raw
 
 
 def test_reasoning_that_the_client_must_not_get_goes_under_every_name() -> None:
-    clean = Clean(message=("reasoning", "reasoning_content"))
+    clean = StripFields(message=("reasoning", "reasoning_content"))
     raw = chunk(delta(reasoning="so", content="a")).raw
     assert passed_body(raw, reasoning="both", clean=clean)["choices"][0]["delta"] == {"content": "a"}
     assert written(Reasoning(0, "so"), reasoning="both", clean=clean) == []
-    one = Clean(message=("reasoning",))
+    one = StripFields(message=("reasoning",))
     (body,) = written(Reasoning(0, "so"), reasoning="both", clean=one)
     assert body["choices"][0]["delta"] == {"reasoning_content": "so"}
 
@@ -378,7 +378,7 @@ THOUGHT, PROSE = delta(reasoning="Hm."), delta(content="box>.")
 
 def replied(data: bytes, step: int) -> bytes:
     """A reply with tools, whose bytes come so many at a time."""
-    options = ChatOptions("m", usage=True, clean=Clean(), parsed=True)
+    options = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
     reply = StreamReply(new_engine(), ChatWriter(options), lambda error: pytest.fail(repr(error)))
     parts = [reply.receive(data[at : at + step]) for at in range(0, len(data), step)]
     assert reply.failure is None

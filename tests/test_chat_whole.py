@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat_whole import as_chunk, read_whole, rebuild, says_nothing
-from proxy.engine import Engine, Task
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild, says_nothing
+from proxy.engine.engine import Engine, Task
 from proxy.errors import UpstreamBroken, UpstreamRefused
-from proxy.rules import Clean
 
 from .helpers import RECORDINGS, SEED, call_json, offered
 
@@ -31,13 +31,13 @@ def answer(*entries: dict[str, Any], **top: Any) -> bytes:
 
 
 def rebuilt(
-    body: bytes, *, clean: Clean | None = None, parsed: bool = True, reasoning: Any = "as_is", **task: Any
+    body: bytes, *, clean: StripFields | None = None, parsed: bool = True, reasoning: Any = "as_is", **task: Any
 ) -> bytes:
     """The answer as it goes to the client."""
     engine = Engine(Task(tools=offered() if parsed else None, seed=SEED, **task))
     read = read_whole(body)
     events = (*engine.feed(as_chunk(read)), *engine.finish(done=True))
-    return rebuild(body, read, events, clean or Clean(), parsed=parsed, reasoning=reasoning)
+    return rebuild(body, read, events, clean or StripFields(), parsed=parsed, reasoning=reasoning)
 
 
 def first(body: bytes) -> tuple[Any, list[tuple[str, str]], str]:
@@ -187,7 +187,7 @@ def test_choices_without_an_index_are_counted() -> None:
 
 
 def test_fields_that_the_client_does_not_expect_are_removed() -> None:
-    clean = Clean(top=("service_tier",), message=("refusal",), usage=("prompt_tokens_details",))
+    clean = StripFields(top=("service_tier",), message=("refusal",), usage=("prompt_tokens_details",))
     body = answer(message(content="a", refusal=None), usage=COUNTS, service_tier=None)
     for parsed in (True, False):
         found = json.loads(rebuilt(body, clean=clean, parsed=parsed))

@@ -17,15 +17,12 @@ from types import ModuleType
 
 import pytest
 
-from proxy import __version__, cli, config
-from proxy.settings import SPECS, Settings
+from proxy import __version__
+from proxy.commands import main as cli
+from proxy.config import load as config
+from proxy.config.settings import SPECS, Settings
 
-PACKAGE = Path(cli.__file__).parent
-# What a command needs before there is an application.
-MODULES = (
-    *("__main__.py", "cli.py", "config.py", "errors.py", "limits.py", "rules.py", "rules.yaml", "gunicorn_conf.py"),
-    *("client_request.py", "client_socket.py", "client_waits.py", "log_stream.py"),
-)
+PACKAGE = Path(cli.__file__).parents[1]
 INIT = """
 import os, sys
 __version__ = {version!r}
@@ -35,7 +32,7 @@ with open({log!r}, "a") as log:
 APP = """
 import json, os
 from . import __version__
-from .config import load
+from .config.load import load
 
 def create_app():
     settings, rules = load()
@@ -51,9 +48,7 @@ def create_app():
 
 def release(folder: Path, version: str = "1.0") -> Path:
     """A release of the command with an application that answers what it was told; imports are in import.log."""
-    (folder / "proxy").mkdir(parents=True)
-    for name in MODULES:
-        shutil.copy(PACKAGE / name, folder / "proxy" / name)
+    shutil.copytree(PACKAGE, folder / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
     log = folder.parent / "import.log"
     (folder / "proxy" / "__init__.py").write_text(INIT.format(version=version, log=str(log)))
     (folder / "proxy" / "app.py").write_text(APP)

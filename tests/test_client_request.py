@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy import app, client_request, gunicorn_conf
-from proxy.client_request import Request, Stage
+from proxy import gunicorn_conf
+from proxy.server import client_request
+from proxy.server.client_request import Request, Stage
+from proxy.web import app
 from tests.faults.dialects import DIALECTS
 from tests.helpers import all_cuts
 from tests.test_slow_clients import REFUSED, framed_request, head_of

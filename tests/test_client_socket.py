@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from proxy import client_socket
-from proxy.client_socket import ClientSocket, Refused, Times
+from proxy.server import client_socket
+from proxy.server.client_socket import ClientSocket, Refused, Times
 from tests.scripted import PATIENCE
 
 pytestmark = pytest.mark.once

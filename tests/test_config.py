@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy import config
-from proxy.config import find_rules, key_files, load, open_to_all, read_rules, rules_text, working_folder
+from proxy.config import load as config
+from proxy.config.api_keys import ClientKey, KeyFile, KeyFiles, Keys
+from proxy.config.load import find_rules, key_files, load, open_to_all, read_rules, rules_text, working_folder
+from proxy.config.rules import Setting
+from proxy.config.settings import SPECS, Settings, Spec
 from proxy.errors import RulesError
-from proxy.keys import ClientKey, KeyFile, KeyFiles, Keys
-from proxy.rules import Setting
-from proxy.settings import SPECS, Settings, Spec
 
 REPO = Path(__file__).parent.parent
 
@@ -378,7 +378,7 @@ def test_the_built_in_rules_are_those_of_the_package() -> None:
 
 def test_no_other_module_of_the_package_reads_the_environment() -> None:
     for path in (REPO / "proxy").rglob("*.py"):
-        if path.name in ("config.py", "gunicorn_conf.py"):
+        if path.name in ("load.py", "gunicorn_conf.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             words = ast.unparse(node) if isinstance(node, ast.Attribute | ast.ImportFrom) else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.copies import MAX_PLAIN, MIN_COPIED, Copies
+from proxy.formats.copied_calls import MAX_PLAIN, MIN_COPIED, Copies
 
 from .helpers import all_cuts, call_json, ends, function, new_engine, new_scanner, offered, run, says, scan, view
 from .renderers import RENDERERS, Call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from proxy.counters import MAX_NAME, MAX_NAMES, OTHERS, Counters
+from proxy.worker.counters import MAX_NAME, MAX_NAMES, OTHERS, Counters
 
 
 def test_fixes_refusals_and_empty_calls_add_up_in_order() -> None:

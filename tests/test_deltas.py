@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
-from proxy.deltas import Delta, read_deltas, read_event, read_whole_calls, said_calls
-from proxy.events import CallArguments, CallOpened, Json
+from proxy.codec.json_text import Json
+from proxy.engine.call_delta import CallDelta, read_deltas, read_event, read_whole_calls, said_calls
+from proxy.engine.events import CallArguments, CallOpened
 
 from .helpers import piece
 
 
-def read(entry: Any) -> Delta:
+def read(entry: Any) -> CallDelta:
     """What one entry of `tool_calls` says."""
     (found,) = read_deltas({"tool_calls": [entry]})
     return found
 
 
 def test_the_words_of_chat_completions_are_plain() -> None:
-    assert read(piece(1, '{"a"', name="f", id="x")) == Delta(1, "x", "f", '{"a"', plain=True)
-    assert read(piece(1, ": 1}")) == Delta(1, None, "", ": 1}", plain=True)
-    assert read({"index": 0, "id": None, "function": {"name": None, "arguments": ""}}) == Delta(0, plain=True)
+    assert read(piece(1, '{"a"', name="f", id="x")) == CallDelta(1, "x", "f", '{"a"', plain=True)
+    assert read(piece(1, ": 1}")) == CallDelta(1, None, "", ": 1}", plain=True)
+    assert read({"index": 0, "id": None, "function": {"name": None, "arguments": ""}}) == CallDelta(0, plain=True)
 
 
 @pytest.mark.parametrize("name", ["arguments", "parsed_arguments", "args", "input"])
@@ -106,9 +107,9 @@ def test_the_calls_of_a_whole_message_are_counted_by_their_place() -> None:
 
 def test_the_events_of_the_responses_api_on_a_chat_stream() -> None:
     event = "response.function_call_arguments."
-    assert read_event({"type": f"{event}delta", "delta": '{"a"', "item_id": "x"}) == Delta(None, "x", "", '{"a"')
+    assert read_event({"type": f"{event}delta", "delta": '{"a"', "item_id": "x"}) == CallDelta(None, "x", "", '{"a"')
     done = {"type": f"{event}done", "arguments": '{"a": 1}', "call_id": "y", "item_id": "x", "name": "f"}
-    assert read_event(done) == Delta(None, "y", "f", '{"a": 1}', whole=True)
+    assert read_event(done) == CallDelta(None, "y", "f", '{"a": 1}', whole=True)
 
 
 @pytest.mark.parametrize("body", [{}, {"type": None}, {"type": ["x"]}, {"type": "response.completed"}], ids=str)
@@ -117,5 +118,5 @@ def test_every_other_body_is_none_of_them(body: dict[str, Any]) -> None:
 
 
 def test_a_delta_as_it_stands() -> None:
-    assert said_calls(2, Delta(1, "x", "f", "{")) == (CallOpened(2, 1, "x", "f"), CallArguments(2, 1, "{"))
-    assert said_calls(2, Delta(None, None, "", "}")) == (CallArguments(2, 0, "}"),)
+    assert said_calls(2, CallDelta(1, "x", "f", "{")) == (CallOpened(2, 1, "x", "f"), CallArguments(2, 1, "{"))
+    assert said_calls(2, CallDelta(None, None, "", "}")) == (CallArguments(2, 0, "}"),)

@@ -16,11 +16,11 @@ import yaml
 from flask import Flask
 
 from proxy import __version__, gunicorn_conf
-from proxy.app import make_app
-from proxy.client_socket import GRACE
-from proxy.config import RULES_VARIABLE, RulesText, key_files, load, read_rules
-from proxy.service import make_service
-from proxy.settings import SPECS, Settings
+from proxy.config.load import RULES_VARIABLE, RulesText, key_files, load, read_rules
+from proxy.config.settings import SPECS, Settings
+from proxy.server.client_socket import GRACE
+from proxy.web.app import make_app
+from proxy.worker.state import make_state
 from tests.cluster.boxes import CONFIG, haproxy_program, rendered
 from tests.real.processes import ROOT
 
@@ -250,7 +250,7 @@ def test_the_keys_have_the_names_by_which_the_proxy_looks_for_them(tmp_path: Pat
 
 
 def app() -> Flask:
-    return make_app(make_service(Settings(upstream="http://127.0.0.1:9"), read_rules(None)))
+    return make_app(make_state(Settings(upstream="http://127.0.0.1:9"), read_rules(None)))
 
 
 def test_the_probes_ask_what_they_should() -> None:

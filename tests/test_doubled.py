@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.tokens import MARKERS, WRAPPER_TAGS
+from proxy.formats.markers import MARKERS, WRAPPER_TAGS
 
 from .helpers import all_cuts, call_json, new_scanner, scan
 from .renderers import DSML, RENDERERS

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.echo import Echo
+from proxy.engine.echo_filter import EchoFilter
 
 from .helpers import all_cuts
 
 ARGUMENTS = '{"a": "b c", "d": 1}'
 
 
-def fed(cut: list[str], *known: str) -> tuple[list[str], Echo[str]]:
+def fed(cut: list[str], *known: str) -> tuple[list[str], EchoFilter[str]]:
     """What was given back, each chunk being its own text."""
-    echo: Echo[str] = Echo()
+    echo: EchoFilter[str] = EchoFilter()
     given = [chunk for part in cut for chunk in echo.take(part, part, lambda: known)]
     return given, echo
 
@@ -57,13 +57,13 @@ def test_without_calls_everything_is_content() -> None:
 
 
 def test_chunks_without_text_never_wait() -> None:
-    echo: Echo[int] = Echo()
+    echo: EchoFilter[int] = EchoFilter()
     assert echo.take(1, ARGUMENTS, lambda: (ARGUMENTS,)) == []
     assert echo.take(2, "", lambda: (ARGUMENTS,)) == [2]
 
 
 def test_behind_other_content_nothing_is_a_repetition_before_the_next_call() -> None:
-    echo: Echo[int] = Echo()
+    echo: EchoFilter[int] = EchoFilter()
     assert echo.take(1, "Hello ", lambda: (ARGUMENTS,)) == [1]
     assert echo.take(2, ARGUMENTS, lambda: (ARGUMENTS,)) == [2]
     echo.next_call()
@@ -80,7 +80,7 @@ def test_what_is_known_is_asked_for_once_and_only_where_it_can_matter() -> None:
         return (ARGUMENTS,)
 
     for text in (ARGUMENTS, "plain text"):
-        echo: Echo[str] = Echo()
+        echo: EchoFilter[str] = EchoFilter()
         asked.clear()
         for each in text:
             echo.take(each, each, known)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.events import Json
-from proxy.formats.elements import element_value
-from proxy.formats.tags import SEPARATOR
+from proxy.codec.json_text import Json
+from proxy.formats.xml_elements import element_value
+from proxy.formats.xml_tags import SEPARATOR
 from proxy.limits import MAX_DEPTH
 
 from .helpers import all_cuts, function, new_scanner, offered, scan

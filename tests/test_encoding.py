@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from proxy.encoding import Decoder
 from proxy.errors import LimitExceeded, UpstreamBroken
 from proxy.limits import MAX_ANSWER
+from proxy.upstream.content_encoding import Decoder
 from tests.conftest import Inside
 from tests.helpers import all_cuts, received
 from tests.messages_ask import ask

@@ -9,8 +9,8 @@ import time
 import openai
 import pytest
 
-from proxy.engine import Engine
-from proxy.events import Chunk, Event
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk, Event
 from tests.conftest import Front, Inside, Start
 from tests.real.processes import free_port
 from tests.scripted import (

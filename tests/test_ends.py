@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.formats.ends import LEFTOVERS, closes, ends_here, leftover, whole_value
-from proxy.formats.tags import read_tag
-from proxy.formats.tokens import AFTER_CALL, END_OF_TURN, MARKER_CLOSERS, encoded
+from proxy.formats.markers import AFTER_CALL, END_OF_TURN, MARKER_CLOSERS, encoded
+from proxy.formats.terminators import LEFTOVERS, closes, ends_here, leftover, whole_value
+from proxy.formats.xml_tags import read_tag
 
 from .helpers import outcome
 

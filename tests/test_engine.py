@@ -7,11 +7,22 @@ from typing import Any
 
 import pytest
 
-from proxy.engine import Engine, Task
+from proxy.engine.choice_delta import read_entry
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import (
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+)
 from proxy.errors import UpstreamBroken, UpstreamRefused
-from proxy.events import CallArguments, CallClosed, CallOpened, Chunk, Event, Failed, Finished, Passed, Reasoning, Text
-from proxy.said import read_entry
-from proxy.tools import Tools
+from proxy.tools.toolset import ToolSet
 
 from .helpers import (
     OFFERED,
@@ -44,7 +55,7 @@ CALL = (calls(piece(0, "{", "bash", "a")), calls(piece(0, '"command": "l')), cal
 
 def raws(events: list[Event]) -> list[bytes]:
     """The bytes of the events that passed."""
-    return [event.raw for event in events if isinstance(event, Passed)]
+    return [event.raw for event in events if isinstance(event, Unchanged)]
 
 
 def only(events: list[Event]) -> View:
@@ -76,7 +87,7 @@ def test_a_clean_stream_leaves_as_the_very_bytes_in_order(name: str) -> None:
     """C1."""
     events = run(CLEAN[name])
     assert raws(events) == [each.raw for each in CLEAN[name]]
-    assert all(isinstance(event, Passed | CallClosed) for event in events)
+    assert all(isinstance(event, Unchanged | CallClosed) for event in events)
 
 
 def test_the_choices_of_a_clean_stream_leave_as_the_very_bytes() -> None:
@@ -100,7 +111,7 @@ def test_without_tools_everything_passes(name: str) -> None:
     """F86: nothing is parsed where nothing can be called."""
     events = run(CLEAN[name], Engine(Task(tools=None, seed=SEED)))
     assert sorted(raws(events)) == sorted(each.raw for each in CLEAN[name])
-    assert all(isinstance(event, Passed) for event in events)
+    assert all(isinstance(event, Unchanged) for event in events)
 
 
 def test_without_tools_a_call_in_the_text_stays_text() -> None:
@@ -117,7 +128,7 @@ RECORDED = sorted(path.relative_to(RECORDINGS).as_posix() for path in RECORDINGS
 def test_a_recorded_stream_without_tools_of_ours_loses_nothing(name: str) -> None:
     """C1: the arguments of every call byte for byte, the text byte for byte, the finish as it was or true."""
     chunks = recorded(name)
-    events = run(chunks, new_engine(Tools(())))
+    events = run(chunks, new_engine(ToolSet(())))
     if "error" in str(chunks[-1].body):
         assert isinstance(events[-1], Failed)
         assert isinstance(events[-1].error, UpstreamRefused)
@@ -247,9 +258,9 @@ def test_nothing_of_a_choice_follows_its_finish(late: Chunk, final: Chunk, task:
     ending = [
         at
         for at, event in enumerate(said)
-        if isinstance(event, Finished) or (isinstance(event, Passed) and b'"finish_reason": null' not in event.raw)
+        if isinstance(event, Finished) or (isinstance(event, Unchanged) and b'"finish_reason": null' not in event.raw)
     ]
-    follow = [event for event in said[ending[0] + 1 :] if not (isinstance(event, Passed) and event.raw == USAGE.raw)]
+    follow = [event for event in said[ending[0] + 1 :] if not (isinstance(event, Unchanged) and event.raw == USAGE.raw)]
     assert follow == []
 
 
@@ -257,7 +268,7 @@ def test_reasoning_passes_while_text_waits() -> None:
     engine = new_engine()
     engine.feed(says("<tool_call>"))
     thinks = chunk(delta(reasoning="so"))
-    assert engine.feed(thinks) == (Passed(thinks.raw, (Reasoning(0, "so"),)),)
+    assert engine.feed(thinks) == (Unchanged(thinks.raw, (Reasoning(0, "so"),)),)
 
 
 @pytest.mark.parametrize("text", ["a", STRONG, f"a{STRONG}b", STRONG[:-2], "a <"])
@@ -299,7 +310,7 @@ def test_released_text_leaves_as_it_came() -> None:
     held = says(STRONG[:-3])
     engine.feed(held)
     (passed,) = engine.release()
-    assert isinstance(passed, Passed)
+    assert isinstance(passed, Unchanged)
     assert passed.raw == held.raw
     assert not engine.held
     assert engine.release() == ()
@@ -399,8 +410,8 @@ def test_what_has_the_wrong_type_counts_as_not_said() -> None:
 
 
 @pytest.mark.parametrize("choices", [None, "x", [], {}, [None, 7]])
-@pytest.mark.parametrize("tools", [None, Tools(())])
-def test_chunks_without_usable_choices_do_not_break_the_reply(choices: Any, tools: Tools | None) -> None:
+@pytest.mark.parametrize("tools", [None, ToolSet(())])
+def test_chunks_without_usable_choices_do_not_break_the_reply(choices: Any, tools: ToolSet | None) -> None:
     odd = Chunk({"choices": choices}, b"data: odd\n\n")
     assert only(run([odd, says("a"), ends()], Engine(Task(tools=tools, seed=SEED)))).text == "a"
 
@@ -439,15 +450,15 @@ def test_random_replies_of_several_choices_are_the_same_at_every_cut() -> None:
 
 def test_calls_opened_close_in_the_end() -> None:
     events = run([*CALL, ends("tool_calls")])
-    opened = [event for event in events if isinstance(event, Passed) for event in event.events]
+    opened = [event for event in events if isinstance(event, Unchanged) for event in event.events]
     assert sum(isinstance(event, CallOpened) for event in opened) == 1
     assert sum(isinstance(event, CallClosed) for event in events) == 1
     assert len(OFFERED) == 5
 
 
-# The short way of chunks that differ by their text alone (`glide`).
+# The short way of chunks that differ by their text alone (`fast_path`).
 @pytest.mark.parametrize("tools", [new_engine()._task.tools, None])
-def test_a_chunk_of_a_known_shape_says_the_same_without_being_parsed(tools: Tools | None) -> None:
+def test_a_chunk_of_a_known_shape_says_the_same_without_being_parsed(tools: ToolSet | None) -> None:
     """C1, C5: whatever the texts, gliding and parsing agree."""
     rng = random.Random(11)
     parts = ["a", " b", "ï🙂", "<", "{", "`", "\\", '"', "\n", "", STRONG, WEAK, "```", "<tool"]
@@ -457,7 +468,7 @@ def test_a_chunk_of_a_known_shape_says_the_same_without_being_parsed(tools: Tool
         glides, feeds = (Engine(Task(tools=tools, seed=SEED)) for _ in range(2))
         found: list[Event] = []
         for each in chunks:
-            passed = glides.glide(each.raw)
+            passed = glides.fast_path(each.raw)
             found += glides.feed(each) if passed is None else (passed,)
         found += [*glides.feed(ends()), *glides.finish(done=True)]
         expected = run([*chunks, ends()], feeds)
@@ -469,6 +480,6 @@ def test_nothing_glides_after_the_finish() -> None:
     """C5."""
     engine = new_engine()
     engine.feed(says("Hi "))
-    assert engine.glide(says("b").raw) is not None
+    assert engine.fast_path(says("b").raw) is not None
     engine.feed(ends())
-    assert engine.glide(says("c").raw) is None
+    assert engine.fast_path(says("c").raw) is None

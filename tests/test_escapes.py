@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.dialects.escapes import Escapes
+from proxy.dialects.messages.surrogates import SurrogateFilter
 
 from .helpers import all_cuts
 
@@ -30,7 +30,7 @@ CASES = {
 
 
 def through(parts: list[str]) -> str:
-    escapes = Escapes()
+    escapes = SurrogateFilter()
     return "".join(map(escapes.feed, parts)) + escapes.finish()
 
 
@@ -41,7 +41,7 @@ def test_every_cut_gives_the_same(text: str) -> None:
 
 
 def test_only_half_an_escape_waits() -> None:
-    escapes = Escapes()
+    escapes = SurrogateFilter()
     assert escapes.feed(r"a\n\ud83") == r"a\n"
     assert escapes.feed("d") == ""
     assert escapes.feed(r"\ude00b") == r"\ud83d\ude00b"

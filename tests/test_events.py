@@ -9,8 +9,9 @@ from typing import get_args
 
 import pytest
 
-from proxy import events
-from proxy.events import Chunk, Event, Json, Text, dump_json, load_chunk, load_json
+from proxy.codec.json_text import Json, dump_json, load_chunk, load_json
+from proxy.engine import events
+from proxy.engine.events import Chunk, Event, Text
 
 LOADED: list[tuple[str, Json]] = [
     ("{}", {}),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli import main
-from proxy.explain import explained
+from proxy.commands.main import main
+from proxy.commands.parse import explained
 
 from .helpers import OFFERED, call_json, offered
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.policy import Policy, ToolRule
+from proxy.repair.policy import Policy, ToolRule
 
 from .bad_server import LS, PWD, argued, entry, kept, mended, stays, streamed, whole
 from .helpers import Chunk, calls, chunk, ends, event_bytes, function, offered, piece, says

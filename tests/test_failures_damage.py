@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages import MessagesWriter
-from proxy.dialects.messages_blocks import Blocks, MessagesAsked
-from proxy.reply import StreamReply
-from proxy.tools import Tools
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import MessagesWriter
+from proxy.exchange.reply_stream import StreamReply
+from proxy.tools.toolset import ToolSet
 
 from .bad_server import ROLE, argued, kept, wire
 from .helpers import Chunk, calls, ends, function, new_engine, offered, piece, random_cut
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 TEXT = {"type": "string"}
 PAIR = {"type": "object", "properties": {"old": TEXT, "new": TEXT}, "required": ["old", "new"]}
-TOOLS: Tools = offered(
+TOOLS: ToolSet = offered(
     function("read", {"path": TEXT}, "path"),
     function("write", {"path": TEXT, "content": TEXT, "mode": TEXT}, "path", "content"),
     function("bash", {"command": TEXT, "timeout": {"type": "integer"}}, "command"),
@@ -60,7 +60,7 @@ def in_messages(name: str, text: str, finish: str = "tool_calls") -> dict[str, A
     found: list[dict[str, Any]] = []
     for parts in ([text], list(text), *(random_cut(text, random.Random(seed)) for seed in (3, 7))):
         pieces: list[Chunk] = [ROLE, calls(piece(0, "", name, "a")), *(calls(piece(0, each)) for each in parts)]
-        reply = StreamReply(new_engine(TOOLS), MessagesWriter(Blocks(MessagesAsked("m"))), _fail)
+        reply = StreamReply(new_engine(TOOLS), MessagesWriter(Blocks(ReplyOptions("m"))), _fail)
         given = reply.receive(wire([*pieces, ends(finish)])) + reply.finish()
         if reply.failure is not None:
             given += reply.fail(reply.failure)

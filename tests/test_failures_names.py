@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.policy import Policy
+from proxy.repair.policy import Policy
 
 from .bad_server import LS, Got, entry, is_untouched, streamed, whole, whole_is_untouched
 from .helpers import OFFERED, call_json, calls, ends, function, offered, piece, says

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.tools import Tools
+from proxy.tools.toolset import ToolSet
 
 from .bad_server import argued, kept
 from .helpers import function, offered
@@ -68,7 +68,7 @@ def test_an_object_that_ended_before_the_next_key_is_its_text_whatever_is_missin
     assert is_refused("write", f'{{"content": {value[:-1]}, "path": "p"}}')
 
 
-OBJECT_TOOLS: Tools = offered(
+OBJECT_TOOLS: ToolSet = offered(
     function("put", {"path": TEXT, "body": {"type": "object"}, "rows": {"type": "array"}, "free": {}}, "path"),
 )
 
@@ -99,7 +99,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-NUMBERS: Tools = offered(
+NUMBERS: ToolSet = offered(
     function(
         "put",
         {"text": TEXT, "ratio": {"type": "number"}, "maybe": {"type": ["number", "null"]}, "free": {}, "rows": {}},
@@ -122,7 +122,7 @@ def test_a_word_that_is_no_number_in_json_leaves_no_reading(key: str, word: str)
     assert kept("put", json.dumps({key: word}), tools=NUMBERS)
 
 
-SCALARS: Tools = offered(
+SCALARS: ToolSet = offered(
     function(
         "put",
         {
@@ -216,7 +216,7 @@ def test_a_path_that_is_legal_json_stays_as_it_came(path: str) -> None:
     assert kept("bash", json.dumps({"command": f'dir "{path}"'}), tools=PATHS)
 
 
-PATHS: Tools = offered(function("bash", {"command": TEXT}, "command"))
+PATHS: ToolSet = offered(function("bash", {"command": TEXT}, "command"))
 CODE = (
     'print("a")\\nprint("b")',
     'if a:\\n    print("b")',

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.events import Json, JsonObject
-from proxy.fixes import FIXES, Fix, mend
-from proxy.ladder import climb
-from proxy.shapes import Judge, compile_schema, faults
+from proxy.codec.json_text import Json, JsonObject
+from proxy.repair.argument_readers import read_arguments
+from proxy.repair.schema_fixes import FIXES, Fix, apply_fixes
+from proxy.tools.schema import Validator, compile_schema, violations
 
 from .random_schemas import KEYS, KINDS, TEXTS, VALUES, Kind
 
@@ -22,7 +22,7 @@ USUAL = tuple(fix for fix in FIXES if not fix.optional)
 
 def mended(schema: JsonObject, value: Json, fixes: tuple[Fix, ...] = USUAL) -> tuple[Json, list[str]]:
     """The value after all fixes, and the ids of those that did something."""
-    found, steps = mend(value, compile_schema(schema), fixes)
+    found, steps = apply_fixes(value, compile_schema(schema), fixes)
     return found, [step.fix.id for step in steps]
 
 
@@ -39,10 +39,10 @@ INTEGER: JsonObject = {"type": "integer"}
 def test_each_fix_does_what_its_example_says(fix: Fix) -> None:
     schema, before, after = fix.example
     shape = compile_schema(schema)
-    assert faults(before, shape) > 0
-    assert fix.apply(before, shape, Judge()) == after
+    assert violations(before, shape) > 0
+    assert fix.apply(before, shape, Validator()) == after
     assert mended(schema, before, (fix,)) == (after, [fix.id])
-    assert faults(after, shape) == 0
+    assert violations(after, shape) == 0
     assert mended(schema, before, tuple(other for other in FIXES if other is not fix))[0] != after
 
 
@@ -55,9 +55,9 @@ def test_the_ids_of_the_fixes_differ() -> None:
 @given(kind=KINDS, value=VALUES)
 def test_each_fix_is_pure_and_twice_is_once(fix: Fix, kind: Kind, value: Json) -> None:
     shape, before = compile_schema(kind.schema), deepcopy(value)
-    once, _ = mend(value, shape, (fix,))
+    once, _ = apply_fixes(value, shape, (fix,))
     assert value == before
-    twice, steps = mend(once, shape, (fix,))
+    twice, steps = apply_fixes(once, shape, (fix,))
     assert twice is once
     assert steps == ()
 
@@ -68,9 +68,9 @@ def test_each_fix_is_pure_and_twice_is_once(fix: Fix, kind: Kind, value: Json) -
 def test_each_function_gives_the_very_same_value_where_it_has_nothing_to_do(fix: Fix, kind: Kind, value: Json) -> None:
     """Then what it gives is a fixed point of it, too."""
     shape = compile_schema(kind.schema)
-    once = fix.apply(value, shape, Judge())
+    once = fix.apply(value, shape, Validator())
     if once is not value and fix.id not in ("unwrapped", "literal"):  # what was in it may be wrapped once more
-        assert fix.apply(once, shape, Judge()) is once
+        assert fix.apply(once, shape, Validator()) is once
     if once == value and type(once) is type(value):
         assert once is value
 
@@ -81,20 +81,20 @@ def test_what_the_schema_accepts_is_the_very_same_object(given_: tuple[Kind, Any
     """C1 and C3: a fix is never even asked."""
     kind, value = given_
     shape = compile_schema(kind.schema)
-    if not faults(value, shape):
-        assert mend(value, shape, FIXES)[0] is value
+    if not violations(value, shape):
+        assert apply_fixes(value, shape, FIXES)[0] is value
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(KINDS, VALUES)
 def test_the_fixes_together_only_ever_make_it_better_and_twice_is_once(kind: Kind, value: Json) -> None:
     shape, before = compile_schema(kind.schema), deepcopy(value)
-    once, steps = mend(value, shape, FIXES)
+    once, steps = apply_fixes(value, shape, FIXES)
     assert value == before
-    judge = Judge()
+    judge = Validator()
     assert judge.score(once, shape) <= judge.score(before, shape)
     assert bool(steps) is (once is not value)
-    assert mend(once, shape, FIXES) == (once, ())
+    assert apply_fixes(once, shape, FIXES) == (once, ())
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ def test_F23_what_is_wrong_inside_an_object_that_is_allowed_makes_no_text_of_it(
 
 
 def test_F23_a_number_becomes_the_very_digits_that_were_written() -> None:
-    (read,) = climb('{"a": 1.10, "b": 1e5}')
+    (read,) = read_arguments('{"a": 1.10, "b": 1e5}')
     schema = members(a=TEXT, b=TEXT)
-    assert mend(read.values, compile_schema(schema), USUAL)[0] == {"a": "1.10", "b": "1e5"}
-    (read,) = climb('{"a": {"b": [1.10, 1e400]}}')
+    assert apply_fixes(read.values, compile_schema(schema), USUAL)[0] == {"a": "1.10", "b": "1e5"}
+    (read,) = read_arguments('{"a": {"b": [1.10, 1e400]}}')
     assert mended(schema, read.values) == ({"a": '{"b": [1.10, 1e400]}'}, ["text"])
 
 
@@ -416,7 +416,7 @@ def test_tuple_items_are_mended_by_their_place() -> None:
 
 def test_a_step_says_where_it_was() -> None:
     schema = members(a={"type": "array", "items": members(b=INTEGER)})
-    _, (step,) = mend({"a": [{"b": 1}, {"b": "2"}]}, compile_schema(schema), USUAL)
+    _, (step,) = apply_fixes({"a": [{"b": 1}, {"b": "2"}]}, compile_schema(schema), USUAL)
     assert (step.place, step.before, step.after) == ("a.1.b", "2", 2)
 
 
@@ -475,7 +475,7 @@ def damaged(values: dict[str, Any], damage: str) -> dict[str, Any]:
 )
 def test_every_damage_is_undone(values: dict[str, Any], damage: str) -> None:
     broken = damaged(values, damage)
-    assert faults(broken, compile_schema(PLAIN)) > 0
+    assert violations(broken, compile_schema(PLAIN)) > 0
     assert mended(PLAIN, broken)[0] == values
 
 

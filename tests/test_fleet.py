@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from proxy.balance import PROBE_SECONDS
-from proxy.config import read_rules
+from proxy.config.load import read_rules
+from proxy.config.settings import Settings
 from proxy.errors import UpstreamBroken, UpstreamSlow, UpstreamUnreachable
-from proxy.fleet import Fleet, Way
-from proxy.settings import Settings
-from proxy.snapshot import make_snapshot
-from proxy.upstream import Target, Upstream
+from proxy.upstream.client import ModelServer, ServerOptions
+from proxy.upstream.load_balancing import PROBE_SECONDS
+from proxy.upstream.server_pool import ServerCandidates, ServerPool
+from proxy.worker.snapshot import make_snapshot
 from tests import scripted
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
@@ -48,8 +48,8 @@ MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 
 
-def target(**more: Any) -> Target:
-    return Target("", **more)
+def target(**more: Any) -> ServerOptions:
+    return ServerOptions("", **more)
 
 
 def nowhere() -> str:
@@ -104,7 +104,7 @@ def test_where_there_is_no_choice_nothing_is_looked_at() -> None:
     def never() -> bytes:
         raise AssertionError("the body was looked at")
 
-    fleet = Fleet(["http://a"], ["http://b"], target())
+    fleet = ServerPool(["http://a"], ["http://b"], target())
     assert fleet.way(key=never).server.target.url == "http://a"
     assert fleet.way(["http://b"], never).server.target.url == "http://b"
     assert not fleet.way(key=never).several and not fleet.way().move()
@@ -112,7 +112,7 @@ def test_where_there_is_no_choice_nothing_is_looked_at() -> None:
 
 def test_without_a_conversation_the_first_is_the_one_with_the_fewest_open_calls() -> None:
     with scripted.Upstream([Act.EXPECT_CLOSE]) as one, scripted.Upstream([Act.EXPECT_CLOSE]) as two:
-        fleet = Fleet([one.url, two.url], [], target())
+        fleet = ServerPool([one.url, two.url], [], target())
         first = fleet.way()
         with first.open("GET", "/x", {}):
             with fleet.way().open("GET", "/x", {}):
@@ -122,8 +122,8 @@ def test_without_a_conversation_the_first_is_the_one_with_the_fewest_open_calls(
 
 def test_the_next_one_is_asked_where_no_connection_can_be_made() -> None:
     with scripted.Upstream([answer(b"a")]) as server:
-        fleet = Fleet([nowhere(), server.url], [], target())
-        way = Way([*fleet.servers.values()])
+        fleet = ServerPool([nowhere(), server.url], [], target())
+        way = ServerCandidates([*fleet.servers.values()])
         with way.open("POST", "/x", {}, b"{}"):
             assert way.server.target.url == server.url
     gone, there = [each for each in fleet.shown() if isinstance(each, dict)]
@@ -131,7 +131,7 @@ def test_the_next_one_is_asked_where_no_connection_can_be_made() -> None:
 
 
 def test_each_is_asked_once_and_the_last_one_s_error_is_told() -> None:
-    fleet = Fleet([nowhere(), nowhere(), nowhere()], [], target())
+    fleet = ServerPool([nowhere(), nowhere(), nowhere()], [], target())
     with pytest.raises(UpstreamUnreachable) as caught:
         fleet.way().open("GET", "/x", {})
     assert [server.load.failures for server in fleet.servers.values()] == [1, 1, 1]
@@ -142,8 +142,8 @@ def test_each_is_asked_once_and_the_last_one_s_error_is_told() -> None:
 def test_what_reached_a_server_never_goes_to_another_and_puts_none_out(script: Script) -> None:
     """U4."""
     with scripted.Upstream(script) as one, scripted.Upstream() as two:
-        fleet = Fleet([one.url, two.url], [], target())
-        way = Way([*fleet.servers.values()])
+        fleet = ServerPool([one.url, two.url], [], target())
+        way = ServerCandidates([*fleet.servers.values()])
         with way.open("POST", "/x", {}, b"{}") as call:
             one.wait()
             try:
@@ -158,16 +158,16 @@ def test_what_reached_a_server_never_goes_to_another_and_puts_none_out(script: S
 def test_a_server_that_hangs_costs_one_request_the_whole_time_and_later_ones_less() -> None:
     """U2."""
     with full_backlog() as port, scripted.Upstream(*[[answer(b"a")]] * 3) as server:
-        fleet = Fleet([f"http://127.0.0.1:{port}", server.url], [], target(connect_timeout=PROBE_SECONDS + 1.5))
+        fleet = ServerPool([f"http://127.0.0.1:{port}", server.url], [], target(connect_timeout=PROBE_SECONDS + 1.5))
         hung, there = fleet.servers.values()
         began = time.monotonic()
-        with Way([hung, there]).open("GET", "/x", {}):
+        with ServerCandidates([hung, there]).open("GET", "/x", {}):
             assert time.monotonic() - began >= PROBE_SECONDS + 1.5
         assert fleet.way().server is there
         began = time.monotonic()
-        with Way([hung, there]).open("GET", "/x", {}):
+        with ServerCandidates([hung, there]).open("GET", "/x", {}):
             assert PROBE_SECONDS <= time.monotonic() - began < PROBE_SECONDS + 1.4
-        alone = Fleet([hung.target.url], [], target(connect_timeout=0.2))
+        alone = ServerPool([hung.target.url], [], target(connect_timeout=0.2))
         for _ in range(2):
             with pytest.raises(UpstreamSlow):
                 alone.way().open("GET", "/x", {})
@@ -176,7 +176,7 @@ def test_a_server_that_hangs_costs_one_request_the_whole_time_and_later_ones_les
 
 def test_a_call_counts_until_it_is_closed_and_once() -> None:
     with scripted.Upstream([Act.EXPECT_CLOSE], [Act.EXPECT_CLOSE]) as server:
-        upstream = Upstream(Target(server.url))
+        upstream = ModelServer(ServerOptions(server.url))
         one, two = upstream.open("GET", "/x", {}), upstream.open("GET", "/x", {})
         assert upstream.load.streams == 2
         one.close()
@@ -205,7 +205,7 @@ def test_a_reload_keeps_how_the_servers_stand_but_not_under_other_times() -> Non
 def test_a_conversation_stays_although_others_have_fewer_streams() -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(scripted.Upstream(*[[Act.EXPECT_CLOSE]] * 3)) for _ in range(2)]
-        fleet = Fleet([server.url for server in servers], [], target())
+        fleet = ServerPool([server.url for server in servers], [], target())
         own = fleet.way(key=lambda: b"k").server
         for _ in range(3):
             way = fleet.way(key=lambda: b"k")
@@ -214,7 +214,7 @@ def test_a_conversation_stays_although_others_have_fewer_streams() -> None:
 
 
 def test_a_server_whose_time_is_over_gets_one_request_of_those_that_come_at_once() -> None:
-    fleet = Fleet(["http://a", "http://b"], [], target())
+    fleet = ServerPool(["http://a", "http://b"], [], target())
     own = fleet.way(key=lambda: b"k").server
     past = time.monotonic() - 60
     own.load.failed(past, past)
@@ -223,7 +223,7 @@ def test_a_server_whose_time_is_over_gets_one_request_of_those_that_come_at_once
 
 
 def test_those_that_are_out_are_asked_for_their_health_last() -> None:
-    fleet = Fleet(["http://a", "http://b"], [], target())
+    fleet = ServerPool(["http://a", "http://b"], [], target())
     now = time.monotonic()
     fleet.servers["http://a"].load.failed(now, now)
     assert [server.target.url for server in fleet.by_health()] == ["http://b", "http://a"]
@@ -235,7 +235,7 @@ def test_many_that_wait_for_what_a_server_serves_do_not_all_try_it() -> None:
         hung = f"http://127.0.0.1:{port}"
         known = make_snapshot(Settings(upstream=f"{hung},{server.url}", connect_timeout=0.3), read_rules(None))
         hanging, there = known.upstream.servers.values()
-        ways = [Way([hanging, there]) for _ in range(8)]
+        ways = [ServerCandidates([hanging, there]) for _ in range(8)]
         with ThreadPoolExecutor(8) as pool:
             kinds = [*pool.map(lambda way: known.server_kind({}, way), ways)]
         assert kinds == ["vllm"] * 8 and all(way.server is there for way in ways)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats import LEFTOVER, TEXT, Format, Grammar, end_of_turn, grammars
-from proxy.formats.tokens import END_OF_TURN, MARKERS, WRAPPER_TAGS
+from proxy.formats.grammar import LEFTOVER, TEXT, Format, Grammar, end_of_turn, grammars
+from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
 
 from .helpers import call_json, function, new_scanner, offered, outcome, scan
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages import MessagesDialect, MessagesWriter
-from proxy.dialects.messages_blocks import Blocks, MessagesAsked
-from proxy.reply import StreamReply, remake
-from proxy.tools import Tools
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import MessagesDialect, MessagesWriter
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer
+from proxy.tools.toolset import ToolSet
 
 from .bad_server import ROLE, streamed, whole, wire
 from .helpers import ends, function, new_engine, offered, random_cut, says
@@ -34,7 +34,7 @@ DRESSES = {
 }
 
 
-def in_chat(text: str, tools: Tools) -> list[tuple[Calls, str, str | None]]:
+def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
     """The calls, the text and the finish that a chat client has: streamed in pieces, and whole."""
     pieces = [[text], list(text), random_cut(text, random.Random(5))]
     got = [streamed(*map(says, cut), ends(), cuts=0, tools=tools) for cut in pieces]
@@ -42,16 +42,16 @@ def in_chat(text: str, tools: Tools) -> list[tuple[Calls, str, str | None]]:
     return [(each.values, each.text, each.finish) for each in got]
 
 
-def in_messages(text: str, tools: Tools) -> list[tuple[Calls, str, str | None]]:
+def in_messages(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
     """The same of a Messages client; its thinking is no text."""
     found = []
     for cut in ([text], list(text), random_cut(text, random.Random(5))):
-        reply = StreamReply(new_engine(tools), MessagesWriter(Blocks(MessagesAsked("m"))), _fail)
+        reply = StreamReply(new_engine(tools), MessagesWriter(Blocks(ReplyOptions("m"))), _fail)
         found.append(check_stream(reply.receive(wire([ROLE, *map(says, cut), ends()])) + reply.finish()))
     said = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     answer = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
     body = json.dumps(answer).encode()
-    found.append(check_message(remake(body, answer, new_engine(tools), MessagesDialect(MessagesAsked("m")))))
+    found.append(check_message(answer_as_answer(body, answer, new_engine(tools), MessagesDialect(ReplyOptions("m")))))
     return [_told(each) for each in found]
 
 
@@ -86,7 +86,7 @@ def test_each_form_with_prose_behind_it_is_text_in_both_fronts(form: str) -> Non
         assert seen == ([], text, "stop")
 
 
-TRAVEL: Tools = offered(
+TRAVEL: ToolSet = offered(
     function(
         "trip",
         {

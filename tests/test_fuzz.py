@@ -14,17 +14,19 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy import sse
-from proxy.dialects.messages_request import MessagesOptions, translate, translate_count
+from proxy.codec import sse
+from proxy.codec.json_text import dump_request
+from proxy.commands.describe_rules import summary
+from proxy.config.api_keys import named_model, parse_admin, parse_clients, parse_secret
+from proxy.config.rules import parse_rules
+from proxy.dialects.chat.request import read_chat
+from proxy.dialects.messages.request import MessagesOptions, translate, translate_count
 from proxy.errors import BadRequest, LimitExceeded, RulesError
-from proxy.formats import format_names
-from proxy.formats.tokens import MARKERS, WRAPPER_TAGS
-from proxy.intake import parse_body
-from proxy.keys import named_model, parse_admin, parse_clients, parse_secret
-from proxy.policy import Policy
-from proxy.rewrite import Plan, dump_request, proxy_parses, read_chat, shape
-from proxy.rules import parse_rules
-from proxy.summary import summary
+from proxy.exchange.plan import Plan, proxy_parses, upstream_body
+from proxy.formats.grammar import format_names
+from proxy.formats.markers import MARKERS, WRAPPER_TAGS
+from proxy.repair.policy import Policy
+from proxy.web.request_body import parse_body
 from tests.helpers import call_json, merged, new_scanner, scan
 from tests.messages_ask import PICTURE, TOOL, ask, assistant, call, result, system, text, user
 
@@ -237,7 +239,7 @@ def test_a_chat_request_of_any_values(body: dict[str, Any]) -> None:
     with soon():
         wanted = read_chat(raw, parse_body(raw))
         for plan in (Plan(), Plan(parse="proxy", transport="whole", server="vllm", without=("tools",), max_tokens=1)):
-            assert json.loads(shape(wanted, plan)) is not None
+            assert json.loads(upstream_body(wanted, plan)) is not None
             proxy_parses(wanted, plan)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from proxy.app import make_app
-from proxy.config import read_rules
-from proxy.keys import ClientKey, Keys
-from proxy.rules import parse_rules
-from proxy.service import Service, announce, make_service
-from proxy.settings import Settings
-from proxy.snapshot import make_snapshot
+from proxy.config.api_keys import ClientKey, Keys
+from proxy.config.load import read_rules
+from proxy.config.rules import parse_rules
+from proxy.config.settings import Settings
+from proxy.web.app import make_app
+from proxy.worker.snapshot import make_snapshot
+from proxy.worker.state import WorkerState, announce, make_state
 from tests.conftest import BufferedClient
 from tests.messages_ask import ask
 from tests.scripted import DONE, LAST, ROLE, SSE, Upstream, answer, chat, chunked, completion, finish, stream, text
@@ -36,10 +36,10 @@ def access(**more: Any) -> Keys:
     return Keys(clients=(ClientKey("alice", digest("secret-of-alice"), **more),))
 
 
-def front(upstream: str, keys: Keys, rules: str = "", **settings: Any) -> tuple[FlaskClient, Service]:
+def front(upstream: str, keys: Keys, rules: str = "", **settings: Any) -> tuple[FlaskClient, WorkerState]:
     """The application without gunicorn, with these keys."""
     read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
-    service = make_service(Settings(upstream=upstream, **settings), read, keys=keys)
+    service = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
     app = make_app(service)
     app.test_client_class = BufferedClient
     return app.test_client(), service

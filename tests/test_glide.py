@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from proxy.engine import Engine, Task
-from proxy.events import Chunk, Passed, Text
-from proxy.glide import Template, learn
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Chunk, Text, Unchanged
+from proxy.engine.fast_path import Template, learn
 from tests.helpers import offered
 
 
@@ -95,9 +95,9 @@ def test_the_engine_lets_events_of_a_known_shape_pass_unparsed_and_stops_where_a
     """Contract C1, C2: the same events as by parsing."""
     engine = Engine(Task(tools=offered(), seed=b"s"))
     first, second, opener = chunk("a "), chunk("b "), chunk("<tool_")
-    assert engine.glide(first.raw) is None
+    assert engine.fast_path(first.raw) is None
     engine.feed(first)
-    assert engine.glide(second.raw) == Passed(second.raw, (Text(0, "b "),))
-    assert engine.glide(opener.raw) is None
+    assert engine.fast_path(second.raw) == Unchanged(second.raw, (Text(0, "b "),))
+    assert engine.fast_path(opener.raw) is None
     assert engine.feed(opener) == ()
-    assert engine.glide(second.raw) is None
+    assert engine.fast_path(second.raw) is None

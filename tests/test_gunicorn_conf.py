@@ -23,9 +23,9 @@ import pytest
 from gunicorn.config import Config
 
 from proxy import gunicorn_conf
-from proxy.client_socket import ClientSocket
-from proxy.config import MEMORY_VARIABLE
-from proxy.shared_memory import SIZE, Memory
+from proxy.config.load import MEMORY_VARIABLE
+from proxy.server.client_socket import ClientSocket
+from proxy.worker.shared_memory import SIZE, Memory
 
 pytestmark = pytest.mark.once
 

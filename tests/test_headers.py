@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.headers import header, stripped_header
+from proxy.formats.harmony import header, stripped_header
 
 from .helpers import all_cuts, outcome, scan
 

@@ -18,7 +18,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("events",),
     (
         *("literals", "schema", "shapes", "spelling", "tools", "policy", "tool_rules", "rules_file"),
-        *("tools_section", "rules", "urls", "keys", "models", "sse", "masking", "redact", "glide"),
+        *("tools_section", "rules", "urls", "keys", "models", "sse", "masking", "redact", "fast_path"),
     ),
     ("window", "reader"),
     ("unescaped", "ladder", "inference", "fixes", "repair"),
@@ -41,7 +41,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 # The engine and what is below it.
 SANS_IO = (
     *("errors", "limits", "events", "literals", "schema", "shapes", "spelling", "tools", "policy", "tool_rules"),
-    *("rules_file", "tools_section", "rules", "models", "sse", "glide", "window", "reader", "unescaped", "ladder"),
+    *("rules_file", "tools_section", "rules", "models", "sse", "fast_path", "window", "reader", "unescaped", "ladder"),
     *("inference", "fixes", "repair", "arguments", "deltas", "pending", "call_chunks", "calls", "said"),
     "echo",
 )

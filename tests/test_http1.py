@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UpstreamBroken
-from proxy.http1 import MAX_HEAD, ResponseDecoder
+from proxy.limits import MAX_HEAD
+from proxy.upstream.http1 import ResponseDecoder
 
 BODY = b"data: \xc3\xa4\r\n\r\n0\r\n\r\ndata: b\n\n"
 OK = b"HTTP/1.1 200 OK\r\n"

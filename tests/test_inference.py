@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.inference import inferred
-from proxy.tools import Tools
+from proxy.repair.name_inference import inferred
+from proxy.tools.toolset import ToolSet
 
 from .helpers import function, offered
 
 TEXT = {"type": "string"}
 
 
-def named(keys: list[str], tools: Tools, *, by_table: bool = False) -> str | None:
+def named(keys: list[str], tools: ToolSet, *, by_table: bool = False) -> str | None:
     found = inferred(keys, tools, by_table=by_table)
     return found.name if found else None
 
 
-def tools(**parameters: str) -> Tools:
+def tools(**parameters: str) -> ToolSet:
     """Tools by name, each with its parameters; those with a `!` are required."""
     return offered(
         *(

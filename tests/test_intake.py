@@ -13,7 +13,7 @@ import pytest
 from gunicorn.http.errors import NoMoreData
 
 from proxy.errors import BadRequest, BodyTooLarge
-from proxy.intake import credential, parse_body, read_body, request_id, upstream_headers
+from proxy.web.request_body import credential, parse_body, read_body, request_id, upstream_headers
 
 LIMIT = 100
 

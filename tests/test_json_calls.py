@@ -7,8 +7,8 @@ import json
 import pytest
 
 from proxy.formats.json_calls import json_array, json_object, shown_json
-from proxy.reader import NotACall, Parsing, RawCall, Reader
-from proxy.window import Window
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
 
 from .helpers import Outcome, offered, outcome
 
@@ -16,7 +16,7 @@ LS = '{"command": "ls"}'
 Read = list[tuple[str, str]]
 
 
-def json_calls(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+def json_calls(reader: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """One object, or an array of them."""
     here = yield from reader.byte()
     return (yield from (json_array if here == b"[" else json_object)(reader))
@@ -196,7 +196,7 @@ def test_json_in_the_middle_of_a_line_is_passed_over_as_a_whole(text: str) -> No
 )
 def test_a_json_answer_is_no_call_from_the_first_thing_that_no_call_has(start: str) -> None:
     """C2: not from its end, which may be far away; it is read on, but what is void need not wait."""
-    reader = Reader(Window(bytearray(start.encode())), 0, offered())
+    reader = Cursor(TextBuffer(bytearray(start.encode())), 0, offered())
     try:
         next(json_calls(reader))
     except NotACall:
@@ -207,15 +207,15 @@ def test_a_json_answer_is_no_call_from_the_first_thing_that_no_call_has(start: s
 @pytest.mark.parametrize("start", ['{"x', '{"name": "x', '{"name": "bash", "x', '[{"x'])
 def test_a_key_or_a_name_that_does_not_end_is_let_go(start: str) -> None:
     """C2, F68: a quotation mark in prose must not hold what follows it."""
-    reader = Reader(Window(bytearray((start + " and so on" * 100).encode())), 0, offered())
+    reader = Cursor(TextBuffer(bytearray((start + " and so on" * 100).encode())), 0, offered())
     next(json_calls(reader))
     assert reader.void
 
 
 def test_a_key_with_a_line_end_is_let_go_at_the_line_end() -> None:
     """No JSON string holds a raw line end, so that what follows may be a call again."""
-    window = Window(bytearray(b'{"an open quote\n'))
-    reader = Reader(window, 0, offered())
+    window = TextBuffer(bytearray(b'{"an open quote\n'))
+    reader = Cursor(window, 0, offered())
     with pytest.raises(NotACall):
         next(json_calls(reader))
     assert reader.pos <= len(b'{"an open quote\n')

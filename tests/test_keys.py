@@ -7,9 +7,8 @@ import hmac
 
 import pytest
 
-from proxy import keys as module
-from proxy.errors import BadRequest, RulesError
-from proxy.keys import (
+from proxy.config import api_keys as module
+from proxy.config.api_keys import (
     MAX_KEYS,
     MAX_SECRET,
     ClientKey,
@@ -19,12 +18,13 @@ from proxy.keys import (
     Keys,
     TooMany,
     Unauthorized,
+    keys_from_bytes,
     named_model,
     parse_admin,
     parse_clients,
     parse_secret,
-    unpacked,
 )
+from proxy.errors import BadRequest, RulesError
 
 
 def digest(key: str) -> str:
@@ -202,8 +202,8 @@ def test_a_key_may_use_the_models_that_its_globs_name() -> None:
 )
 def test_which_key_the_model_server_gets(clients: bool, upstream: str, passed: bool, expected: str) -> None:
     keys = Keys(clients=parsed(FILE) if clients else (), upstream=upstream)
-    assert keys.goes_up("own", passed=passed) == expected
-    assert keys.goes_up("", passed=passed) == upstream
+    assert keys.upstream_key("own", passed=passed) == expected
+    assert keys.upstream_key("", passed=passed) == upstream
 
 
 @pytest.mark.parametrize("data,key", [(b"abc", "abc"), (b"  abc\r\n", "abc"), (b"a" * MAX_SECRET, "a" * MAX_SECRET)])
@@ -231,8 +231,8 @@ def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
 
 def test_files_become_bytes_and_files_again() -> None:
     files = KeyFiles(KeyFile(b"a\0b", "/k\xe4"), None, KeyFile(b"", "/a"))
-    assert unpacked(files.packed()) == files
-    assert unpacked(KeyFiles().packed()) == KeyFiles() == unpacked(())
+    assert keys_from_bytes(files.to_bytes()) == files
+    assert keys_from_bytes(KeyFiles().to_bytes()) == KeyFiles() == keys_from_bytes(())
     assert KeyFiles().read() == Keys()
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.events import JsonObject
-from proxy.ladder import EXAMPLE_SCHEMA, RUNGS, Rung, climb, objects_in
+from proxy.codec.json_text import JsonObject
+from proxy.codec.literals import dump
 from proxy.limits import MAX_DEPTH
-from proxy.literals import dump
-from proxy.shapes import compile_schema
+from proxy.repair.argument_readers import EXAMPLE_SCHEMA, READERS, ArgumentReader, objects_in, read_arguments
+from proxy.tools.schema import compile_schema
 
 from .random_schemas import KEYS, VALUES
 
@@ -24,19 +24,19 @@ PATIENCE = 10.0
 
 def first(text: str, *, stopped: bool = True, lists: tuple[str, ...] = ()) -> tuple[JsonObject, list[str]] | None:
     """The surest object of a text and the rungs to it; None if the text stands for no object at all."""
-    found = next(climb(text, stopped=stopped, lists=lists), None)
+    found = next(read_arguments(text, stopped=stopped, lists=lists), None)
     return (found.values, [rung.id for rung in found.rungs]) if found else None
 
 
-@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.id)
-def test_each_rung_reads_its_example_and_is_needed_for_it(rung: Rung) -> None:
+@pytest.mark.parametrize("rung", READERS, ids=lambda rung: rung.id)
+def test_each_rung_reads_its_example_and_is_needed_for_it(rung: ArgumentReader) -> None:
     with pytest.raises(ValueError):
         _strict(rung.example)
     shape = compile_schema(EXAMPLE_SCHEMA)
-    readings = [found for found in climb(rung.example, shape=shape) if found.rungs == (rung,)]
+    readings = [found for found in read_arguments(rung.example, shape=shape) if found.rungs == (rung,)]
     assert readings
     assert all(isinstance(_strict(found.text), dict) for found in readings)
-    assert next(climb(rung.example, shape=shape)).rungs == (rung,)
+    assert next(read_arguments(rung.example, shape=shape)).rungs == (rung,)
 
 
 def _strict(text: str) -> Any:
@@ -54,13 +54,13 @@ def _strict(text: str) -> Any:
 
 
 def test_the_ids_of_the_rungs_differ() -> None:
-    assert len({rung.id for rung in RUNGS}) == len(RUNGS)
+    assert len({rung.id for rung in READERS}) == len(READERS)
 
 
 def test_strict_json_is_itself() -> None:
     """C1: the first reading is the text as it stands, and it is the only one."""
     text = ' {"a": {"b": ["}", "{\\"c\\": 1}"]}, "d": "</tool_call>"}\n'
-    (found,) = climb(text)
+    (found,) = read_arguments(text)
     assert (found.text, found.rungs) == (text, ())
 
 
@@ -68,15 +68,15 @@ def test_strict_json_is_itself() -> None:
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.sampled_from((None, 2)))
 def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> None:
     text = json.dumps(values, indent=indent)
-    assert [(found.text, found.rungs) for found in climb(text)] == [(text, ())]
+    assert [(found.text, found.rungs) for found in read_arguments(text)] == [(text, ())]
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.text(alphabet="{}[]\"':,\\ ab1\n<>/|“”jsontrue.-eN", max_size=40), st.booleans())
 def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: bool) -> None:
-    for found in climb(text, stopped=stopped):
+    for found in read_arguments(text, stopped=stopped):
         assert _strict(found.text) == found.values
-        assert [again.rungs for again in climb(found.text)] == [()]
+        assert [again.rungs for again in read_arguments(found.text)] == [()]
 
 
 @pytest.mark.parametrize("text", ["", "  ", "null", '""'])
@@ -121,13 +121,13 @@ def test_F21_brackets_in_strings_do_not_count() -> None:
 
 @pytest.mark.parametrize("text", ['{"a": 1}{"a": 1}', '{"a": 1} {"a":1}\n{"a": 1}', '{"a": [true]}{"a": [true]}'])
 def test_F27_the_same_object_several_times_is_one(text: str) -> None:
-    found = next(climb(text))
+    found = next(read_arguments(text))
     assert [rung.id for rung in found.rungs] == ["doubled"]
     assert text.startswith(found.text)
 
 
 def test_F27_two_objects_that_differ_are_no_repetition() -> None:
-    assert all("doubled" not in [rung.id for rung in found.rungs] for found in climb('{"a": 1}{"a": 2}'))
+    assert all("doubled" not in [rung.id for rung in found.rungs] for found in read_arguments('{"a": 1}{"a": 2}'))
 
 
 def test_F29_what_was_encoded_twice_or_thrice_is_read() -> None:
@@ -158,7 +158,7 @@ def test_C9_a_word_that_says_no_value_leaves_no_reading(word: str) -> None:
     """JSON has none for it, and null is another value."""
     for text in (f'{{"a": {word}}}', f'{{"a": [1, {word}],}}', f"{{'a': {word}}}", f"{{a: {word}}}", f'{{"a": {word}'):
         assert first(text) is None
-        assert list(climb(text, shape=SHAPE)) == []
+        assert list(read_arguments(text, shape=SHAPE)) == []
 
 
 def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> None:
@@ -184,7 +184,7 @@ def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> No
     ],
 )
 def test_F31_a_little_junk_around_the_object_goes(text: str) -> None:
-    found = next(climb(text))
+    found = next(read_arguments(text))
     assert (found.text, [rung.id for rung in found.rungs]) == ('{"a": 1}', ["junk"])
 
 
@@ -192,11 +192,11 @@ def test_F31_a_little_junk_around_the_object_goes(text: str) -> None:
     "text", ['{"a": 1} and so on', f'{"x" * 97}{{"a": 1}}', '{"a": 1}{"b"', '{"a": 1}, "b": 2', '[{"a": 1}]']
 )
 def test_F31_more_than_a_little_is_no_junk(text: str) -> None:
-    assert all("junk" not in [rung.id for rung in found.rungs] for found in climb(text))
+    assert all("junk" not in [rung.id for rung in found.rungs] for found in read_arguments(text))
 
 
 def test_F31_the_text_of_the_object_stays_as_it_is() -> None:
-    assert next(climb('{"a":  1.10, "b": "\\u00e9"}</tool_call>')).text == '{"a":  1.10, "b": "\\u00e9"}'
+    assert next(read_arguments('{"a":  1.10, "b": "\\u00e9"}</tool_call>')).text == '{"a":  1.10, "b": "\\u00e9"}'
 
 
 def test_C9_of_doubled_keys_only_those_with_the_same_value_are_one() -> None:
@@ -241,41 +241,41 @@ SHAPE = compile_schema({"type": "object", "properties": {"a": {"type": "string"}
 def test_what_is_read_by_the_schema_says_so() -> None:
     """Only there a mark without a backslash is one of the string's own."""
     assert first('{"a": "b "c" d"}') is None
-    (found,) = climb('{"a": "b "c" d"}', shape=SHAPE)
+    (found,) = read_arguments('{"a": "b "c" d"}', shape=SHAPE)
     assert (found.values, found.by_schema) == ({"a": 'b "c" d'}, True)
-    assert not any(found.by_schema for found in climb('{"a": 1,}', shape=SHAPE))
+    assert not any(found.by_schema for found in read_arguments('{"a": 1,}', shape=SHAPE))
 
 
 @pytest.mark.parametrize("text", ['"c"', '"c" d', '"c" d"', "= {}}", '= {"b": 1}}', '"c"} ok', '" c'])
 def test_F56_nothing_supplies_the_end_of_a_string(text: str) -> None:
     """C9: which mark was meant to be the last is not known."""
-    assert list(climb('{"a": "b ' + text, shape=SHAPE)) == []
+    assert list(read_arguments('{"a": "b ' + text, shape=SHAPE)) == []
 
 
 @pytest.mark.parametrize("text", ["{“a”: “b “c” d”}", '{"a": "b "//c" d", // e\n"d": "f"}'])
 def test_marks_and_comments_within_strings_are_the_strings_own(text: str) -> None:
     """C9: what one rung changed is no text in which another may look for the end of a string."""
-    assert [found.values for found in climb(text, shape=SHAPE)] == []
+    assert [found.values for found in read_arguments(text, shape=SHAPE)] == []
     assert first("{'a': 'http://b', // c\n 'd': 'e'}") == ({"a": "http://b", "d": "e"}, ["comments", "literals"])
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e999", "1" * 10_000, "1.10", "-0.0"])
 def test_a_number_stays_as_it_was_written_even_beyond_all_range(number: str) -> None:
     text = f'{{"a": {number}, "b": [{number}]}}'
-    (found,) = climb(text)
+    (found,) = read_arguments(text)
     assert (found.text, found.rungs) == (text, ())
     assert dump(found.values) == text
 
 
 def test_lone_surrogates_stay_what_they_are() -> None:
     text = '{"b": "\\ud83d"}'
-    (found,) = climb(text)
+    (found,) = read_arguments(text)
     assert (found.text, found.rungs, found.values["b"]) == (text, (), "\ud83d")
 
 
 def test_infinity_is_never_written() -> None:
     """JSON has no word for a number beyond all range."""
-    for found in climb('{"a": 1e400, "b": "c" d"}', shape=compile_schema({"properties": {"a": {}, "b": {}}})):
+    for found in read_arguments('{"a": 1e400, "b": "c" d"}', shape=compile_schema({"properties": {"a": {}, "b": {}}})):
         assert "nfinity" not in found.text
 
 
@@ -320,7 +320,7 @@ HOSTILE = {
 def test_no_text_takes_long(name: str) -> None:
     """C7: whatever a model writes."""
     started = time.process_time()
-    for found in climb(HOSTILE[name], lists=("a",), shape=SHAPE):
+    for found in read_arguments(HOSTILE[name], lists=("a",), shape=SHAPE):
         assert isinstance(found.values, dict)
     assert time.process_time() - started < PATIENCE
 
@@ -329,5 +329,5 @@ def test_no_text_takes_long(name: str) -> None:
 def test_a_hostile_text_of_64_000_characters_is_over_soon(unit: str) -> None:
     """C7."""
     began = time.process_time()
-    assert len(list(climb("{" + unit * (64_000 // len(unit)) + "}", shape=SHAPE))) <= 8
+    assert len(list(read_arguments("{" + unit * (64_000 // len(unit)) + "}", shape=SHAPE))) <= 8
     assert time.process_time() - began < 10

@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats import grammars
-from proxy.formats.copies import Copies
-from proxy.formats.markdown import Markdown
+from proxy.formats.copied_calls import Copies
+from proxy.formats.grammar import grammars
+from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
 from proxy.formats.scanner import Scanner
-from proxy.formats.tokens import END_OF_TURN, MARKERS, WRAPPER_TAGS
-from proxy.reader import Reader
-from proxy.window import Window
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor
+from proxy.parsing.markdown import Markdown
 from tests.helpers import call_json, function, offered
 
 pytestmark = pytest.mark.once
@@ -49,7 +49,7 @@ TOOLS = offered(
     function("now"),
     function("search", {"options": STRINGS, "paths": {"type": "array", "items": {"type": "string"}}}),
 )
-MODULES = [module for name, module in sys.modules.items() if name.startswith(("proxy.formats", "proxy.reader"))]
+MODULES = [module for name, module in sys.modules.items() if name.startswith(("proxy.formats", "proxy.parsing.cursor"))]
 MODULES += [sys.modules[f"proxy.{name}"] for name in ("literals", "schema", "tools", "events")]
 
 
@@ -201,40 +201,40 @@ def work() -> Iterator[None]:
 
 def _count_windows(patch: pytest.MonkeyPatch) -> None:
     part, search, first, find, matches, drop = (
-        *(Window.part, Window.search, Window.first, Window.find, Window.matches, Window.drop),
+        *(TextBuffer.part, TextBuffer.search, TextBuffer.first, TextBuffer.find, TextBuffer.matches, TextBuffer.drop),
     )
-    text, feed = Reader.text, Markdown.feed
+    text, feed = Cursor.text, Markdown.feed
 
-    def count_part(self: Window, start: int, end: int) -> bytes:
+    def count_part(self: TextBuffer, start: int, end: int) -> bytes:
         copy = part(self, start, end)
         Work.add(len(copy))
         return copy
 
-    def count_search(self: Window, pattern: re.Pattern[bytes], start: int, *limit: int) -> int:
+    def count_search(self: TextBuffer, pattern: re.Pattern[bytes], start: int, *limit: int) -> int:
         at = search(self, pattern, start, *limit)
         Work.add(at - max(start, self.base) + 1)
         return at
 
-    def count_first(self: Window, pattern: re.Pattern[bytes], start: int) -> tuple[int, bytes] | None:
+    def count_first(self: TextBuffer, pattern: re.Pattern[bytes], start: int) -> tuple[int, bytes] | None:
         found = first(self, pattern, start)
         Work.add((found[0] + len(found[1]) if found else self.end) - max(start, self.base))
         return found
 
-    def count_find(self: Window, literal: bytes, start: int) -> int:
+    def count_find(self: TextBuffer, literal: bytes, start: int) -> int:
         at = find(self, literal, start)
         Work.add((self.end if at < 0 else at + len(literal)) - max(start, self.base))
         return at
 
-    def count_matches(self: Window, pattern: re.Pattern[bytes], start: int) -> bool:
+    def count_matches(self: TextBuffer, pattern: re.Pattern[bytes], start: int) -> bool:
         found = pattern.match(self.data, start - self.base)
         Work.add(len(found.group()) if found else 1)
         return matches(self, pattern, start)
 
-    def count_drop(self: Window, end: int) -> None:
+    def count_drop(self: TextBuffer, end: int) -> None:
         Work.add(max(0, end - self.base))
         drop(self, end)
 
-    def count_text(self: Reader, start: int, end: int) -> str:
+    def count_text(self: Cursor, start: int, end: int) -> str:
         return Counted(text(self, start, end))
 
     def count_feed(self: Markdown, data: bytes | bytearray) -> None:
@@ -242,8 +242,8 @@ def _count_windows(patch: pytest.MonkeyPatch) -> None:
         feed(self, data)
 
     for counts in (count_part, count_search, count_first, count_find, count_matches, count_drop):
-        patch.setattr(Window, counts.__name__.removeprefix("count_"), counts)
-    patch.setattr(Reader, "text", count_text)
+        patch.setattr(TextBuffer, counts.__name__.removeprefix("count_"), counts)
+    patch.setattr(Cursor, "text", count_text)
     patch.setattr(Markdown, "feed", count_feed)
 
 

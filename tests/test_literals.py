@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.codec.literals import Also, missing_closers, read_literal
 from proxy.limits import MAX_DEPTH
-from proxy.literals import Also, missing_closers, read_literal
 
 READ: dict[str, tuple[str, Any]] = {
     "JSON": ('{"a": [1, -2.5, true, false, null, "b"]}', {"a": [1, -2.5, True, False, None, "b"]}),

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from proxy.log_stream import LogStream, may_block
+from proxy.server.log_stream import LogStream, may_block
 from tests.conftest import Proxy, clean_environment
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.scripted import PATIENCE
@@ -94,7 +94,8 @@ def test_many_threads_write_whole_lines() -> None:
 
 def test_a_process_that_is_forked_has_its_own_queue() -> None:
     code = (
-        "import os, sys\nfrom proxy.log_stream import LogStream\nstream = LogStream(2)\nstream.write('before\\n')\n"
+        "import os, sys\nfrom proxy.server.log_stream import LogStream\n"
+        "stream = LogStream(2)\nstream.write('before\\n')\n"
         "child = os.fork()\nstream.write('child\\n' if not child else 'parent\\n')\n"
         "if child: os.waitpid(child, 0)\n"
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.logs import JsonLines, TextLines, adjust_logging, discreet, plain, set_up_logging
+from proxy.worker.logging_setup import JsonLines, TextLines, adjust_logging, plain, redact_gunicorn, set_up_logging
 
 KEY = "sk-0123456789abcdefghij"
 EVIL = [
@@ -149,13 +149,13 @@ def test_a_log_that_another_set_up_keeps_its_form() -> None:
 )
 def test_gunicorn_quotes_nothing_of_what_it_refuses(message: str, expected: str) -> None:
     made = record(message)
-    assert discreet(made) and made.msg.endswith(expected)
+    assert redact_gunicorn(made) and made.msg.endswith(expected)
     assert KEY not in made.getMessage() and "key=" not in made.getMessage()
 
 
 def test_gunicorn_tells_no_query() -> None:
     made = record("Error handling request %s %s", "GET", f"/v1/models?key={KEY}")
-    assert discreet(made) and made.getMessage() == "Error handling request GET /v1/models"
+    assert redact_gunicorn(made) and made.getMessage() == "Error handling request GET /v1/models"
 
 
 def test_gunicorns_own_lines_are_json_too(fresh: None) -> None:

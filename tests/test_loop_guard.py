@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.loop_guard import guarded
-from proxy.rewrite import ChatRequest, read_chat
+from proxy.dialects.chat.request import ChatRequest, read_chat
+from proxy.exchange.loop_guard import limit_answer
 from tests.conftest import Inside
 from tests.scripted import DONE, WRITE_FILE, Upstream, answer, chat, completion
 
@@ -33,17 +33,17 @@ def wanted(results: int, **more: object) -> ChatRequest:
 
 @pytest.mark.parametrize("results,limit,ends", [(500, 0, False), (2, 3, False), (3, 3, True), (9, 3, True)])
 def test_the_whole_history_counts_from_the_limit_on(results: int, limit: int, ends: bool) -> None:
-    assert (guarded(wanted(results), limit) is not None) is ends
+    assert (limit_answer(wanted(results), limit) is not None) is ends
 
 
 def test_a_request_without_tools_is_never_ended() -> None:
     body = chat(messages=history(9))
-    assert guarded(read_chat(b"", body), 3) is None
-    assert guarded(read_chat(b"", {**body, "tools": []}), 3) is None
+    assert limit_answer(read_chat(b"", body), 3) is None
+    assert limit_answer(read_chat(b"", {**body, "tools": []}), 3) is None
 
 
 def test_the_answer_is_a_whole_completion_that_says_why() -> None:
-    body: Any = guarded(wanted(3), 3)
+    body: Any = limit_answer(wanted(3), 3)
     assert body["id"] == "chatcmpl-loop-abort" and body["object"] == "chat.completion" and body["model"] == "tiny"
     choice = body["choices"][0]
     assert choice["finish_reason"] == "stop" and choice["message"]["role"] == "assistant"

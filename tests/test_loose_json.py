@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.events import Json, JsonObject
-from proxy.formats import grammars
-from proxy.formats.pieces import Found, Prose
+from proxy.codec.json_text import Json, JsonObject
+from proxy.formats.grammar import grammars
 from proxy.formats.scanner import Scanner
-from proxy.tools import Tools
+from proxy.formats.spans import CallSpan, TextSpan
+from proxy.tools.toolset import ToolSet
 
 from .bad_server import argued, streamed, whole
 from .helpers import all_cuts, ends, says
@@ -47,7 +47,7 @@ WRAPPERS: dict[str, Written] = {
 CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")]
 
 
-def read(text: str, cuts: int = 12, tools: Tools = TOOLS) -> tuple[list[tuple[str, Json]], str]:
+def read(text: str, cuts: int = 12, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
     """The calls of a reply and the text around them, the same at every cut."""
     found: list[tuple[list[tuple[str, Json]], str]] = []
     for cut in all_cuts(text, cuts):
@@ -55,8 +55,8 @@ def read(text: str, cuts: int = 12, tools: Tools = TOOLS) -> tuple[list[tuple[st
         pieces = [piece for part in cut for piece in scanner.feed(part)]
         pieces += scanner.finish(stopped=True)
         data = text.encode()
-        calls = [call for piece in pieces if isinstance(piece, Found) for call in piece.calls]
-        prose = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, Prose))
+        calls = [call for piece in pieces if isinstance(piece, CallSpan) for call in piece.calls]
+        prose = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, TextSpan))
         found.append(([(call.tool.name, json.loads(call.arguments)) for call in calls], prose.decode()))
     assert all(each == found[0] for each in found)
     return found[0]
@@ -150,7 +150,7 @@ def test_many_that_never_end_cost_no_more_than_their_length(name: str) -> None:
     data = one * 2000
     scanner = Scanner(TOOLS, grammars(json_reply=False, raw_text=False))
     pieces = [*scanner.feed(data), *scanner.finish(stopped=True)]
-    assert not [piece for piece in pieces if isinstance(piece, Found)]
+    assert not [piece for piece in pieces if isinstance(piece, CallSpan)]
 
 
 MEANT: JsonObject = {"path": "a b", "content": 'say "hi"\n'}

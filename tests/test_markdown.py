@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from proxy.formats.markdown import Markdown
+from proxy.parsing.markdown import Markdown
 
 from .helpers import all_cuts
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.masking import Mask, Masking, mask_of
+from proxy.codec.masking import Mask, Masking, mask_of
 
 from .helpers import RECORDINGS, all_cuts, random_cut
 

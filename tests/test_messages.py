@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.chat_whole import read_whole
-from proxy.dialects.messages import (
+from proxy.dialects.chat.answer import read_whole
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import (
     MessagesDialect,
     MessagesWriter,
     assemble,
@@ -22,8 +23,8 @@ from proxy.dialects.messages import (
     error_object,
     error_status,
 )
-from proxy.dialects.messages_blocks import Blocks, MessagesAsked
-from proxy.engine import Engine, Task
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Reasoning, Text
 from proxy.errors import (
     BadRequest,
     BodyTooLarge,
@@ -37,16 +38,15 @@ from proxy.errors import (
     UpstreamSlow,
     UpstreamUnreachable,
 )
-from proxy.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Reasoning, Text
-from proxy.reply import StreamReply, remake, rewrap
-from proxy.tools import read_tools
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.tools.toolset import read_tools
 
 from .messages_checker import ERROR_TYPES, check_error, check_message, check_stream
 from .messages_client import HERMES, INPUT, PING, call, said
 from .scripted import DONE, ROLE, USAGE, WRITE_FILE, arguments, completion, delta, event, finish, opened, text
 from .test_recordings import FOLDER, SAID, STREAMS, SWALLOWED, WHOLES, tools_for
 
-ASKED = MessagesAsked("claude-x", frozenset(("END",)), "id-1")
+ASKED = ReplyOptions("claude-x", frozenset(("END",)), "id-1")
 DIALECT = MessagesDialect(ASKED)
 
 
@@ -62,7 +62,7 @@ def fail(error: Exception) -> None:
 
 
 def test_what_opens_a_stream_says_nothing_yet_and_comments_do_not_pass() -> None:
-    assert (writer().begin(1), writer().aside(b": hello\n\n"), writer().verbatim) == (b"", b"", False)
+    assert (writer().begin(1), writer().comment(b": hello\n\n"), writer().verbatim) == (b"", b"", False)
 
 
 def test_a_heartbeat_is_a_ping() -> None:
@@ -306,8 +306,8 @@ def test_a_recorded_whole_answer_is_a_message(name: str) -> None:
     body = (FOLDER / name).read_bytes()
     answer = read_whole(body)
     engine = Engine(Task(tools=tools_for(name), seed=b"seed"))
-    got = check_message(remake(body, answer, engine, DIALECT))
-    wrapped = rewrap(answer, Engine(Task(tools=tools_for(name), seed=b"seed")), writer())
+    got = check_message(answer_as_answer(body, answer, engine, DIALECT))
+    wrapped = answer_as_stream(answer, Engine(Task(tools=tools_for(name), seed=b"seed")), writer())
     assert check_stream(wrapped) == got
     script = name.rpartition("/")[2].partition("-")[0]
     if (name.partition("/")[0], script, "plain") not in SWALLOWED and script in SAID:
@@ -432,7 +432,7 @@ def test_a_server_that_only_knows_function_call_is_understood() -> None:
     streamed = check_stream(through(stream_reply(tools), events))
     answer = completion({"role": "assistant", "content": None, "function_call": LEGACY}, "function_call")
     body = json.dumps(answer).encode()
-    made = check_message(remake(body, read_whole(body), Engine(Task(tools=tools, seed=b"s")), DIALECT))
+    made = check_message(answer_as_answer(body, read_whole(body), Engine(Task(tools=tools, seed=b"s")), DIALECT))
     for each in (streamed, made):
         assert calls_of(each) == [INPUT] and each["stop_reason"] == "tool_use"
 
@@ -444,6 +444,6 @@ def test_calls_of_a_reply_that_is_not_parsed_are_calls_all_the_same(end: str) ->
     streamed = check_stream(through(stream_reply(None), events))
     answer = completion({"role": "assistant", "content": None, "tool_calls": [call("c1", '{"a": 1}', "f")]}, end)
     body = json.dumps(answer).encode()
-    made = check_message(remake(body, read_whole(body), Engine(Task(tools=None, seed=b"s")), DIALECT))
+    made = check_message(answer_as_answer(body, read_whole(body), Engine(Task(tools=None, seed=b"s")), DIALECT))
     for each in (streamed, made):
         assert said(each) == [("tool_use", {"a": 1})] and each["content"][0]["id"] == "toolu_c1"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.messages import MessagesWriter, assemble
-from proxy.dialects.messages_blocks import Blocks, MessagesAsked, usage
-from proxy.errors import LimitExceeded, UpstreamBroken
-from proxy.events import (
+from proxy.codec.json_text import JsonObject
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions, usage
+from proxy.dialects.messages.writer import MessagesWriter, assemble
+from proxy.engine.events import (
     Call,
     CallArguments,
     CallClosed,
@@ -22,16 +22,16 @@ from proxy.events import (
     Event,
     Failed,
     Finished,
-    JsonObject,
-    Passed,
     Reasoning,
     Text,
+    Unchanged,
     Usage,
 )
+from proxy.errors import LimitExceeded, UpstreamBroken
 
 from .messages_checker import check_stream
 
-ASKED = MessagesAsked("claude-x", frozenset(("END", "\n\nHuman:")), "abc-1")
+ASKED = ReplyOptions("claude-x", frozenset(("END", "\n\nHuman:")), "abc-1")
 
 
 def closed(index: int, arguments: str = "{}") -> CallClosed:
@@ -282,7 +282,7 @@ def test_calls_that_take_turns_are_not_read_anew_each_time(monkeypatch: pytest.M
         read.append(len(text))
         return False
 
-    monkeypatch.setattr("proxy.dialects.messages_blocks._is_object", counting)
+    monkeypatch.setattr("proxy.dialects.messages.blocks._is_object", counting)
     blocks = Blocks(ASKED)
     for index in (0, 1):
         blocks.take(opened(index))
@@ -314,7 +314,7 @@ def test_further_choices_are_none() -> None:
 
 
 def test_what_passes_is_said_anew() -> None:
-    passed = Passed(b"data: {}\n\n", (Reasoning(0, "r"), Text(0, "t"), finished()))
+    passed = Unchanged(b"data: {}\n\n", (Reasoning(0, "r"), Text(0, "t"), finished()))
     assert content(passed) == [("thinking", "r"), ("text", "t")]
 
 
@@ -334,7 +334,7 @@ def test_an_error_ends_the_open_block_first() -> None:
 def test_claude_code_keeps_its_block_open() -> None:
     """It takes a block that ended for good, whatever follows, and asks again by itself while none has."""
     for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(Blocks(MessagesAsked("claude-x", leave_open=True)))
+        writer = MessagesWriter(Blocks(ReplyOptions("claude-x", leave_open=True)))
         data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
         assert check_stream(data, left_open=True)["error"]["message"] == "it broke off"
         assert b"content_block_stop" not in data

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages_check import (
+from proxy.dialects.messages.validation import (
     BODY,
     MAX_KINDS,
-    Losses,
+    DroppedFields,
     flag,
     listing,
     mapping,
+    nonempty_string,
     number,
     optional,
     shown,
     string,
     whole_number,
-    word,
 )
 from proxy.errors import BadRequest
 
@@ -37,7 +37,7 @@ def test_a_place_as_errors_and_as_records_name_it() -> None:
     ("read", "right", "wrong", "words"),
     [
         (string, ["", "a"], [1, True, [], {}], "must be a string"),
-        (word, ["a"], [1, [], {}], "must be a string"),
+        (nonempty_string, ["a"], [1, [], {}], "must be a string"),
         (mapping, [{}, {"a": 1}], ["a", 1, []], "must be an object"),
         (listing, [[], [1]], ["a", 1, {}], "must be a list"),
         (number, [0, 1.5, -1], ["1", True, []], "must be a number"),
@@ -76,7 +76,7 @@ def test_what_need_not_be_there() -> None:
 
 def test_an_empty_word_is_none() -> None:
     with pytest.raises(BadRequest, match="field: may not be empty"):
-        word({"field": ""}, "field", PLACE)
+        nonempty_string({"field": ""}, "field", PLACE)
 
 
 def test_errors_show_little_of_what_the_client_wrote() -> None:
@@ -86,7 +86,7 @@ def test_errors_show_little_of_what_the_client_wrote() -> None:
 
 
 def test_one_record_for_a_kind_with_their_number() -> None:
-    losses = Losses("refuse")
+    losses = DroppedFields("refuse")
     for index in range(3):
         losses.leave({"a": "secret", "known": 1, "nothing": None}, {"known": ""}, BODY.field("messages").at(index))
     losses.leave({"b": 1}, {"b": "there is no b"}, BODY)
@@ -100,14 +100,14 @@ def test_one_record_for_a_kind_with_their_number() -> None:
 
 
 def test_names_that_are_no_names_are_not_repeated() -> None:
-    losses = Losses("refuse")
+    losses = DroppedFields("refuse")
     losses.leave({"a b": 1, "a\nb": 1, "x" * 1000: 1, "": 1}, {}, BODY)
     assert [record.before for record in losses.records()] == ["(odd name): 4"]
 
 
 def test_the_account_is_bounded() -> None:
     """C7: a request with very many unknown fields makes no more records than this."""
-    losses = Losses("refuse")
+    losses = DroppedFields("refuse")
     losses.leave({f"field_{index}": 1 for index in range(10_000)}, {}, BODY)
     records = losses.records()
     assert len(records) == MAX_KINDS + 1
@@ -116,7 +116,7 @@ def test_the_account_is_bounded() -> None:
 
 def test_what_only_anthropics_servers_do() -> None:
     with pytest.raises(BadRequest, match=r"^messages\.2\.content\.0: a thing works only .* `server_tools: drop`"):
-        Losses("refuse").server_only(PLACE, "a thing")
-    losses = Losses("drop")
+        DroppedFields("refuse").server_only(PLACE, "a thing")
+    losses = DroppedFields("drop")
     losses.server_only(PLACE, "a thing")
     assert [record.before for record in losses.records()] == ["messages[].content[]: 1"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages_blocks import Blocks
-from proxy.engine import Engine
-from proxy.events import Chunk, Event
+from proxy.dialects.messages.blocks import Blocks
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk, Event
 
 from .conftest import Inside
 from .messages_checker import check_error, check_stream
@@ -467,7 +467,7 @@ def test_a_defect_elsewhere_is_told_in_this_shape_and_tells_nothing(
     def fail(*_: object, **__: object) -> Any:
         raise KeyError("a secret")
 
-    target = "proxy.asked.translate" if at == "translate" else "proxy.dialects.messages.Blocks.take"
+    target = "proxy.web.prepare.translate" if at == "translate" else "proxy.dialects.messages.writer.Blocks.take"
     monkeypatch.setattr(target, fail)
     with serving(reply(streamed, "a")) as server:
         response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))

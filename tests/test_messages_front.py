@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from proxy import cli
-from proxy.capture import read_capture
+from proxy.commands import main as cli
+from proxy.exchange.capture import read_capture
 
 from .conftest import Front, Inside
 from .messages_checker import check_error, check_message, check_stream

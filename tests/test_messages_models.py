@@ -13,12 +13,12 @@ from anthropic.pagination import SyncPage
 from anthropic.types import ModelInfo
 from anthropic.types.beta import BetaModelInfo
 
-from proxy.dialects.messages_models import model_info, models_page
+from proxy.codec.json_text import JsonObject
+from proxy.dialects.messages.models import model_info, models_page
 from proxy.errors import BadRequest
-from proxy.events import JsonObject
-from proxy.models import Card
+from proxy.upstream.model_list import ModelCard
 
-CARDS = tuple(Card(f"m{number}") for number in range(5))
+CARDS = tuple(ModelCard(f"m{number}") for number in range(5))
 
 
 def ids(page: JsonObject) -> list[str]:
@@ -34,7 +34,7 @@ def refused(**query: str | int) -> str:
     return caught.value.message
 
 
-def sdk(cards: tuple[Card, ...], asked: list[str]) -> anthropic.Anthropic:
+def sdk(cards: tuple[ModelCard, ...], asked: list[str]) -> anthropic.Anthropic:
     """The official SDK, strict, in front of the two functions."""
 
     def serve(request: httpx2.Request) -> httpx2.Response:
@@ -69,7 +69,7 @@ def test_the_official_sdk_walks_backwards() -> None:
 
 
 def test_the_official_sdk_reads_one_model() -> None:
-    with sdk((Card("Qwen/Qwen3", created=1795223438, max_len=131072),), []) as client:
+    with sdk((ModelCard("Qwen/Qwen3", created=1795223438, max_len=131072),), []) as client:
         found = client.models.retrieve("claude-sonnet-4-5")
     assert (found.id, found.display_name, found.type) == ("claude-sonnet-4-5", "Qwen/Qwen3", "model")
     assert found.created_at == datetime.fromtimestamp(1795223438, UTC)
@@ -77,7 +77,7 @@ def test_the_official_sdk_reads_one_model() -> None:
 
 
 def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_known() -> None:
-    info = model_info(Card("m"))
+    info = model_info(ModelCard("m"))
     assert info.keys() == ModelInfo.model_fields.keys()
     needed = [name for name, field in ModelInfo.model_fields.items() if field.is_required()]
     needed += [name for name, field in BetaModelInfo.model_fields.items() if field.is_required()]
@@ -93,11 +93,11 @@ def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_
     [(1795223438, "2026-11-21T01:10:38Z"), (0, "1970-01-01T00:00:00Z"), (253_402_300_799, "9999-12-31T23:59:59Z")],
 )
 def test_a_time_is_written_by_rfc_3339(created: int, told: str) -> None:
-    assert model_info(Card("m", created=created))["created_at"] == told
+    assert model_info(ModelCard("m", created=created))["created_at"] == told
 
 
 def test_a_model_goes_by_the_name_by_which_it_was_asked_for() -> None:
-    card = Card("Qwen/Qwen3")
+    card = ModelCard("Qwen/Qwen3")
     assert [model_info(card, "claude-x")[key] for key in ("id", "display_name")] == ["claude-x", "Qwen/Qwen3"]
     assert model_info(card)["id"] == "Qwen/Qwen3"
 
@@ -130,7 +130,7 @@ def test_a_page_is_cut_as_the_api_cuts_it(query: dict[str, str | int], found: li
 
 
 def test_twenty_are_a_page_where_no_limit_is_given() -> None:
-    cards = tuple(Card(f"m{number}") for number in range(21))
+    cards = tuple(ModelCard(f"m{number}") for number in range(21))
     page = models_page(cards)
     assert (len(ids(page)), page["last_id"], page["has_more"]) == (20, "m19", True)
 
@@ -140,7 +140,7 @@ def test_no_models_are_an_empty_page() -> None:
 
 
 def test_a_name_that_stands_twice_is_listed_once_so_that_paging_ends() -> None:
-    twice = (Card("a", owner="one"), Card("b"), Card("a"), Card("c"))
+    twice = (ModelCard("a", owner="one"), ModelCard("b"), ModelCard("a"), ModelCard("c"))
     assert ids(models_page(twice)) == ["a", "b", "c"]
     with sdk(twice, []) as client:
         assert [each.id for each in client.models.list(limit=1)] == ["a", "b", "c"]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat_whole import read_whole
-from proxy.dialects.messages import MessagesDialect
-from proxy.dialects.messages_blocks import MessagesAsked
-from proxy.engine import Engine, Task
-from proxy.reply import StreamReply, remake
+from proxy.dialects.chat.answer import read_whole
+from proxy.dialects.messages.blocks import ReplyOptions
+from proxy.dialects.messages.writer import MessagesDialect
+from proxy.engine.engine import Engine, Task
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer
 from tests import test_recordings
 from tests.helpers import random_cut
 from tests.messages_checker import (
@@ -132,7 +132,7 @@ def engine_for(name: str) -> Engine:
 
 def as_messages(name: str, parts: Iterable[bytes]) -> bytes:
     """What a Messages client gets of a recorded chat stream in these parts."""
-    reply = StreamReply(engine_for(name), MessagesDialect(MessagesAsked("m")).writer(expand=False), fail)
+    reply = StreamReply(engine_for(name), MessagesDialect(ReplyOptions("m")).writer(expand=False), fail)
     given = b"".join(reply.receive(part) for part in parts)
     given += b"" if reply.failure else reply.finish()
     return given + (reply.fail(reply.failure) if reply.failure else b"")
@@ -168,7 +168,7 @@ def test_a_recorded_chat_stream_leaves_as_one_of_the_api(name: str) -> None:
 def test_a_recorded_whole_chat_answer_leaves_as_one_of_the_api(name: str) -> None:
     data = (test_recordings.FOLDER / name).read_bytes()
     answer = read_whole(data)
-    message = check_message(remake(data, answer, engine_for(name), MessagesDialect(MessagesAsked("m"))))
+    message = check_message(answer_as_answer(data, answer, engine_for(name), MessagesDialect(ReplyOptions("m"))))
     counted = answer["usage"]
     assert isinstance(counted, dict)
     assert message["usage"]["output_tokens"] == counted["completion_tokens"]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.messages_request import MessagesOptions, Translation, translate, translate_count
+from proxy.codec.json_text import dump_request, load_json
+from proxy.dialects.chat.request import read_chat
+from proxy.dialects.messages.request import MessagesOptions, Translation, translate, translate_count
+from proxy.dialects.messages.token_count import count
 from proxy.errors import BadRequest
-from proxy.events import load_json
-from proxy.rewrite import dump_request, read_chat
-from proxy.token_count import count
 from tests.messages_ask import FUNCTION, MODEL, TOOL, ask, assistant, call, lost, refusal, result, sent, text, user
 
 VARIABLE = "TOOL_PROXY_SHARED"

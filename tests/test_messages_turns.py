@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.formats.copies import Copies
-from proxy.rewrite import dump_request
+from proxy.codec.json_text import dump_request
+from proxy.formats.copied_calls import Copies
 from tests.messages_ask import (
     PICTURE,
     PICTURE_PART,

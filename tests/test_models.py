@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import requests
 
+from proxy.config.rules import Rules, parse_rules
 from proxy.errors import NotFound
-from proxy.models import Card, read_cards, served_name
-from proxy.rules import Rules, parse_rules
+from proxy.upstream.model_list import ModelCard, read_cards, served_name
 
 # vLLM 0.32 with two names of one model and a LoRA adapter.
 VLLM = {
@@ -29,23 +29,23 @@ VLLM = {
 }
 
 
-def cards(*names: str, **more: Any) -> tuple[Card, ...]:
-    return tuple(Card(name, **more) for name in names)
+def cards(*names: str, **more: Any) -> tuple[ModelCard, ...]:
+    return tuple(ModelCard(name, **more) for name in names)
 
 
 def rules(text: str = "") -> Rules:
     return parse_rules(text.encode(), "r.yaml")
 
 
-def read(body: object) -> tuple[Card, ...]:
+def read(body: object) -> tuple[ModelCard, ...]:
     return read_cards(json.dumps(body).encode())
 
 
 def test_vllms_cards_are_read() -> None:
     assert read(VLLM) == (
-        Card("qwen", "vllm", "/models/qwen", "", 131072, 1795223438),
-        Card("qwen-again", "vllm", "/models/qwen", "", 131072, 1795223438),
-        Card("sql", "vllm", "/adapters/sql", "qwen", 131072, 1795223438),
+        ModelCard("qwen", "vllm", "/models/qwen", "", 131072, 1795223438),
+        ModelCard("qwen-again", "vllm", "/models/qwen", "", 131072, 1795223438),
+        ModelCard("sql", "vllm", "/adapters/sql", "qwen", 131072, 1795223438),
     )
 
 
@@ -73,20 +73,20 @@ def test_what_is_no_list_of_models_has_no_cards(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("fields", "card"),
     [
-        ({}, Card("m")),
-        ({"owned_by": 5, "root": None, "parent": ["x"], "max_model_len": "9", "created": "now"}, Card("m")),
-        ({"max_model_len": True, "created": False}, Card("m")),
-        ({"max_model_len": -1, "created": -1}, Card("m")),
-        ({"max_model_len": 0}, Card("m")),
-        ({"max_model_len": 4096.0, "created": 1.9e9}, Card("m", max_len=4096, created=1_900_000_000)),
-        ({"created": 253_402_300_800}, Card("m")),
-        ({"created": 253_402_300_799}, Card("m", created=253_402_300_799)),
-        ({"meta": 5}, Card("m")),
-        ({"meta": {"n_ctx": 8192}}, Card("m", max_len=8192)),
-        ({"max_model_len": 1024, "meta": {"n_ctx": 8192}}, Card("m", max_len=1024)),
+        ({}, ModelCard("m")),
+        ({"owned_by": 5, "root": None, "parent": ["x"], "max_model_len": "9", "created": "now"}, ModelCard("m")),
+        ({"max_model_len": True, "created": False}, ModelCard("m")),
+        ({"max_model_len": -1, "created": -1}, ModelCard("m")),
+        ({"max_model_len": 0}, ModelCard("m")),
+        ({"max_model_len": 4096.0, "created": 1.9e9}, ModelCard("m", max_len=4096, created=1_900_000_000)),
+        ({"created": 253_402_300_800}, ModelCard("m")),
+        ({"created": 253_402_300_799}, ModelCard("m", created=253_402_300_799)),
+        ({"meta": 5}, ModelCard("m")),
+        ({"meta": {"n_ctx": 8192}}, ModelCard("m", max_len=8192)),
+        ({"max_model_len": 1024, "meta": {"n_ctx": 8192}}, ModelCard("m", max_len=1024)),
     ],
 )
-def test_an_odd_field_counts_as_missing(fields: dict[str, object], card: Card) -> None:
+def test_an_odd_field_counts_as_missing(fields: dict[str, object], card: ModelCard) -> None:
     assert read({"data": [{"id": "m", **fields}]}) == (card,)
 
 
@@ -101,7 +101,7 @@ def test_a_claude_name_goes_to_the_only_model(name: str) -> None:
 
 def test_names_of_one_root_are_one_model_and_an_adapter_is_none() -> None:
     assert served_name("claude-x", read(VLLM), rules()) == "qwen"
-    assert served_name("claude-x", (Card("sql", root="/a", parent="q"), Card("q", root="/q")), rules()) == "q"
+    assert served_name("claude-x", (ModelCard("sql", root="/a", parent="q"), ModelCard("q", root="/q")), rules()) == "q"
     assert served_name("claude-x", cards("m", "m"), rules()) == "m"
 
 
@@ -113,11 +113,12 @@ def test_another_name_stays(name: str) -> None:
 
 def test_a_name_that_the_server_has_itself_stays() -> None:
     assert served_name("claude-x", cards("a", "claude-x", "b"), rules()) == "claude-x"
-    assert served_name("claude-lora", (Card("q"), Card("r"), Card("claude-lora", parent="q")), rules()) == "claude-lora"
+    listed = (ModelCard("q"), ModelCard("r"), ModelCard("claude-lora", parent="q"))
+    assert served_name("claude-lora", listed, rules()) == "claude-lora"
 
 
 @pytest.mark.parametrize("known", [(), cards("sql", parent="gone")])
-def test_without_a_model_to_name_the_name_stays(known: tuple[Card, ...]) -> None:
+def test_without_a_model_to_name_the_name_stays(known: tuple[ModelCard, ...]) -> None:
     assert served_name("claude-x", known, rules()) == "claude-x"
 
 

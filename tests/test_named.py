@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.named import called, named
+from proxy.formats.name_then_arguments import called, named
 
 from .helpers import outcome
 

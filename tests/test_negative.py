@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.formats.scanner import Prose
-from proxy.tools import read_tools
+from proxy.formats.spans import TextSpan
+from proxy.tools.toolset import read_tools
 from tests.helpers import all_cuts, ends, new_engine, new_scanner, run, says, scan, view
 
 pytestmark = pytest.mark.once
@@ -82,7 +82,7 @@ def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
     for each in row.text:
         fed += len(each.encode())
         for piece in scanner.feed(each):
-            assert isinstance(piece, Prose)
+            assert isinstance(piece, TextSpan)
             let_go = piece.end
         assert fed - let_go <= MAX_WAITING
 

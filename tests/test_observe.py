@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from proxy.capture import read_capture
-from proxy.engine import Engine
+from proxy.engine.engine import Engine
+from proxy.exchange.capture import read_capture
 
 from .conftest import Inside
 from .helpers import RECORDINGS
@@ -78,7 +78,7 @@ def test_every_recorded_answer_leaves_as_the_very_bytes(path: Path, inside: Insi
     assert (response.status_code, response.data) == (status, path.read_bytes())
 
 
-@pytest.mark.parametrize("fault", ["feed", "glide", "finish", "release"])
+@pytest.mark.parametrize("fault", ["feed", "fast_path", "finish", "release"])
 @pytest.mark.parametrize("name", ["hermes-chat-stream-200", "hermes-chat-plain-200"])
 def test_an_engine_that_raises_changes_nothing(
     fault: str, name: str, inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.overflow import Overflow, read_overflow
+from proxy.upstream.context_overflow import Overflow, read_overflow
 
 VLLM = (
     "This model's maximum context length is 65536 tokens. However, you requested 32000 output tokens and your prompt "

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 import pytest
 
-from proxy.tools import read_tools
+from proxy.tools.toolset import read_tools
 from tests.helpers import all_cuts, new_scanner, scan
 
 CORPORA = Path(__file__).parent / "corpora"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.keys import Forbidden
-from proxy.pages import check_page, cors
-from proxy.settings import Settings
+from proxy.config.api_keys import Forbidden
+from proxy.config.settings import Settings
+from proxy.web.web_origins import check_web_page, cors
 from tests.conftest import Front, Inside, Start
 from tests.messages_ask import ask
 from tests.scripted import DONE, PATIENCE, ROLE, Upstream, answer, chat, completion, finish, stream, text
@@ -31,7 +31,7 @@ HERE = {"HTTP_HOST": "127.0.0.1:8003"}
     ],
 )
 def test_a_page_of_this_machine_may(origin: str) -> None:
-    check_page({**HERE, "HTTP_ORIGIN": origin, "HTTP_SEC_FETCH_SITE": "cross-site"}, DEFAULT, ())
+    check_web_page({**HERE, "HTTP_ORIGIN": origin, "HTTP_SEC_FETCH_SITE": "cross-site"}, DEFAULT, ())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_page_of_this_machine_may(origin: str) -> None:
 )
 def test_no_other_page_may(origin: str) -> None:
     with pytest.raises(Forbidden, match=r"may not ask here.*in origins$"):
-        check_page({**HERE, "HTTP_ORIGIN": origin}, DEFAULT, ())
+        check_web_page({**HERE, "HTTP_ORIGIN": origin}, DEFAULT, ())
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_no_other_page_may(origin: str) -> None:
 )
 def test_a_page_is_known_by_other_headers_too(given: dict[str, str]) -> None:
     with pytest.raises(Forbidden, match="origins"):
-        check_page({**HERE, **given}, DEFAULT, ())
+        check_web_page({**HERE, **given}, DEFAULT, ())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_page_is_known_by_other_headers_too(given: dict[str, str]) -> None:
 )
 @pytest.mark.parametrize("host", ["", "evil.example", "proxy.namespace.svc.cluster.local:8003"])
 def test_what_is_no_page_is_not_looked_at(given: dict[str, str], host: str) -> None:
-    check_page({"HTTP_HOST": host, **given}, (), ())
+    check_web_page({"HTTP_HOST": host, **given}, (), ())
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_no_page_is_not_looked_at(given: dict[str, str], host: str) -> N
     ],
 )
 def test_an_address_is_a_host(host: str) -> None:
-    check_page({"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}, DEFAULT, ())
+    check_web_page({"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}, DEFAULT, ())
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_name_is_none_unless_it_is_listed(host: str) -> None:
     given = {"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}
     for origins in (DEFAULT, ("*",)):
         with pytest.raises(Forbidden, match=r"in hosts$"):
-            check_page(given, origins, ("proxy.example",))
-    check_page({**given, "HTTP_HOST": "Proxy.Example:443"}, DEFAULT, ("proxy.example",))
+            check_web_page(given, origins, ("proxy.example",))
+    check_web_page({**given, "HTTP_HOST": "Proxy.Example:443"}, DEFAULT, ("proxy.example",))
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_a_name_is_none_unless_it_is_listed(host: str) -> None:
 def test_the_setting_says_which(listed: str, origin: str, may: bool) -> None:
     given = {**HERE, "HTTP_ORIGIN": origin}
     if may:
-        check_page(given, (listed,), ())
+        check_web_page(given, (listed,), ())
     else:
         with pytest.raises(Forbidden):
-            check_page(given, (listed,), ())
+            check_web_page(given, (listed,), ())
 
 
 def test_a_browser_is_told_what_it_may() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.pairs import bare_key, pairs
+from proxy.formats.glm_pairs import bare_key, glm_pairs
 
 from .helpers import Outcome, offered, outcome
 
@@ -21,7 +21,7 @@ def read(text: str, tool: str = "bash", first: str | None = None) -> Outcome[dic
     """The values of the pairs."""
     offer = TOOLS.resolve(tool)
     assert offer is not None
-    return outcome(lambda reader: pairs(reader, offer, first), text, tools=TOOLS)
+    return outcome(lambda reader: glm_pairs(reader, offer, first), text, tools=TOOLS)
 
 
 END = "</tool_call>"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.arguments import Gate, LiveArguments
-from proxy.deltas import Delta
-from proxy.pending import Pending
+from proxy.engine.call_delta import CallDelta
+from proxy.engine.live_arguments import LiveArguments, ReleasePolicy
+from proxy.engine.pending_call import PendingCall
 
 LS = '{"command": "ls"}'
 
 
-def call(text: str = "", *, id_: str = "a", name: str = "bash") -> Pending:
+def call(text: str = "", *, id_: str = "a", name: str = "bash") -> PendingCall:
     """A call of which this much has come; it is told as soon as its object begins."""
-    pending = Pending(id_, 0, names=[name] if name else [])
+    pending = PendingCall(id_, 0, names=[name] if name else [])
     if text.startswith("{"):
-        pending.gate = Gate(None)
+        pending.gate = ReleasePolicy(None)
         pending.live = LiveArguments(pending.gate)
         pending.live.feed(text)
     elif text:
@@ -26,50 +26,50 @@ def call(text: str = "", *, id_: str = "a", name: str = "bash") -> Pending:
 @pytest.mark.parametrize(
     ("text", "delta"),
     [
-        ("", Delta(0, "b", "read", "")),
-        ("", Delta(0, "b", "bash", "")),
-        (LS[:9], Delta(0, "b", "read", "x")),
-        (LS[:9], Delta(0, "b", "bash", "")),
-        (LS[:9], Delta(0, "b", "bash", ' {"command')),
-        (LS, Delta(0, None, "", ' {"command')),
-        (LS, Delta(0, "a", "", "{")),
-        (LS, Delta(0, None, "read", "")),
+        ("", CallDelta(0, "b", "read", "")),
+        ("", CallDelta(0, "b", "bash", "")),
+        (LS[:9], CallDelta(0, "b", "read", "x")),
+        (LS[:9], CallDelta(0, "b", "bash", "")),
+        (LS[:9], CallDelta(0, "b", "bash", ' {"command')),
+        (LS, CallDelta(0, None, "", ' {"command')),
+        (LS, CallDelta(0, "a", "", "{")),
+        (LS, CallDelta(0, None, "read", "")),
     ],
 )
-def test_another_call_begins_with_a_delta(text: str, delta: Delta) -> None:
+def test_another_call_begins_with_a_delta(text: str, delta: CallDelta) -> None:
     assert call(text).ends_before(delta)
 
 
 @pytest.mark.parametrize(
     ("text", "delta"),
     [
-        ("", Delta(0, "b", "", "{")),
-        ("", Delta(0, None, "read", "")),
-        (LS[:9], Delta(0, "b", "", LS[9:])),
-        (LS[:9], Delta(0, "b", "bash", LS[9:])),
-        (LS[:9], Delta(0, "a", "bash", LS[9:])),
-        ('{"options": ', Delta(0, None, "", '{"a": 1}')),
-        (LS, Delta(0, "b", "", "\n")),
-        (LS, Delta(0, None, "bash", "")),
+        ("", CallDelta(0, "b", "", "{")),
+        ("", CallDelta(0, None, "read", "")),
+        (LS[:9], CallDelta(0, "b", "", LS[9:])),
+        (LS[:9], CallDelta(0, "b", "bash", LS[9:])),
+        (LS[:9], CallDelta(0, "a", "bash", LS[9:])),
+        ('{"options": ', CallDelta(0, None, "", '{"a": 1}')),
+        (LS, CallDelta(0, "b", "", "\n")),
+        (LS, CallDelta(0, None, "bash", "")),
     ],
 )
-def test_a_delta_is_the_same_call_s(text: str, delta: Delta) -> None:
+def test_a_delta_is_the_same_call_s(text: str, delta: CallDelta) -> None:
     assert not call(text).ends_before(delta)
 
 
 @pytest.mark.parametrize(
     ("delta", "odd"),
     [
-        (Delta(0, None, "", "x", True), False),
-        (Delta(0, None, "", "x", False), True),
-        (Delta(1, None, "", "x", True), True),
-        (Delta(None, None, "", "x", True), True),
-        (Delta(0, "a", "", "x", True), True),
-        (Delta(0, "", "", "x", True), True),
-        (Delta(0, None, "bash", "x", True), True),
+        (CallDelta(0, None, "", "x", True), False),
+        (CallDelta(0, None, "", "x", False), True),
+        (CallDelta(1, None, "", "x", True), True),
+        (CallDelta(None, None, "", "x", True), True),
+        (CallDelta(0, "a", "", "x", True), True),
+        (CallDelta(0, "", "", "x", True), True),
+        (CallDelta(0, None, "bash", "x", True), True),
     ],
 )
-def test_what_clients_do_not_expect_is_seen(delta: Delta, odd: bool) -> None:
+def test_what_clients_do_not_expect_is_seen(delta: CallDelta, odd: bool) -> None:
     seen = call(LS[:9])
     seen.see(delta)
     assert seen.odd is odd
@@ -78,13 +78,13 @@ def test_what_clients_do_not_expect_is_seen(delta: Delta, odd: bool) -> None:
 def test_a_name_behind_the_arguments_is_seen() -> None:
     """Where there was none it is late (F38); where there was one it may be the next call's."""
     late = call("x", name="")
-    late.see(Delta(0, None, "bash", "", True))
+    late.see(CallDelta(0, None, "bash", "", True))
     assert late.odd and late.again == ""
     again = call(LS)
-    again.see(Delta(0, None, "bash", "", True))
+    again.see(CallDelta(0, None, "bash", "", True))
     assert again.again == "bash"
     again = call(LS)
-    again.see(Delta(0, "a", "bash", "", True))
+    again.see(CallDelta(0, "a", "bash", "", True))
     assert again.again == ""
 
 
@@ -102,16 +102,16 @@ def test_arguments_that_left_are_not_empty_any_more() -> None:
 @pytest.mark.parametrize(
     ("delta", "may"),
     [
-        (Delta(0, None, "", "x"), True),
-        (Delta(0, "a", "bash", "x"), True),
-        (Delta(0, None, "bash", "x"), True),
-        (Delta(0, "b", "", "x"), True),
-        (Delta(0, "b", "bash", "x"), False),
-        (Delta(0, None, "read", "x"), False),
-        (Delta(0, "a", "read", "x"), False),
+        (CallDelta(0, None, "", "x"), True),
+        (CallDelta(0, "a", "bash", "x"), True),
+        (CallDelta(0, None, "bash", "x"), True),
+        (CallDelta(0, "b", "", "x"), True),
+        (CallDelta(0, "b", "bash", "x"), False),
+        (CallDelta(0, None, "read", "x"), False),
+        (CallDelta(0, "a", "read", "x"), False),
     ],
 )
-def test_a_delta_may_be_taken_if_nothing_says_that_it_is_another_call_s(delta: Delta, may: bool) -> None:
+def test_a_delta_may_be_taken_if_nothing_says_that_it_is_another_call_s(delta: CallDelta, may: bool) -> None:
     assert call("{}").may_take(delta) is may
 
 

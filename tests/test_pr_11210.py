@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.events import Chunk
+from proxy.engine.events import Chunk
 
 from .bad_server import Got, entry, streamed, whole
 from .helpers import calls, chunk, delta, ends, event_bytes, function, offered, piece, says

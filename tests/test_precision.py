@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.formats import grammars
+from proxy.formats.grammar import grammars
 from proxy.formats.scanner import Scanner
 from tests.helpers import all_cuts, merged, offered, scan
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.formats import grammars
-from proxy.formats.pieces import Found
-from proxy.formats.pythonic import MAX_BARE, python_arguments, python_list
+from proxy.formats.grammar import grammars
+from proxy.formats.python_calls import MAX_BARE, python_arguments, python_list
 from proxy.formats.scanner import Scanner
+from proxy.formats.spans import CallSpan
 
 from .helpers import all_cuts, function, new_scanner, offered, outcome, scan
 
@@ -202,5 +202,5 @@ def test_words_are_no_texts_but_where_nothing_else_may_stand(word: str, value: A
     tools = offered(function("f", {"count": {"type": "integer"}, "free": {}, "text": {"type": "string"}}))
     scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
     text = f"<|tool_call_start|>[f(count={word}, free={word}, text={word})]<|tool_call_end|>"
-    (found,) = [piece for piece in (*scanner.feed(text), *scanner.finish(stopped=True)) if isinstance(piece, Found)]
+    (found,) = [piece for piece in (*scanner.feed(text), *scanner.finish(stopped=True)) if isinstance(piece, CallSpan)]
     assert json.loads(found.calls[0].arguments) == {"count": value, "free": value, "text": word}

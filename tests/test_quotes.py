@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from proxy.events import JsonObject
-from proxy.formats.listing import is_definition
-from proxy.formats.quotes import MAX_BEHIND, quotation
-from proxy.formats.scanner import Found, Prose, Refused
-from proxy.reader import RawCall
-from proxy.tools import Tool
+from proxy.codec.json_text import JsonObject
+from proxy.formats.quotations import MAX_BEHIND, quotation
+from proxy.formats.spans import CallSpan, RejectedSpan, TextSpan
+from proxy.formats.tool_listings import is_definition
+from proxy.parsing.cursor import RawCall
+from proxy.tools.toolset import Tool
 
 from .helpers import all_cuts, call_json, ends, function, new_engine, new_scanner, offered, run, says, scan, view
 from .renderers import RENDERERS
@@ -219,7 +219,7 @@ def test_a_call_is_taken_at_once_where_nothing_is_open() -> None:
     for before in ("So: ", 'It said "no".\n\n', "It doesn't work: ", "A `b` c\n"):
         scanner = new_scanner(TOOLS)
         scanner.feed(f"{before}{CALL[:-1]}")
-        (found,) = (piece for piece in scanner.feed(CALL[-1]) if isinstance(piece, Found))
+        (found,) = (piece for piece in scanner.feed(CALL[-1]) if isinstance(piece, CallSpan))
         assert len(found.calls) == 1
 
 
@@ -239,7 +239,7 @@ def test_where_a_quotation_is_open_a_few_bytes_behind_the_call_decide() -> None:
         scanner.feed(f'Is it "so: {CALL}')
         assert scanner.held and scanner.confident
         pieces = scanner.feed(after)
-        calls = sum(len(piece.calls) for piece in pieces if isinstance(piece, Found))
+        calls = sum(len(piece.calls) for piece in pieces if isinstance(piece, CallSpan))
         assert (calls, bool(pieces)) == (made or 0, made is not None)
 
 
@@ -249,7 +249,7 @@ def test_no_more_waits_than_can_tell() -> None:
     scanner.feed(f'Is it "so: {CALL}')
     assert not any(scanner.feed(" ") for _ in range(MAX_BEHIND - 1))
     (found, *_) = scanner.feed(" ")
-    assert isinstance(found, Found)
+    assert isinstance(found, CallSpan)
 
 
 def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long() -> None:
@@ -257,7 +257,7 @@ def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long
     scanner = new_scanner(TOOLS)
     scanner.feed(f'Is it "so: {CALL} ')
     pieces = scanner.release()
-    assert [type(piece) for piece in pieces] == [Found, Prose]
+    assert [type(piece) for piece in pieces] == [CallSpan, TextSpan]
     assert not scanner.held and scanner.release() == ()
 
 
@@ -272,7 +272,7 @@ def test_what_the_engine_lets_go_by_time_is_a_call_too() -> None:
 def test_what_is_quoted_is_noted_with_the_reason() -> None:
     """C6."""
     for name, (before, after) in WHOLE.items():
-        refused: list[Refused] = []
+        refused: list[RejectedSpan] = []
         scanner = new_scanner(TOOLS, refused=refused)
         scan([f"{before.rstrip(' ')}{CALL}{after}"], scanner)
         assert [note.why for note in refused if note.format == "<tool_call>"] == ["it is quoted"], name

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from proxy.app import make_app
-from proxy.config import read_rules
-from proxy.keys import Keys
-from proxy.logs import JsonLines, TextLines
-from proxy.redact import Redactor, redact
-from proxy.service import make_service
-from proxy.settings import Settings
+from proxy.codec.redaction import Redactor, redact
+from proxy.config.api_keys import Keys
+from proxy.config.load import read_rules
+from proxy.config.settings import Settings
+from proxy.web.app import make_app
+from proxy.worker.logging_setup import JsonLines, TextLines
+from proxy.worker.state import make_state
 from tests.conftest import Inside, Start
 from tests.helpers import random_cut
 from tests.messages_ask import ask
@@ -297,7 +297,7 @@ def test_no_part_of_it_gets_out_of_a_whole_answer(case: Case, path: str, form: s
 def test_what_the_operator_s_key_is_the_client_does_not_learn(inside: Inside) -> None:
     data = json.dumps({"note": f"you are {KEY}"}).encode()
     with Upstream([answer(data)], [answer(completion(f"you are {KEY}"))]) as server:
-        app = make_app(make_service(Settings(upstream=server.url), read_rules(None), keys=Keys(upstream=KEY)))
+        app = make_app(make_state(Settings(upstream=server.url), read_rules(None), keys=Keys(upstream=KEY)))
         for path, body in (("/v1/embeddings", {}), ("/v1/chat/completions", chat(stream=False))):
             headers = {"Authorization": "Bearer another-key"}
             response = app.test_client().post(path, json=body, headers=headers, buffered=True)

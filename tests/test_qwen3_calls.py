@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.events import Chunk
+from proxy.engine.events import Chunk
 from tests.conftest import Inside
 from tests.scripted import Upstream, answer, chat, stream
 

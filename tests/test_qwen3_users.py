@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from proxy import config
-from proxy.config import load
-from proxy.events import Json, JsonObject
-from proxy.policy import Policy
-from proxy.tool_rules import apply_rule, rules_for
-from proxy.tools import Tool, Tools
+from proxy.codec.json_text import Json, JsonObject
+from proxy.config import load as config
+from proxy.config.load import load
+from proxy.repair.policy import Policy
+from proxy.repair.rule_actions import apply_rule, rules_for
+from proxy.tools.toolset import Tool, ToolSet
 
 # The structure, the eight rules and the two examples of the guide, in one file.
 FILE = """
@@ -104,7 +104,7 @@ settings:
   detailed_logging: true    # log fixed argument values to file
   case_sensitive_tools: false
 """
-OFFERED = Tools(Tool(name, {}) for name in ("bash", "read", "write"))
+OFFERED = ToolSet(Tool(name, {}) for name in ("bash", "read", "write"))
 
 
 @pytest.fixture(autouse=True)
@@ -290,4 +290,4 @@ def test_C9_their_own_file_never_makes_an_empty_write_of_a_read(content: Json) -
 def test_a_read_with_content_stays_one_where_no_write_is_offered() -> None:
     (rule,) = rules_for(policy_of(FILE).rules, "read", case_sensitive=False)
     values: JsonObject = {"content": "x"}
-    assert apply_rule(rule, "read", values, Tools([Tool("read", {})])) == ("read", values)
+    assert apply_rule(rule, "read", values, ToolSet([Tool("read", {})])) == ("read", values)

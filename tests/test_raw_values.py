@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.scanner import Found
+from proxy.formats.spans import CallSpan
 from proxy.limits import MAX_HELD
-from proxy.reader import MAX_REREADS
+from proxy.parsing.cursor import MAX_REREADS
 
 from .helpers import function, new_scanner, offered, random_cut, scan
 from .renderers import RENDERERS, Call
@@ -111,7 +111,7 @@ def test_a_call_is_decided_on_the_line_behind_its_wrapper(family: str) -> None:
     scanner = new_scanner(TOOLS)
     calls: list[Call] = [("edit_text", {**PLAIN})]
     pieces = scanner.feed(RENDERERS[family].render(calls) + "\n")
-    assert [piece for piece in pieces if isinstance(piece, Found)]
+    assert [piece for piece in pieces if isinstance(piece, CallSpan)]
     scanner.feed("a line of prose")
     assert not scanner.held
 

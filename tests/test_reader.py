@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from proxy.limits import MAX_DEPTH
-from proxy.reader import MAX_BLANKS, MAX_KEY, MAX_VOID, Literals, NotACall, Parsing, Reader, Truncated
-from proxy.window import Window
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import MAX_BLANKS, MAX_KEY, MAX_VOID, Cursor, Literals, NotACall, Parsing, Truncated
 
 from .helpers import all_cuts, offered
 
-Verb = Callable[[Reader], Parsing[object]]
+Verb = Callable[[Cursor], Parsing[object]]
 NO = "no call"
 VOID = "void"
 COMMA = re.compile(rb",")
@@ -22,8 +22,8 @@ COMMA = re.compile(rb",")
 
 def drive(verb: Verb, cut: list[bytes]) -> tuple[object, int]:
     """What the verb gives over a text that comes in these pieces and then ends, and how far it read."""
-    window = Window()
-    reader = Reader(window, 0, offered())
+    window = TextBuffer()
+    reader = Cursor(window, 0, offered())
     parsing = verb(reader)
     try:
         for part in cut:
@@ -136,9 +136,9 @@ AT_ONCE: list[tuple[Verb, bytes]] = [
 
 @pytest.mark.parametrize(("verb", "data"), AT_ONCE)
 def test_what_is_decided_is_not_waited_for(verb: Verb, data: bytes) -> None:
-    window = Window(bytearray(data))
+    window = TextBuffer(bytearray(data))
     with pytest.raises(StopIteration):
-        next(verb(Reader(window, 0, offered())))
+        next(verb(Cursor(window, 0, offered())))
 
 
 HOPELESS: list[tuple[str, Verb, bytes]] = [
@@ -154,11 +154,11 @@ HOPELESS: list[tuple[str, Verb, bytes]] = [
 def test_what_is_over_its_limit_is_given_up_before_it_ends(name: str, verb: Verb, data: bytes) -> None:
     """C2: held is only what can still become a call."""
     with pytest.raises(NotACall):
-        next(verb(Reader(Window(bytearray(data)), 0, offered())))
+        next(verb(Cursor(TextBuffer(bytearray(data)), 0, offered())))
 
 
 def test_an_offered_tool_that_was_named_is_remembered() -> None:
-    reader = Reader(Window(), 0, offered())
+    reader = Cursor(TextBuffer(), 0, offered())
     assert reader.tool("Bash").name == "bash"
     assert reader.named
     assert not reader.void
@@ -166,7 +166,7 @@ def test_an_offered_tool_that_was_named_is_remembered() -> None:
 
 def test_a_tool_that_was_not_offered_makes_the_reading_void() -> None:
     """C3: nothing will come of it, whatever is named later."""
-    reader = Reader(Window(bytearray(b"abc")), 0, offered())
+    reader = Cursor(TextBuffer(bytearray(b"abc")), 0, offered())
     reader.tool("unknown")
     assert reader.void
     assert not reader.named
@@ -176,18 +176,18 @@ def test_a_tool_that_was_not_offered_makes_the_reading_void() -> None:
 
 
 def test_a_reason_makes_the_reading_void_and_the_first_one_stays() -> None:
-    reader = Reader(Window(bytearray(b"abc")), 0, offered())
-    reader.annul(False, "one")
+    reader = Cursor(TextBuffer(bytearray(b"abc")), 0, offered())
+    reader.reject_if(False, "one")
     assert not reader.void and reader.text(0, 3) == "abc"
-    reader.annul(why="two")
-    reader.annul(why="three")
+    reader.reject_if(why="two")
+    reader.reject_if(why="three")
     assert (reader.void, reader.why) == (True, "two")
 
 
 def test_what_is_void_is_read_on_only_so_far() -> None:
     """C7: something that never ends must not hide every later call."""
-    reader = Reader(Window(bytearray(b"x" * (2 * MAX_VOID))), 0, offered())
-    reader.annul()
+    reader = Cursor(TextBuffer(bytearray(b"x" * (2 * MAX_VOID))), 0, offered())
+    reader.reject_if()
     with pytest.raises(NotACall):
         next(reader.until(COMMA))
     assert reader.pos == MAX_VOID
@@ -195,8 +195,8 @@ def test_what_is_void_is_read_on_only_so_far() -> None:
 
 def test_what_is_only_looked_at_is_not_settled() -> None:
     """What is read on while void is let go, but not what may be read again."""
-    window = Window(bytearray(b"ab"))
-    reader = Reader(window, 0, offered())
+    window = TextBuffer(bytearray(b"ab"))
+    reader = Cursor(window, 0, offered())
     parsing = reader.ahead(reader.until(COMMA))
     next(parsing)
     assert (reader.pos, reader.settled) == (2, 0)
@@ -208,8 +208,8 @@ def test_what_is_only_looked_at_is_not_settled() -> None:
 
 def test_only_a_text_that_ends_is_truncated() -> None:
     """F10: what breaks off there was meant."""
-    window = Window(bytearray(b"ab"), ended=True)
-    reader = Reader(window, 0, offered())
+    window = TextBuffer(bytearray(b"ab"), ended=True)
+    reader = Cursor(window, 0, offered())
     assert not isinstance(reader.refuse("this"), Truncated)
     with pytest.raises(NotACall) as at_letters:
         next(reader.expect(b"x"))
@@ -241,8 +241,8 @@ def test_the_longest_literal_is_found_as_soon_as_it_can_be_told(ended: bool) -> 
 
 
 def test_the_end_is_only_the_end_when_no_more_comes() -> None:
-    window = Window(bytearray(b"ab"))
-    reader = Reader(window, 2, offered())
+    window = TextBuffer(bytearray(b"ab"))
+    reader = Cursor(window, 2, offered())
     assert not reader.at_end()
     window.ended = True
     assert reader.at_end()
@@ -254,7 +254,7 @@ def test_the_end_is_only_the_end_when_no_more_comes() -> None:
 
 def test_a_text_with_half_a_surrogate_pair_can_be_read() -> None:
     data = "\ud83d".encode("utf-8", "surrogatepass")
-    assert Reader(Window(bytearray(data)), 0, offered()).text(0, 3) == "\ud83d"
+    assert Cursor(TextBuffer(bytearray(data)), 0, offered()).text(0, 3) == "\ud83d"
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ def test_a_text_with_half_a_surrogate_pair_can_be_read() -> None:
 )
 def test_a_search_goes_on_where_it_stopped(verb: Verb, unit: bytes) -> None:
     """C7: what was searched once is not searched again, however the text is cut."""
-    window = Window(bytearray(b'"' if unit == b"x" else b"["))
-    reader = Reader(window, 0, offered())
+    window = TextBuffer(bytearray(b'"' if unit == b"x" else b"["))
+    reader = Cursor(window, 0, offered())
     parsing = verb(reader)
     for _ in range(90):
         window.data += unit

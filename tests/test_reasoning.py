@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from proxy.engine import Engine, Task
-from proxy.events import Chunk
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Chunk
 
 from .helpers import all_cuts, call_json, calls, chunk, delta, ends, new_engine, offered, piece, run, says
 from .test_engine import only

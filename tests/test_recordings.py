@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from proxy import sse
-from proxy.dialects.chat import ChatOptions, ChatWriter
-from proxy.dialects.chat_whole import as_chunk, read_whole, rebuild
-from proxy.engine import Engine, Task
+from proxy.codec import sse
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.engine.engine import Engine, Task
 from proxy.errors import UpstreamRefused
-from proxy.reply import StreamReply
-from proxy.rules import Clean
-from proxy.tools import Tools, read_tools
+from proxy.exchange.reply_stream import StreamReply
+from proxy.tools.toolset import ToolSet, read_tools
 from tests.demo.agents import OPENCLAW, OPENCODE, QWEN_CODE
 
 FOLDER = Path(__file__).parent / "recordings"
@@ -57,7 +57,7 @@ WHOLES = recorded("*/*-chat-plain-200.txt", "*/named-[34].txt", "*/named-plain.t
 
 
 @cache
-def tools_for(name: str) -> Tools:
+def tools_for(name: str) -> ToolSet:
     """The tools that were offered when the recording was made."""
     if not name.startswith("llama-server-agents"):
         return read_tools([WRITE_FILE])
@@ -69,7 +69,7 @@ def tools_for(name: str) -> Tools:
 def reply_for(name: str) -> StreamReply:
     tools = tools_for(name)
     engine = Engine(Task(tools=tools, seed=b"seed", raw_text="-none-" in name))
-    return StreamReply(engine, ChatWriter(ChatOptions("m", usage=True, clean=Clean(), parsed=True)), fail)
+    return StreamReply(engine, ChatWriter(ChatOptions("m", usage=True, clean=StripFields(), parsed=True)), fail)
 
 
 def fail(error: Exception) -> None:
@@ -184,7 +184,7 @@ def test_a_recorded_whole_answer_gives_the_calls_that_the_model_made(name: str) 
     answer = read_whole(data)
     engine = Engine(Task(tools=tools_for(name), seed=b"seed"))
     events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
-    given = rebuild(data, answer, events, Clean(), parsed=True)
+    given = rebuild(data, answer, events, StripFields(), parsed=True)
     choice = json.loads(given)["choices"][0]
     calls = choice["message"].get("tool_calls") or []
     script = file.split("-")[0]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.redact import redact, redact_stream
+from proxy.codec.redaction import redact, redact_stream
 
 from .helpers import RECORDINGS, bodies, calls, chunk, delta, ends, piece, random_cut, received, says
 

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 import pytest
 
 from proxy.errors import UpstreamBroken, UpstreamTimeout
-from proxy.pump import Patience, Pump
-from proxy.relay import Relayed, relay
-from proxy.upstream import Target
-from proxy.upstream import Upstream as Caller
+from proxy.upstream.client import ModelServer as Caller
+from proxy.upstream.client import ServerOptions
+from proxy.upstream.passthrough import PassthroughResponse, pass_through
+from proxy.upstream.pump import Pump, Timeouts
 from tests.conftest import Inside
 from tests.scripted import DONE, LAST, SSE, Act, Upstream, answer, chunked, head, text
 
 
 @contextmanager
-def relayed(server: Upstream, patience: Patience | None = None) -> Iterator[Relayed]:
+def relayed(server: Upstream, patience: Timeouts | None = None) -> Iterator[PassthroughResponse]:
     """What is relayed of the server's next answer."""
-    with Caller(Target(server.url)).open("POST", "/x", {}, b"{}") as call:
-        yield relay(call, Pump(None, patience or Patience(10, 10)))
+    with Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
+        yield pass_through(call, Pump(None, patience or Timeouts(10, 10)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 404, 500])
@@ -67,7 +67,7 @@ def test_what_breaks_off_raises_after_what_came() -> None:
 
 @pytest.mark.parametrize("action,error", [(Act.CLOSE, UpstreamBroken), (Act.EXPECT_CLOSE, UpstreamTimeout)])
 def test_what_fails_before_the_head_raises_at_once(action: Act, error: type[Exception]) -> None:
-    with Upstream([action]) as server, pytest.raises(error), relayed(server, Patience(0.1, 10)):
+    with Upstream([action]) as server, pytest.raises(error), relayed(server, Timeouts(0.1, 10)):
         pass
 
 

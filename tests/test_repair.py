@@ -14,13 +14,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.events import Failed, JsonObject
-from proxy.fixes import FIXES
-from proxy.ladder import RUNGS
-from proxy.policy import Policy, ToolRule
-from proxy.repair import Repairer
-from proxy.shapes import compile_schema, faults
-from proxy.tools import Tools, read_tools
+from proxy.codec.json_text import JsonObject
+from proxy.engine.events import Failed
+from proxy.repair.argument_readers import READERS
+from proxy.repair.policy import Policy, ToolRule
+from proxy.repair.repairer import Repairer
+from proxy.repair.schema_fixes import FIXES
+from proxy.tools.schema import compile_schema, violations
+from proxy.tools.toolset import ToolSet, read_tools
 
 from .helpers import all_cuts, calls, ends, function, new_engine, offered, piece, run, view
 from .random_schemas import TOOLS, Kind, repaired, validator
@@ -145,7 +146,7 @@ def test_a_built_in_rule_never_touches_what_the_schema_accepts() -> None:
         assert found.arguments == arguments
 
 
-def streamed(tools: Tools, cut: list[str], *, whole: bool, finish: str = "tool_calls") -> tuple[bool, list[str], str]:
+def streamed(tools: ToolSet, cut: list[str], *, whole: bool, finish: str = "tool_calls") -> tuple[bool, list[str], str]:
     """Whether the reply failed, what left of a streamed call's arguments, and the text that came of it."""
     opened = calls(piece(0, "", name="tool", id="call_1"))
     engine = new_engine(tools, policy=Policy(whole=whole))
@@ -268,7 +269,7 @@ def test_a_damaged_call_gets_better_at_every_cut_alike_or_stays(given_: tuple[Ki
         again = repaired(kind.schema, found.arguments)
         assert again is not None
         assert (again.arguments, again.fixes) == (found.arguments, ())
-        assert found.faults == faults(found.values, shape)
+        assert found.faults == violations(found.values, shape)
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": kind.schema}}])
     for whole in (False, True):
         outcomes = {_outcome(streamed(tools, cut, whole=whole), found) for cut in all_cuts(text, 2)}
@@ -335,7 +336,7 @@ def test_the_readme_names_every_repair() -> None:
     """C6: whoever reads an id in the log or in the audit finds there what it means."""
     folder = Path(__file__).parents[1]
     written = "".join(path.read_text() for path in (folder / "proxy").rglob("*.py"))
-    ids = {*(rung.id for rung in RUNGS), *(fix.id for fix in FIXES), *re.findall(r'Repair\(\s*"([a-z_]+)"', written)}
+    ids = {*(rung.id for rung in READERS), *(fix.id for fix in FIXES), *re.findall(r'Repair\(\s*"([a-z_]+)"', written)}
     readme = (folder / "README.md").read_text()
     assert len(ids) > 25
     assert [each for each in sorted(ids) if f"`{each}`" not in readme] == []

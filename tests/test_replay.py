@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from proxy import config
-from proxy.capture import Captured, read_capture
-from proxy.cli import main
-from proxy.config import read_rules
-from proxy.engine import Engine
-from proxy.replay import Said, View, lines, replay, view
-from proxy.rules import Rules, parse_rules
-from proxy.settings import Settings
+from proxy.commands.main import main
+from proxy.commands.replay import ClientView, View, lines, replay, view
+from proxy.config import load as config
+from proxy.config.load import read_rules
+from proxy.config.rules import Rules, parse_rules
+from proxy.config.settings import Settings
+from proxy.engine.engine import Engine
+from proxy.exchange.capture import Captured, read_capture
 
 from .conftest import Inside
 from .helpers import OFFERED, RECORDINGS, call_json, calls, chunk, delta, ends, piece, recording, says
@@ -181,7 +181,7 @@ def test_reasoning_choices_and_odd_calls_are_shown_before() -> None:
     assert seen.choices[0].calls == {0: ["", "bash", ""], 4: ["x", "", '{"command":"ls"}']}
     assert view(b"", streamed=True) == View()
     assert view(b'{"error": "no"}', streamed=False) == View(error="no")
-    assert view(b'{"choices": [{"message": {"content": "a"}}]}', streamed=False) == View({0: Said("a")})
+    assert view(b'{"choices": [{"message": {"content": "a"}}]}', streamed=False) == View({0: ClientView("a")})
 
 
 SWALLOWED = json.dumps(completion("")).encode()

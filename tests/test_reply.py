@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat import ChatOptions, ChatWriter
-from proxy.dialects.chat_whole import ChatDialect, read_whole
-from proxy.engine import Engine, Task
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Chunk
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken, UpstreamRefused
-from proxy.events import Chunk
-from proxy.observed import ObservedReply
-from proxy.observed import observed as only_observed
-from proxy.reply import StreamReply, remake, rewrap
-from proxy.rules import Clean
+from proxy.exchange.observe import ObservedReply
+from proxy.exchange.observe import observed as only_observed
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
 
 from .helpers import (
     RECORDINGS,
@@ -51,7 +51,7 @@ class Crashes(list[Exception]):
 
 
 def options(**given: Any) -> ChatOptions:
-    return ChatOptions(**{"model": "m", "usage": True, "clean": Clean(), **given})
+    return ChatOptions(**{"model": "m", "usage": True, "clean": StripFields(), **given})
 
 
 def reply(engine: Engine | None = None, crashes: Crashes | None = None, **limits: int) -> StreamReply:
@@ -270,7 +270,7 @@ class Raises:
 @pytest.fixture(autouse=True)
 def _no_short_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every chunk is fed, so that each can be the one at which the engine raises."""
-    monkeypatch.setattr(Engine, "glide", lambda self, raw: None)
+    monkeypatch.setattr(Engine, "fast_path", lambda self, raw: None)
     yield
 
 
@@ -365,7 +365,7 @@ def message(index: int = 0, finish: str | None = "stop", **said: Any) -> dict[st
 
 def rewrapped(body: bytes, *, usage: bool = True, task: Task | None = None) -> bytes:
     engine = Engine(task) if task else new_engine()
-    return rewrap(read_whole(body), engine, ChatWriter(options(usage=usage), expand=True))
+    return answer_as_stream(read_whole(body), engine, ChatWriter(options(usage=usage), expand=True))
 
 
 COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
@@ -455,7 +455,7 @@ def test_an_observed_reply_leaves_as_the_very_bytes_at_every_cut(data: bytes) ->
         one = observed()
         given = b""
         for part in cut:
-            given += one.receive(part) + one.hurry() + one.release()
+            given += one.receive(part) + one.flush_prose() + one.release()
             assert data.startswith(given)
             assert given.endswith((b"\n\n", b"\r\n")) or not given
         assert given + one.finish() == data
@@ -494,7 +494,7 @@ def test_what_the_reader_itself_raises_is_told_once_and_changes_nothing(monkeypa
     def fail(*_: object) -> Any:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Engine, "glide", fail)
+    monkeypatch.setattr(Engine, "fast_path", fail)
     crashes = Crashes()
     one = observed(crashes=crashes)
     assert b"".join(one.receive(each.raw) for each in TEXT) + one.finish() == wire(TEXT, done=False)
@@ -523,7 +523,7 @@ def test_an_observed_reply_that_breaks_off_ends_in_the_error_and_nothing_twice()
 def test_a_whole_answer_is_made_anew_only_if_it_must_be() -> None:
     """C1."""
     same = whole(message(content="Just text."))
-    assert remake(same, read_whole(same), new_engine(), ChatDialect(options(parsed=True))) == same
+    assert answer_as_answer(same, read_whole(same), new_engine(), ChatDialect(options(parsed=True))) == same
     found = whole(message(content=STRONG))
-    made = json.loads(remake(found, read_whole(found), new_engine(), ChatDialect(options(parsed=True))))
+    made = json.loads(answer_as_answer(found, read_whole(found), new_engine(), ChatDialect(options(parsed=True))))
     assert made["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "bash", "arguments": LS}

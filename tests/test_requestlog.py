@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.engine import Engine
-from proxy.events import Repair
-from proxy.logs import set_up_logging
-from proxy.requestlog import MAX_LINES
+from proxy.audit_record import Repair
+from proxy.engine.engine import Engine
+from proxy.web.access_log import MAX_LINES
+from proxy.worker.logging_setup import set_up_logging
 from tests.conftest import Inside
 from tests.scripted import (
     DONE,

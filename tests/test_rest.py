@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat import ChatOptions, ChatWriter
-from proxy.dialects.messages import MessagesWriter
-from proxy.dialects.messages_blocks import Blocks, MessagesAsked
-from proxy.events import Chunk, Reasoning, Text
-from proxy.reply import StreamReply
-from proxy.rules import Clean
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import MessagesWriter
+from proxy.engine.events import Chunk, Reasoning, Text
+from proxy.exchange.reply_stream import StreamReply
 
 from .conftest import Inside
 from .helpers import bodies, calls, chunk, delta, ends, event_bytes, flat, new_engine, piece, received, run, says
@@ -23,7 +23,7 @@ from .messages_ask import ask
 from .messages_checker import check_stream
 from .scripted import DONE, LAST, SSE, Upstream, answer, chunked
 
-OPTIONS = ChatOptions("m", True, Clean(), parsed=True)
+OPTIONS = ChatOptions("m", True, StripFields(), parsed=True)
 # The ways in which servers begin a call, delta by delta; the call is always the same.
 OPENERS: dict[str, list[dict[str, Any]]] = {
     "empty": [piece(0, "", "bash", "a"), piece(0, '{"command": "ls"}')],
@@ -113,7 +113,8 @@ def test_a_chunk_that_says_nothing_else_adds_no_chunk() -> None:
 
 
 def test_what_a_client_does_not_expect_goes_here_too() -> None:
-    clean = Clean(top=frozenset(("x_chunk",)), choice=frozenset(("token_ids",)), usage=frozenset(("total_tokens",)))
+    usage = frozenset(("total_tokens",))
+    clean = StripFields(top=frozenset(("x_chunk",)), choice=frozenset(("token_ids",)), usage=usage)
     options = ChatOptions("m", True, clean, parsed=True)
     for name, wanted in (("of the chunk", []), ("token_ids", []), ("usage", ["prompt_tokens", "completion_tokens"])):
         chunks = marked(OPENERS["empty"], PLACES[name])
@@ -137,7 +138,7 @@ def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
     def crashed(error: Exception) -> None:
         raise error
 
-    reply = StreamReply(new_engine(ordered=True), MessagesWriter(Blocks(MessagesAsked("m"))), crashed)
+    reply = StreamReply(new_engine(ordered=True), MessagesWriter(Blocks(ReplyOptions("m"))), crashed)
     given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
     message = check_stream(given + reply.finish())
     return [(block["type"], block.get("text", block.get("thinking"))) for block in message["content"]]

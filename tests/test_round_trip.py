@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.events import Json
-from proxy.tools import Tools
+from proxy.codec.json_text import Json
+from proxy.tools.toolset import ToolSet
 
 from .helpers import function, new_scanner, offered, random_cut, scan
 from .renderers import DSML, RENDERERS, Call, dump
@@ -90,7 +90,7 @@ MARKERS = (
 class Request:
     """What a request offers, and the calls of the reply to it."""
 
-    tools: Tools
+    tools: ToolSet
     calls: tuple[Call, ...]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.row import rest_of_row, row, strong
-from proxy.reader import RawCall
+from proxy.formats.unwrapped import rest_of_calls, strong, unwrapped
+from proxy.parsing.cursor import RawCall
 
 from .helpers import call_json, offered, outcome, scan
 
@@ -48,7 +48,7 @@ ROWS: dict[str, tuple[str, list[tuple[str, Any]]]] = {
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_that_ends_the_reply_is_its_calls(name: str) -> None:
     text, expected = ROWS[name]
-    found = outcome(row, text)
+    found = outcome(unwrapped, text)
     assert (found.calls, found.rest, found.weak) == (expected, "", True)
     assert all(0 <= start < end <= len(text) for start, end in found.spans)
     assert found.spans
@@ -57,7 +57,7 @@ def test_a_row_that_ends_the_reply_is_its_calls(name: str) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_that_was_cut_off_is_none(name: str) -> None:
     """C4: what is weak needs the natural end."""
-    assert outcome(row, ROWS[name][0], stopped=False).calls is None
+    assert outcome(unwrapped, ROWS[name][0], stopped=False).calls is None
 
 
 REFUSED = {
@@ -87,7 +87,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_row_with_anything_else_or_with_other_keys_is_none(name: str) -> None:
     """C3: weak evidence needs every key to be a property and every required one to be there."""
-    found = outcome(row, REFUSED[name])
+    found = outcome(unwrapped, REFUSED[name])
     assert found.calls is None and found.why
 
 
@@ -137,10 +137,10 @@ def test_the_rest_of_a_row_goes_on_behind_calls_that_were_read() -> None:
     tool = offered().resolve("bash")
     assert tool is not None
     before = (RawCall(tool, "bash", '{"command": "ls"}'),)
-    found = outcome(lambda reader: rest_of_row(reader, before), f"\n</tool_call>\n{PWD}<|im_end|>")
+    found = outcome(lambda reader: rest_of_calls(reader, before), f"\n</tool_call>\n{PWD}<|im_end|>")
     assert (found.calls, found.rest) == (TWO, "")
-    assert outcome(lambda reader: rest_of_row(reader, before), "").calls == ONE
-    assert outcome(lambda reader: rest_of_row(reader, before), " so").calls is None
+    assert outcome(lambda reader: rest_of_calls(reader, before), "").calls == ONE
+    assert outcome(lambda reader: rest_of_calls(reader, before), " so").calls is None
 
 
 @pytest.mark.parametrize("lead", [LS, FENCE, f"{LS}\n{LS}", f"[{LS}]", TAGS, f"{LS}\n</tool_call>"])

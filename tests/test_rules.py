@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy import rules
+from proxy.config import rules
+from proxy.config.rules import Profile, Rules, StripFields, parse_rules
 from proxy.errors import RulesError
-from proxy.formats import format_names
-from proxy.policy import Policy
-from proxy.rules import Clean, Profile, Rules, parse_rules
+from proxy.formats.grammar import format_names
+from proxy.repair.policy import Policy
 
 REPO = Path(__file__).parent.parent
 
@@ -87,7 +87,8 @@ clients:
   y:
 """
     )
-    assert found.profile("m", "x") == Profile("server", "whole", "sglang", "chunk", Clean(top=("a",), message=("b",)))
+    strip = StripFields(top=("a",), message=("b",))
+    assert found.profile("m", "x") == Profile("server", "whole", "sglang", "chunk", strip)
     assert found.profile("m", "y") == found.profile("m", "nobody") == Profile("proxy", "whole", "sglang")
 
 

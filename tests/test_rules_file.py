@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 from yaml.nodes import Node
 
-from proxy.errors import RulesError
-from proxy.events import Json
-from proxy.rules_file import (
+from proxy.codec.json_text import Json
+from proxy.config.yaml_nodes import (
     MAX_NODES,
     MAX_VALUE,
     choice,
     compose,
     mapping,
     nearest,
-    refusal,
+    node_error,
     scalar,
     sequence,
     shown,
     text_of,
     value,
 )
+from proxy.errors import RulesError
 
 
 def node(text: str) -> Node:
@@ -151,7 +151,7 @@ def test_a_choice_is_one_of_its_words() -> None:
 
 def test_an_error_tells_the_line_of_its_node() -> None:
     keys = mapping(node("a: 1\nb: 2\n"), "it")
-    assert refusal(keys["b"], "wrong; right").message == "f:2: wrong; right"
+    assert node_error(keys["b"], "wrong; right").message == "f:2: wrong; right"
 
 
 def test_the_nearest_words_are_told_or_all() -> None:

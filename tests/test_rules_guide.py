@@ -9,18 +9,18 @@ from typing import get_args
 
 import pytest
 
-from proxy.events import JsonObject
-from proxy.formats import format_names
-from proxy.policy import ToolRule
-from proxy.rules import ReasoningHistory, Rules, ServerTools, Thinking, parse_rules
-from proxy.tool_rules import apply_rule, rules_for
-from proxy.tools import Tool, Tools
-from proxy.tools_section import ACTIONS, CONDITIONS
+from proxy.codec.json_text import JsonObject
+from proxy.config.rules import ReasoningHistory, Rules, ServerTools, Thinking, parse_rules
+from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS
+from proxy.formats.grammar import format_names
+from proxy.repair.policy import ToolRule
+from proxy.repair.rule_actions import apply_rule, rules_for
+from proxy.tools.toolset import Tool, ToolSet
 
 GUIDE = (Path(__file__).parent.parent / "docs" / "rules.md").read_text()
 FILES = re.findall(r"(?s)```yaml\n(.*?)```", GUIDE)
 EXAMPLE = re.compile(r"(?m)^`(\w+) (\{.*\})` becomes `(\w+) (\{.*\})`$")
-OFFERED = Tools(Tool(name, {}) for name in ("bash", "read", "write"))
+OFFERED = ToolSet(Tool(name, {}) for name in ("bash", "read", "write"))
 
 
 def loaded(text: str) -> Rules:

@@ -9,12 +9,12 @@ from typing import Any, get_args
 import pytest
 from jsonschema import Draft202012Validator
 
-from proxy.config import load
+from proxy.config.load import load
+from proxy.config.rules import ReasoningHistory, ServerTools, Thinking
+from proxy.config.settings import SPECS, Spec
+from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, TYPES
+from proxy.config.yaml_nodes import compose, value
 from proxy.errors import RulesError
-from proxy.rules import ReasoningHistory, ServerTools, Thinking
-from proxy.rules_file import compose, value
-from proxy.settings import SPECS, Spec
-from proxy.tools_section import ACTIONS, CONDITIONS, TYPES
 from tests.test_qwen3_users import FILE
 
 REPO = Path(__file__).parent.parent

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.deltas import Delta
-from proxy.events import Reasoning, Text
-from proxy.said import read_entry
+from proxy.engine.call_delta import CallDelta
+from proxy.engine.choice_delta import read_entry
+from proxy.engine.events import Reasoning, Text
 
 from .helpers import delta
 
@@ -84,4 +84,4 @@ def test_a_whole_message_beside_the_delta_gives_its_calls() -> None:
     entry = {**delta(content="a"), "message": {"content": "b", "tool_calls": [{"id": "x", "function": function}]}}
     said = read_entry(entry)
     assert said.text == "a"
-    assert said.deltas == (Delta(0, "x", "f", "{}", plain=True, whole=True),)
+    assert said.deltas == (CallDelta(0, "x", "f", "{}", plain=True, whole=True),)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats.scanner import Found, Prose, Refused, Scanner
+from proxy.formats.scanner import Scanner
+from proxy.formats.spans import CallSpan, RejectedSpan, TextSpan
 
 from .helpers import all_cuts, call_json, function, merged, new_scanner, offered, scan
 
@@ -242,9 +243,9 @@ def test_a_strong_call_behind_a_weak_one_needs_no_required_argument() -> None:
 def test_a_strong_call_is_committed_the_moment_it_closes() -> None:
     """C2."""
     scanner = new_scanner()
-    assert scanner.feed(f"a {STRONG[:-1]}") == (Prose(0, 2),)
+    assert scanner.feed(f"a {STRONG[:-1]}") == (TextSpan(0, 2),)
     (found,) = scanner.feed(">")
-    assert isinstance(found, Found)
+    assert isinstance(found, CallSpan)
     assert found.end == len(f"a {STRONG}")
 
 
@@ -254,7 +255,7 @@ def test_a_weak_call_is_committed_at_the_end_alone() -> None:
     assert scanner.feed(WEAK) == ()
     assert scanner.confident
     (found,) = scanner.finish(stopped=True)
-    assert isinstance(found, Found)
+    assert isinstance(found, CallSpan)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_a_found_piece_says_which_evidence_it_was(text: str, weak: bool) -> None
     """C3."""
     scanner = new_scanner()
     pieces = [*scanner.feed(text), *scanner.finish(stopped=True)]
-    assert [piece.weak for piece in pieces if isinstance(piece, Found)] == ([weak] if text != STRONG[:-3] else [])
+    assert [piece.weak for piece in pieces if isinstance(piece, CallSpan)] == ([weak] if text != STRONG[:-3] else [])
 
 
 REFUSED = {
@@ -282,9 +283,9 @@ REFUSED = {
 def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
     """C6: the same at every cut."""
     text, form, why = REFUSED[name]
-    notes: set[tuple[Refused, ...]] = set()
+    notes: set[tuple[RejectedSpan, ...]] = set()
     for cut in all_cuts(text, 20):
-        refused: list[Refused] = []
+        refused: list[RejectedSpan] = []
         assert scan(cut, new_scanner(refused=refused, results=(STRONG,))).calls == ()
         notes.add(tuple(note for note in refused if why in note.why))
     ((note,),) = notes
@@ -293,7 +294,7 @@ def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
 
 
 def test_what_is_a_call_is_not_noted() -> None:
-    refused: list[Refused] = []
+    refused: list[RejectedSpan] = []
     assert scan([f"So:\n{STRONG}\n{WEAK}"], new_scanner(refused=refused)).calls
     assert refused == []
 
@@ -360,7 +361,7 @@ def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
     let_go = 0
     for at, each in enumerate(text, 1):
         for found in scanner.feed(each):
-            assert isinstance(found, Prose)
+            assert isinstance(found, TextSpan)
             let_go = found.end
         assert at - let_go <= 256 + 64
     assert scan(list(text)).text == text
@@ -369,7 +370,7 @@ def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
 def test_text_without_markers_is_let_go_at_once() -> None:
     scanner = new_scanner()
     for at, each in enumerate("Just text, with 1 + 0 & more.\nHere is a line."):
-        assert scanner.feed(each) == (Prose(at, at + 1),)
+        assert scanner.feed(each) == (TextSpan(at, at + 1),)
         assert not scanner.held
 
 

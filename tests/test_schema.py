@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.schema import MAX_DEEP, MAX_WALK, allowed_types, literal, parts, type_of, typed
+from proxy.tools.schema_types import MAX_DEEP, MAX_WALK, allowed_types, literal, parts, type_of, typed
 
 ALL = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
 ROOT: dict[str, Any] = {

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from proxy import config, gunicorn_conf
-from proxy import service as module
-from proxy.config import MEMORY_VARIABLE, read_rules
+from proxy import gunicorn_conf
+from proxy.config import load as config
+from proxy.config.load import MEMORY_VARIABLE, read_rules
+from proxy.config.settings import Settings
 from proxy.errors import RulesError
-from proxy.service import Service, announce, make_service, start_service
-from proxy.settings import Settings
-from proxy.shared_memory import Memory
-from proxy.snapshot import make_snapshot
+from proxy.worker import state as module
+from proxy.worker.shared_memory import Memory
+from proxy.worker.snapshot import make_snapshot
+from proxy.worker.state import WorkerState, announce, make_state, start_worker
 from tests.scripted import Upstream
 
 BAD = "settings: {heartbeat: often}\n"
@@ -47,15 +48,15 @@ def master(rules: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     os.close(int(fd))
 
 
-def service(url: str, **settings: Any) -> Service:
-    return make_service(Settings(upstream=url, **settings), read_rules(None))
+def service(url: str, **settings: Any) -> WorkerState:
+    return make_state(Settings(upstream=url, **settings), read_rules(None))
 
 
-def heartbeat(worker: Service) -> float:
+def heartbeat(worker: WorkerState) -> float:
     return worker.current().settings.heartbeat
 
 
-def error(worker: Service) -> Any:
+def error(worker: WorkerState) -> Any:
     return worker.health()["rules_error"]
 
 
@@ -95,7 +96,7 @@ def test_health_has_the_keys_that_users_read_and_asks_nobody() -> None:
 
 
 def test_a_reload_takes_the_file_and_forgets_what_was_learnt_of_the_upstream(rules: Path) -> None:
-    worker = start_service()
+    worker = start_worker()
     before = worker.current()
     before.remember("tiny")
     rules.write_text("settings: {heartbeat: 3, upstream: http://other:1}\n")
@@ -114,7 +115,7 @@ def test_a_reload_of_what_cannot_be_used_changes_nothing_and_health_says_why(
 ) -> None:
     monkeypatch.setattr(config, "environment", lambda: {"TOOL_PROXY_RULES": str(rules)})
     rules.write_text("settings: {heartbeat: 3}\n")
-    worker = start_service()
+    worker = start_worker()
     before = worker.current()
     rules.unlink()
     match broken:
@@ -145,7 +146,7 @@ def test_a_reload_of_what_cannot_be_used_changes_nothing_and_health_says_why(
 
 def test_a_reload_after_which_there_is_no_file_takes_the_built_in_rules(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
-    worker = start_service()
+    worker = start_worker()
     rules.unlink()
     worker.reload()
     assert (heartbeat(worker), worker.current().rules.source) == (10.0, "built-in")
@@ -155,7 +156,7 @@ def test_a_reload_changes_how_much_is_logged(rules: Path) -> None:
     logger = logging.getLogger("proxy")
     level = logger.level
     try:
-        worker = start_service()
+        worker = start_worker()
         for verbose, expected in (("true", logging.DEBUG), ("false", logging.INFO)):
             rules.write_text(f"settings: {{verbose: {verbose}}}\n")
             worker.reload()
@@ -166,7 +167,7 @@ def test_a_reload_changes_how_much_is_logged(rules: Path) -> None:
 
 @pytest.mark.usefixtures("master")
 def test_every_worker_takes_what_one_has_read_and_not_what_the_file_says_by_then(rules: Path) -> None:
-    workers = [start_service() for _ in range(3)]
+    workers = [start_worker() for _ in range(3)]
     rules.write_text("settings: {heartbeat: 3}\n")
     workers[0].reload()
     rules.write_text(BAD)
@@ -181,7 +182,7 @@ def test_every_worker_takes_what_one_has_read_and_not_what_the_file_says_by_then
 @pytest.mark.usefixtures("master")
 def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rules: Path) -> None:
     """One of the release before, which ends soon, beside those of the next."""
-    worker = start_service()
+    worker = start_worker()
     before = worker.current()
     with worker.memory.turn():
         worker.memory.publish(b"a_new_section: {}\n", str(rules))
@@ -194,21 +195,21 @@ def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rule
 @pytest.mark.usefixtures("master")
 def test_a_worker_that_replaces_another_does_not_look_at_the_file(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
-    assert heartbeat(start_service()) == 3.0
+    assert heartbeat(start_worker()) == 3.0
     for text in (BAD, "settings: {heartbeat: 4}\n"):
         rules.write_text(text)
-        worker = start_service()
+        worker = start_worker()
         assert (heartbeat(worker), error(worker)) == (3.0, None)
 
 
 @pytest.mark.usefixtures("master")
 def test_after_a_hang_up_the_first_new_worker_reads_the_file_for_all(rules: Path) -> None:
-    old = start_service()
+    old = start_worker()
     gunicorn_conf.on_reload(None)
     rules.write_text("settings: {heartbeat: 3}\n")
-    first = start_service()
+    first = start_worker()
     rules.write_text("settings: {heartbeat: 4}\n")
-    second = start_service()
+    second = start_worker()
     assert [heartbeat(worker) for worker in (old, first, second)] == [3.0] * 3
 
 
@@ -217,10 +218,10 @@ def test_after_a_hang_up_with_a_bad_file_the_last_good_text_stays_and_all_say_wh
     rules: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
-    old = start_service()
+    old = start_worker()
     rules.write_text(BAD)
     gunicorn_conf.on_reload(None)
-    workers = [old, start_service(), start_service()]
+    workers = [old, start_worker(), start_worker()]
     assert [heartbeat(worker) for worker in workers] == [3.0] * 3
     assert all("heartbeat" in error(worker) for worker in workers)
     assert [message for message in caplog.messages if "heartbeat" in message] == [
@@ -236,19 +237,19 @@ def test_only_a_first_start_with_a_bad_file_fails(rules: Path) -> None:
     rules.write_text(BAD)
     for _ in range(2):
         with pytest.raises(RulesError, match="heartbeat"):
-            start_service()
+            start_worker()
     rules.write_text("settings: {heartbeat: 3}\n")
-    worker = start_service()
+    worker = start_worker()
     assert (heartbeat(worker), error(worker)) == (3.0, None)
 
 
 @pytest.mark.usefixtures("master")
 def test_a_storm_of_reloads_ends_with_all_workers_at_what_the_file_said_last(rules: Path) -> None:
-    workers = [start_service() for _ in range(2)]
+    workers = [start_worker() for _ in range(2)]
     numbers = iter(range(1, 1000))
     last, lock, failures = [0], threading.Lock(), list[BaseException]()
 
-    def storm(worker: Service) -> None:
+    def storm(worker: WorkerState) -> None:
         try:
             for _ in range(15):
                 with lock:
@@ -275,7 +276,7 @@ def test_a_storm_of_reloads_ends_with_all_workers_at_what_the_file_said_last(rul
 def test_many_requests_that_come_after_a_reload_read_the_text_once(
     rules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = start_service()
+    worker = start_worker()
     loads, load = list[float](), module.load
 
     def slow(**given: Any) -> Any:
@@ -297,9 +298,9 @@ def test_many_requests_that_come_after_a_reload_read_the_text_once(
 
 def test_without_a_master_a_worker_has_a_memory_of_its_own(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
-    one = start_service()
+    one = start_worker()
     rules.write_text("settings: {heartbeat: 4}\n")
-    other = make_service(Settings(), read_rules(None), Memory())
+    other = make_state(Settings(), read_rules(None), Memory())
     other.reload()
     assert (heartbeat(one), heartbeat(other)) == (3.0, 4.0)
 

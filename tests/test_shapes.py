@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from proxy.events import Json, JsonObject
-from proxy.fixes import FIXES, mend
-from proxy.literals import read_json
-from proxy.shapes import Judge, Shape, all_parts, compile_schema, faults, kind_fits, same
+from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.literals import read_json
+from proxy.repair.schema_fixes import FIXES, apply_fixes
+from proxy.tools.schema import Schema, Validator, all_parts, compile_schema, same, type_fits, violations
 
 from .random_schemas import KINDS, TOOLS, VALUES, Kind, validator
 
@@ -24,7 +24,7 @@ PATIENCE = 10.0
 
 
 def wrong(value: Json, schema: JsonObject) -> int:
-    return faults(value, compile_schema(schema))
+    return violations(value, compile_schema(schema))
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -132,14 +132,14 @@ def test_values_are_equal_as_json_says() -> None:
 
 
 def test_ten_point_zero_is_an_integer_too() -> None:
-    assert kind_fits(10.0, frozenset(("integer",)))
-    assert not kind_fits(10.5, frozenset(("integer",)))
+    assert type_fits(10.0, frozenset(("integer",)))
+    assert not type_fits(10.5, frozenset(("integer",)))
 
 
 @pytest.mark.parametrize(("text", "fits"), [("1" * 10_000, True), ("-" + "1" * 10_000, True), ("1e400", False)])
 def test_digits_beyond_all_range_are_an_integer(text: str, fits: bool) -> None:
-    assert kind_fits(read_json(text), frozenset(("integer",))) is fits
-    assert kind_fits(read_json(text), frozenset(("integer", "number")))
+    assert type_fits(read_json(text), frozenset(("integer",))) is fits
+    assert type_fits(read_json(text), frozenset(("integer", "number")))
 
 
 def test_of_alternatives_the_nearest_one_counts_and_applies() -> None:
@@ -151,9 +151,9 @@ def test_of_alternatives_the_nearest_one_counts_and_applies() -> None:
         ]
     }
     shape = compile_schema(schema)
-    assert faults({"a": 1}, shape) == 1
-    assert Judge().applied({"a": 1}, shape) == (shape, shape.groups[0][1])
-    assert Judge().applied([], shape) == (shape, shape.groups[0][2])
+    assert violations({"a": 1}, shape) == 1
+    assert Validator().applied({"a": 1}, shape) == (shape, shape.groups[0][1])
+    assert Validator().applied([], shape) == (shape, shape.groups[0][2])
     assert all_parts(shape) == (shape, *shape.groups[0])
 
 
@@ -161,11 +161,11 @@ def test_a_circle_of_references_is_one_shape() -> None:
     shape = compile_schema({"properties": {"a": {"$ref": "#"}}})
     (inner,) = shape.properties["a"].parts
     assert inner is shape
-    assert faults({"a": {"a": {"a": 5}}}, shape) == 0
+    assert violations({"a": {"a": {"a": 5}}}, shape) == 0
 
 
 def test_a_judge_that_has_spent_its_steps_says_so() -> None:
-    judge, shape = Judge(10), compile_schema({"items": {"type": "string"}})
+    judge, shape = Validator(10), compile_schema({"items": {"type": "string"}})
     assert judge.faults([1] * 5, shape) == 5
     assert not judge.spent
     judge.faults([2] * 50, shape)
@@ -278,8 +278,8 @@ def test_no_schema_takes_long_or_overflows_the_stack(name: str) -> None:
     schema, value = HOSTILE[name]
     started = time.process_time()
     shape = compile_schema(schema)
-    faults(value, shape)
-    found, _ = mend(value, shape, FIXES)
+    violations(value, shape)
+    found, _ = apply_fixes(value, shape, FIXES)
     assert isinstance(found, dict)
     assert time.process_time() - started < PATIENCE
 
@@ -302,11 +302,11 @@ def test_nothing_is_ever_fetched(reference: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(builtins, "open", refuse)
     shape = compile_schema(schema)
-    assert mend({"a": "1", "b": 2, "c": "3"}, shape, FIXES)[0] == {"a": "1", "b": 2, "c": 3}
+    assert apply_fixes({"a": "1", "b": 2, "c": "3"}, shape, FIXES)[0] == {"a": "1", "b": 2, "c": 3}
 
 
 def test_a_schema_of_too_many_parts_allows_what_is_over_the_limit() -> None:
     shape = compile_schema({"properties": {f"k{at}": {"type": "integer"} for at in range(MANY)}})
-    assert faults({"k0": "x"}, shape) == 1
-    assert faults({f"k{MANY - 1}": "x"}, shape) == 0
-    assert isinstance(shape.properties[f"k{MANY - 1}"], Shape)
+    assert violations({"k0": "x"}, shape) == 1
+    assert violations({f"k{MANY - 1}": "x"}, shape) == 0
+    assert isinstance(shape.properties[f"k{MANY - 1}"], Schema)

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from proxy.engine import Engine, Task
-from proxy.tools import read_tools
+from proxy.engine.engine import Engine, Task
+from proxy.tools.toolset import read_tools
 from tests.helpers import SEED, all_cuts, ends, new_scanner, run, says, scan, view
 from tests.test_own_corpus import exact
 

@@ -13,13 +13,13 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from proxy.rules_file import MAX_BYTES
-from proxy.shared_memory import SIZE, Memory, Published, open_memory
+from proxy.config.yaml_nodes import MAX_BYTES
+from proxy.worker.shared_memory import SIZE, Memory, Published, open_memory
 
 # Publishes texts of one repeated letter each, as fast as it can, until it is killed.
 WRITER = """
 import itertools, sys
-from proxy.shared_memory import Memory
+from proxy.worker.shared_memory import Memory
 memory = Memory(int(sys.argv[1]))
 print("ready", flush=True)
 for number in itertools.count():
@@ -33,7 +33,7 @@ for number in itertools.count():
 # Counts one.
 COUNTER = """
 import sys
-from proxy.shared_memory import Memory
+from proxy.worker.shared_memory import Memory
 Memory(int(sys.argv[1])).tally.add({"a": 1})
 """
 

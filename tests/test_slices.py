@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.literals import dump
-from proxy.repair import Repaired
-from proxy.schema import resolve
-from proxy.spelling import fold
+from proxy.codec.literals import dump
+from proxy.repair.repairer import Repaired
+from proxy.tools.key_spelling import fold
+from proxy.tools.schema_types import resolve
 
 from .random_schemas import TOOLS, Kind, object_of, repaired, texts_of
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from proxy import snapshot as module
-from proxy.config import read_rules
-from proxy.models import Card
-from proxy.settings import Settings
-from proxy.snapshot import READY_CACHED, Snapshot, make_snapshot
+from proxy.config.load import read_rules
+from proxy.config.settings import Settings
+from proxy.upstream.model_list import ModelCard
+from proxy.worker import snapshot as module
+from proxy.worker.snapshot import READY_CACHED, Snapshot, make_snapshot
 from tests.real.processes import free_port
 from tests.scripted import Act, Script, Upstream, answer, head
 
@@ -77,7 +77,7 @@ CARD = {
 def test_cards_and_kind_are_one_answer_asked_for_once(clock: SimpleNamespace) -> None:
     with Upstream([answer({"object": "list", "data": [CARD]})]) as server:
         known = snapshot(server.url)
-        card = Card("Qwen/Qwen3-8B", "vllm", "/models/qwen", "", 40960, 1795279735)
+        card = ModelCard("Qwen/Qwen3-8B", "vllm", "/models/qwen", "", 40960, 1795279735)
         assert known.cards({"Authorization": "Bearer k"}) == (card,)
         assert known.server_kind({}) == "vllm"
         clock.now += 299

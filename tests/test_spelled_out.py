@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.spelled_out import spelled_out
+from proxy.formats.call_element import call_element
 
 from .helpers import outcome
 
@@ -33,7 +33,7 @@ READ: dict[str, tuple[str, tuple[str, Any]]] = {
 @pytest.mark.parametrize("name", READ)
 def test_a_call_is_read_up_to_the_end_of_its_wrapper(name: str) -> None:
     text, expected = READ[name]
-    found = outcome(spelled_out, f"{text}</Call>", wrapped=True)
+    found = outcome(call_element, f"{text}</Call>", wrapped=True)
     assert (found.calls, found.rest) == ([expected], "</Call>")
 
 
@@ -55,5 +55,5 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_call_is_refused(name: str) -> None:
-    found = outcome(spelled_out, REFUSED[name], wrapped=True)
+    found = outcome(call_element, REFUSED[name], wrapped=True)
     assert found.calls is None and found.why

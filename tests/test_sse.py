@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy import sse
+from proxy.codec import sse
+from proxy.codec.sse import Decoder, ServerSentEvent
 from proxy.errors import LimitExceeded
-from proxy.sse import Decoder, ServerSentEvent
 
 from .helpers import RECORDINGS, all_cuts
 

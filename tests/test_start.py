@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proxy.formats.json_calls import json_object
-from proxy.formats.row import row
-from proxy.formats.start import first_thing, functionary, tool_calls_word
-from proxy.formats.tokens import BEFORE_TEXT, CUT_OPENERS
-from proxy.reader import Parsing, RawCall, Reader
+from proxy.formats.markers import BEFORE_TEXT, CUT_OPENERS
+from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
+from proxy.formats.unwrapped import unwrapped
+from proxy.parsing.cursor import Cursor, Parsing, RawCall
 
 from .helpers import call_json, new_scanner, outcome, scan
 
@@ -18,9 +18,9 @@ ONE = [("bash", {"command": "ls"})]
 FENCED = f"```json\n{LS}\n```"
 
 
-def first(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+def first(reader: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """With one format whose opener says more than what counts only here."""
-    return first_thing({b"{": ("json", b'"', row)}, residues=True)(reader)
+    return first_thing({b"{": ("json", b'"', unwrapped)}, residues=True)(reader)
 
 
 READ: dict[str, str] = {
@@ -121,7 +121,7 @@ def test_anything_else_at_the_beginning_is_text(name: str) -> None:
 def test_without_residues_the_formats_alone_count() -> None:
     """C3: a reply in JSON."""
 
-    def only(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+    def only(reader: Cursor) -> Parsing[tuple[RawCall, ...]]:
         return first_thing({b"{": ("json", b'"', json_object)}, residues=False)(reader)
 
     assert outcome(only, CALL).calls == ONE

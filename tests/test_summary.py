@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.rules import Rules, parse_rules
-from proxy.summary import summary
+from proxy.commands.describe_rules import summary
+from proxy.config.rules import Rules, parse_rules
 
 REPO = Path(__file__).parent.parent
 

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy import cli, gunicorn_conf
-from proxy.config import RULES_VARIABLE
-from proxy.settings import SPECS, Settings
+from proxy import gunicorn_conf
+from proxy.commands import main as cli
+from proxy.config.load import RULES_VARIABLE
+from proxy.config.settings import SPECS, Settings
 from tests.conftest import clean_environment
 from tests.real.processes import ROOT, free_port
 from tests.scripted import PATIENCE

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats.tagged import parameters, tagged_call
-from proxy.formats.tags import SEPARATOR
-from proxy.reader import NotACall, Reader
-from proxy.schema import literal
-from proxy.window import Window
+from proxy.formats.xml_calls import parameters, tagged_call
+from proxy.formats.xml_tags import SEPARATOR
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor, NotACall
+from proxy.tools.schema_types import literal
 
 from .helpers import offered, outcome
 
@@ -229,7 +229,7 @@ def test_parameters_may_stand_without_a_tag_around_them() -> None:
 def test_prose_that_mentions_the_tag_is_let_go_at_once(text: str) -> None:
     """C2, F68."""
     with pytest.raises(NotACall):
-        next(tagged_call(Reader(Window(bytearray(text.encode())), 0, offered())))
+        next(tagged_call(Cursor(TextBuffer(bytearray(text.encode())), 0, offered())))
 
 
 @pytest.mark.parametrize("value", ["1e999", "-1e999"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.formats.tags import MAX_TAG, SEPARATOR, peek_tag, read_tag, tag
+from proxy.formats.xml_tags import MAX_TAG, SEPARATOR, peek_tag, read_tag, tag
 
 from .helpers import outcome
 

@@ -17,14 +17,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.tally import MAX_COUNTERS, MAX_NAME, MAX_ROWS, SIZE, Tally, lock
+from proxy.worker.shared_counters import MAX_COUNTERS, MAX_NAME, MAX_ROWS, SIZE, SharedCounters, lock
 
 # A worker: does what is told on its standard input, and says when it is done.
 WORKER = """
 import mmap, sys
-from proxy.tally import SIZE, Tally
+from proxy.worker.shared_counters import SIZE, SharedCounters
 fd = int(sys.argv[1])
-tally = Tally(mmap.mmap(fd, SIZE), 0, fd)
+tally = SharedCounters(mmap.mmap(fd, SIZE), 0, fd)
 for line in sys.stdin:
     print(eval(line), flush=True)
 """
@@ -40,8 +40,8 @@ def fd() -> Iterator[int]:
 
 
 @pytest.fixture
-def tally(fd: int) -> Tally:
-    return Tally(mmap.mmap(fd, SIZE), 0, fd)
+def tally(fd: int) -> SharedCounters:
+    return SharedCounters(mmap.mmap(fd, SIZE), 0, fd)
 
 
 class Worker:
@@ -79,9 +79,9 @@ def second(fd: int) -> Iterator[Worker]:
     made.kill()
 
 
-def alone() -> Tally:
+def alone() -> SharedCounters:
     """A memory without a master."""
-    return Tally(mmap.mmap(-1, SIZE), 0)
+    return SharedCounters(mmap.mmap(-1, SIZE), 0)
 
 
 def test_counters_begin_at_nothing_and_add_up() -> None:
@@ -92,7 +92,7 @@ def test_counters_begin_at_nothing_and_add_up() -> None:
     assert tally.values() == {"a": 1, "b": 0.75}
 
 
-def test_every_worker_counts_into_the_same_and_sees_what_the_others_made(tally: Tally, worker: Worker) -> None:
+def test_every_worker_counts_into_the_same_and_sees_what_the_others_made(tally: SharedCounters, worker: Worker) -> None:
     tally.add({"mine": 1})
     assert worker.do('tally.add({"theirs": 2, "mine": 2})') == "None"
     tally.add({"theirs": 1, "new": 1})
@@ -100,13 +100,13 @@ def test_every_worker_counts_into_the_same_and_sees_what_the_others_made(tally: 
     assert worker.do("sorted(tally.values().items())") == "[('mine', 3.0), ('new', 1.0), ('theirs', 3.0)]"
 
 
-def test_what_a_worker_counted_stays_when_it_dies(tally: Tally, worker: Worker) -> None:
+def test_what_a_worker_counted_stays_when_it_dies(tally: SharedCounters, worker: Worker) -> None:
     worker.do('tally.add({"a": 5})')
     worker.kill()
     assert tally.values() == {"a": 5}
 
 
-def test_no_count_is_lost_between_threads_and_workers(tally: Tally, worker: Worker, second: Worker) -> None:
+def test_no_count_is_lost_between_threads_and_workers(tally: SharedCounters, worker: Worker, second: Worker) -> None:
     def count() -> None:
         for number in range(500):
             tally.add({"a": 1, f"b{number % 50}": 1})
@@ -131,13 +131,13 @@ def test_counters_are_bounded_and_what_is_over_is_left_out() -> None:
     assert len(values) == MAX_COUNTERS and values["n0"] == 2 and f"n{MAX_COUNTERS}" not in values
 
 
-def test_a_name_may_be_as_long_as_there_is_room_for(tally: Tally, worker: Worker) -> None:
+def test_a_name_may_be_as_long_as_there_is_room_for(tally: SharedCounters, worker: Worker) -> None:
     name = "ä" * (MAX_NAME // 2)
     tally.add({name: 1})
     assert worker.do(f"tally.values() == {{{name!r}: 1.0}}") == "True"
 
 
-def test_the_names_of_a_group_are_bounded_for_all_workers_together(tally: Tally, worker: Worker) -> None:
+def test_the_names_of_a_group_are_bounded_for_all_workers_together(tally: SharedCounters, worker: Worker) -> None:
     assert tally.admit("model\x1fa", 3) and worker.do('tally.admit("model\\x1fb", 3)') == "True"
     assert tally.admit("model\x1fc", 3) and tally.admit("fix\x1fd", 3)
     assert not tally.admit("model\x1fd", 3) and worker.do('tally.admit("model\\x1fd", 3)') == "False"
@@ -145,7 +145,7 @@ def test_the_names_of_a_group_are_bounded_for_all_workers_together(tally: Tally,
     assert not tally.admit("long\x1f" + "x" * MAX_NAME, 3)
 
 
-def test_what_is_under_way_is_the_sum_of_all_workers(tally: Tally, worker: Worker) -> None:
+def test_what_is_under_way_is_the_sum_of_all_workers(tally: SharedCounters, worker: Worker) -> None:
     assert tally.held("streams") == 0
     assert tally.hold("streams", 2) and worker.do('tally.hold("streams", 3)') == "True"
     assert tally.held("streams") == 5 and worker.do('tally.held("streams")') == "5"
@@ -153,7 +153,7 @@ def test_what_is_under_way_is_the_sum_of_all_workers(tally: Tally, worker: Worke
     assert tally.held("others") == 0
 
 
-def test_what_a_dead_worker_had_under_way_is_not_counted(tally: Tally, worker: Worker, second: Worker) -> None:
+def test_what_a_dead_worker_had_under_way_is_not_counted(tally: SharedCounters, worker: Worker, second: Worker) -> None:
     tally.hold("streams", 1)
     worker.do('tally.hold("streams", 3)')
     assert second.do('tally.held("streams")') == "4"
@@ -163,7 +163,7 @@ def test_what_a_dead_worker_had_under_way_is_not_counted(tally: Tally, worker: W
     assert tally.held("streams") == 3
 
 
-def test_no_more_than_the_limit_is_let_in_whichever_worker_it_comes_to(tally: Tally, worker: Worker) -> None:
+def test_no_more_than_the_limit_is_let_in_whichever_worker_it_comes_to(tally: SharedCounters, worker: Worker) -> None:
     assert tally.hold("key a", 1, 3) and worker.do('tally.hold("key a", 1, 3)') == "True"
     assert tally.hold("key a", 1, 3)
     assert not tally.hold("key a", 1, 3) and worker.do('tally.hold("key a", 1, 3)') == "False"
@@ -174,7 +174,7 @@ def test_no_more_than_the_limit_is_let_in_whichever_worker_it_comes_to(tally: Ta
     assert tally.hold("key a", 1, 3)
 
 
-def test_threads_and_workers_at_once_stay_under_the_limit(tally: Tally, worker: Worker) -> None:
+def test_threads_and_workers_at_once_stay_under_the_limit(tally: SharedCounters, worker: Worker) -> None:
     let_in: deque[bool] = deque()
     threads = [threading.Thread(target=lambda: let_in.append(tally.hold("key", 1, 20))) for _ in range(30)]
     asked = '[tally.hold("key", 1, 20) for _ in "x" * 30]'
@@ -186,7 +186,7 @@ def test_threads_and_workers_at_once_stay_under_the_limit(tally: Tally, worker: 
     assert sum(let_in) == 20 == tally.held("key")
 
 
-def test_a_worker_without_a_row_counts_for_itself(tally: Tally, worker: Worker) -> None:
+def test_a_worker_without_a_row_counts_for_itself(tally: SharedCounters, worker: Worker) -> None:
     assert worker.do(f"[tally._lock_row(row) for row in range({MAX_ROWS})] and 1") == "1"
     assert tally.hold("a", 1, 2) and tally.hold("a", 1, 2) and not tally.hold("a", 1, 2)
     assert tally.held("a") == 2
@@ -232,7 +232,7 @@ def test_who_waits_as_long_as_was_said_is_let_in() -> None:
     assert tally.wait("key", 5, 33.7 + wait) == 0
 
 
-def test_all_workers_share_the_minute(tally: Tally, worker: Worker) -> None:
+def test_all_workers_share_the_minute(tally: SharedCounters, worker: Worker) -> None:
     assert [worker.do('tally.wait("key", 5)') for _ in range(3)] == ["0.0"] * 3
     assert [tally.wait("key", 5) for _ in range(2)] == [0, 0]
     assert 1 <= tally.wait("key", 5) <= 61 and float(worker.do('tally.wait("key", 5)')) > 0

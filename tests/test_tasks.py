@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.policy import Policy
-from proxy.rewrite import read_chat
-from proxy.tasks import make_task
+from proxy.dialects.chat.request import read_chat
+from proxy.exchange.task import make_task
+from proxy.repair.policy import Policy
 
 from .helpers import OFFERED
 

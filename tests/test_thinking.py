@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.dialects.thinking import ThinkingSplitter
+from proxy.dialects.messages.thinking import ThinkingSplitter
 
 from .helpers import all_cuts
 

@@ -6,25 +6,25 @@ import itertools
 
 import pytest
 
-from proxy.formats import BEHIND_TEXT, REASONING, TEXT, grammars
-from proxy.formats.thoughts import STRIPPED, THOUGHTS, Thought, last_call, passed
-from proxy.reader import NotACall, Reader
-from proxy.window import Window
+from proxy.formats.grammar import BEHIND_TEXT, REASONING, TEXT, grammars
+from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, last_call, no_call
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor, NotACall
 
 from .helpers import all_cuts, call_json, new_scanner, offered, outcome, scan
 
 WEAK = call_json("bash", command="ls")
 CALL = f"<tool_call>{WEAK}</tool_call>"
 ONE = [("bash", {"command": "ls"})]
-CLOSED = [(thought, closer) for thought in THOUGHTS for closer in thought.closers]
+CLOSED = [(thought, closer) for thought in REASONING_MARKERS for closer in thought.closers]
 
 
 def name(value: object) -> str:
-    return value.opener if isinstance(value, Thought) else str(value)
+    return value.opener if isinstance(value, ReasoningMarkers) else str(value)
 
 
 @pytest.mark.parametrize(("thought", "closer"), CLOSED, ids=name)
-def test_nothing_in_reasoning_that_is_closed_is_a_call(thought: Thought, closer: str) -> None:
+def test_nothing_in_reasoning_that_is_closed_is_a_call(thought: ReasoningMarkers, closer: str) -> None:
     """F71."""
     text = f"{thought.opener}I could write {CALL} or\n{WEAK}\n{closer}"
     for cut in all_cuts(text, 20):
@@ -32,7 +32,7 @@ def test_nothing_in_reasoning_that_is_closed_is_a_call(thought: Thought, closer:
 
 
 @pytest.mark.parametrize(("thought", "closer"), CLOSED, ids=name)
-def test_behind_reasoning_a_call_counts_again(thought: Thought, closer: str) -> None:
+def test_behind_reasoning_a_call_counts_again(thought: ReasoningMarkers, closer: str) -> None:
     text = f"{thought.opener}So.{closer}"
     if closer == "<|start|>":
         return  # it begins the header of the next message
@@ -41,8 +41,8 @@ def test_behind_reasoning_a_call_counts_again(thought: Thought, closer: str) -> 
             assert scan(cut).parsed == ONE
 
 
-@pytest.mark.parametrize("thought", THOUGHTS, ids=name)
-def test_a_wrapped_call_at_the_end_of_a_reply_that_is_only_reasoning_is_meant(thought: Thought) -> None:
+@pytest.mark.parametrize("thought", REASONING_MARKERS, ids=name)
+def test_a_wrapped_call_at_the_end_of_a_reply_that_is_only_reasoning_is_meant(thought: ReasoningMarkers) -> None:
     """F70."""
     text = f"{thought.opener}I look. "
     for cut in all_cuts(text + CALL, 20):
@@ -62,16 +62,16 @@ NOT_MEANT = {
 
 
 @pytest.mark.parametrize("case", NOT_MEANT)
-@pytest.mark.parametrize("thought", THOUGHTS[:1] + THOUGHTS[3:6], ids=name)
-def test_all_else_in_reasoning_that_never_ends_is_only_thought(thought: Thought, case: str) -> None:
+@pytest.mark.parametrize("thought", REASONING_MARKERS[:1] + REASONING_MARKERS[3:6], ids=name)
+def test_all_else_in_reasoning_that_never_ends_is_only_thought(thought: ReasoningMarkers, case: str) -> None:
     """C3."""
     text = f"{thought.opener}I look. {NOT_MEANT[case]}"
     for cut in all_cuts(text, 10):
         assert (scan(cut).calls, scan(cut).text) == ((), text)
 
 
-@pytest.mark.parametrize("thought", THOUGHTS, ids=name)
-def test_behind_text_or_cut_off_no_call_in_reasoning_is_meant(thought: Thought) -> None:
+@pytest.mark.parametrize("thought", REASONING_MARKERS, ids=name)
+def test_behind_text_or_cut_off_no_call_in_reasoning_is_meant(thought: ReasoningMarkers) -> None:
     """F70: the reply must be nothing else."""
     text = f"{thought.opener}I look. {CALL}"
     for cut in all_cuts(text, 10):
@@ -80,8 +80,8 @@ def test_behind_text_or_cut_off_no_call_in_reasoning_is_meant(thought: Thought) 
         assert scan(cut).calls == ()
 
 
-@pytest.mark.parametrize("thought", [thought for thought in THOUGHTS if thought.may_begin], ids=name)
-def test_the_prompt_may_have_begun_the_reasoning(thought: Thought) -> None:
+@pytest.mark.parametrize("thought", [thought for thought in REASONING_MARKERS if thought.may_begin], ids=name)
+def test_the_prompt_may_have_begun_the_reasoning(thought: ReasoningMarkers) -> None:
     """What stands behind its end is the reply's beginning."""
     text = f"So I look.{thought.closers[0]}\n"
     for cut in all_cuts(f'{text}bash{{"command": "ls"}}', 10):
@@ -108,7 +108,7 @@ def test_reasoning_that_came_apart_has_a_mode_of_its_own() -> None:
 
 
 def test_each_kind_of_reasoning_has_its_modes() -> None:
-    openers = [thought.opener for thought in THOUGHTS]
+    openers = [thought.opener for thought in REASONING_MARKERS]
     modes = {TEXT, REASONING, STRIPPED.opener, *openers, *(opener + BEHIND_TEXT for opener in openers)}
     assert set(grammars(json_reply=False, raw_text=False)) == modes
 
@@ -123,4 +123,4 @@ def test_the_call_that_ends_reasoning_may_have_closers_behind_it_and_nothing_els
 
 def test_what_begins_or_ends_reasoning_is_no_call() -> None:
     with pytest.raises(NotACall):
-        passed(Reader(Window(), 0, offered()))
+        no_call(Cursor(TextBuffer(), 0, offered()))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import requests
 
+from proxy.dialects.messages.token_count import COUNT_TOKENS, HEADER, TOKENIZE, count, estimate
 from proxy.errors import UpstreamRefused
-from proxy.token_count import COUNT_TOKENS, HEADER, TOKENIZE, count, estimate
 from tests.scripted import WRITE_FILE, Upstream, answer
 
 CHAT: dict[str, Any] = {

@@ -6,9 +6,7 @@ import itertools
 
 import pytest
 
-from proxy.formats.tags import peek_tag, read_tag
-from proxy.formats.thoughts import THOUGHTS
-from proxy.formats.tokens import (
+from proxy.formats.markers import (
     AFTER_CALL,
     BEFORE_TEXT,
     CUT_OPENERS,
@@ -26,6 +24,8 @@ from proxy.formats.tokens import (
     WRAPPER_TAGS,
     encoded,
 )
+from proxy.formats.reasoning import REASONING_MARKERS
+from proxy.formats.xml_tags import peek_tag, read_tag
 
 from .helpers import outcome
 
@@ -76,7 +76,7 @@ def test_what_closes_a_marker_neither_opens_one_nor_is_a_single_byte() -> None:
 
 def test_what_ends_a_turn_neither_opens_a_call_nor_reasoning() -> None:
     """F18."""
-    begins = {*OPENERS, *(thought.opener for thought in THOUGHTS)}
+    begins = {*OPENERS, *(thought.opener for thought in REASONING_MARKERS)}
     for token, opener in itertools.product(END_OF_TURN, begins):
         assert not opener.startswith(token) and not token.startswith(opener)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.tool_ids import client_id, server_id
+from proxy.dialects.messages.tool_ids import client_id, server_id
 
 CLIENTS = re.compile(r"toolu_[A-Za-z0-9_-]+")
 ANY = st.text(st.characters(exclude_categories=()))

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.events import Json, JsonObject
-from proxy.policy import Action, Condition, ToolRule
-from proxy.tool_rules import MAX_PLACES, applies_to_model, apply_rule, renames, rules_for, touched
-from proxy.tools import Tool, Tools
+from proxy.codec.json_text import Json, JsonObject
+from proxy.repair.policy import Action, Condition, ToolRule
+from proxy.repair.rule_actions import MAX_PLACES, applies_to_model, apply_rule, renames, rules_for, touched
+from proxy.tools.toolset import Tool, ToolSet
 
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 ACTIONS: tuple[Action, ...] = get_args(Action)
-OFFERED = Tools(Tool(name, {}) for name in ("read", "Write", "bash"))
+OFFERED = ToolSet(Tool(name, {}) for name in ("read", "Write", "bash"))
 
 
 def rule(condition: Condition = "exists", action: Action = "remove_parameter", **more: Any) -> ToolRule:
@@ -217,7 +217,7 @@ def test_a_tool_is_renamed_only_to_an_offered_one() -> None:
     ],
 )
 def test_only_a_read_with_content_becomes_a_write(name: str, values: Any, offered: str, becomes: str) -> None:
-    tools = Tools([Tool(name, {}), Tool(offered, {})])
+    tools = ToolSet([Tool(name, {}), Tool(offered, {})])
     converting = rule("exists", "convert_tool_to_write", parameter=("content",))
     assert apply_rule(converting, name, values, tools) == (becomes, values)
 

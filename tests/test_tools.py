@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from proxy.tools import MAX_KEPT, MAX_KNOWN, Tool, Tools, read_tools
+from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools
 
 from .helpers import function, offered
 
 
-def named(*names: str) -> Tools:
+def named(*names: str) -> ToolSet:
     return read_tools([function(name) for name in names])
 
 
@@ -210,7 +210,7 @@ def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> Non
 
 def test_tools_are_true_if_there_is_one() -> None:
     assert named("a")
-    assert not Tools(())
+    assert not ToolSet(())
 
 
 def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:

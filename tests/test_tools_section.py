@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from proxy.config.rules import parse_rules
+from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, MAX_RULES, TYPES
 from proxy.errors import RulesError
-from proxy.policy import ToolRule
-from proxy.rules import parse_rules
-from proxy.tools_section import ACTIONS, CONDITIONS, MAX_RULES, TYPES
+from proxy.repair.policy import ToolRule
 
 
 def parsed(text: str) -> tuple[ToolRule, ...]:

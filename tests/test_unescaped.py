@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.events import JsonObject
-from proxy.shapes import Shape, compile_schema
-from proxy.unescaped import read_unescaped
+from proxy.codec.json_text import JsonObject
+from proxy.repair.unescaped_strings import read_unescaped
+from proxy.tools.schema import Schema, compile_schema
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +61,7 @@ def text_read(text: str, schema: JsonObject) -> JsonObject | None:
         return None
 
 
-def shape(schema: JsonObject) -> Shape:
+def shape(schema: JsonObject) -> Schema:
     return compile_schema(schema)
 
 

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
-from proxy.upstream import Target, Upstream, UpstreamCall
+from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
 from tests import scripted
 from tests.conftest import tls_context
 from tests.real.processes import free_port
@@ -60,7 +60,7 @@ def collected(call: UpstreamCall) -> tuple[bytes, ProxyError | None]:
     ids=["length", "until close", "chunked", "dribbled"],
 )
 def test_an_answer_is_received_with_status_and_headers(script: scripted.Script) -> None:
-    with scripted.Upstream(script) as server, Upstream(Target(server.url)).open("GET", "/x", {}) as call:
+    with scripted.Upstream(script) as server, ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
         assert (call.status, call.header("content-type")) == (0, "")
         assert received(call) == b"hello"
         assert (call.status, call.complete) == (200, True)
@@ -71,7 +71,7 @@ def test_the_request_is_handed_over_before_anything_of_the_answer_came() -> None
     with scripted.Upstream() as server:
         gate = server.gate()
         server.play([gate, HELLO])
-        with Upstream(Target(server.url)).open("POST", "/x", {}, b"body") as call:
+        with ModelServer(ServerOptions(server.url)).open("POST", "/x", {}, b"body") as call:
             assert server.wait().body == b"body"
             assert (call.receive(), call.status, call.more) == (b"", 0, False)
             gate.open()
@@ -89,7 +89,7 @@ def test_nothing_goes_up_that_was_not_given(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
     headers = {"Authorization": "Bearer client-key", "X-Request-Id": "r1"}
     with scripted.Upstream([HELLO], [HELLO]) as server:
-        upstream = Upstream(Target(server.url))
+        upstream = ModelServer(ServerOptions(server.url))
         with upstream.open("POST", "/x", headers, b"{}") as call:
             received(call)
         with upstream.open("POST", "/x", {}, b"{}") as call:
@@ -104,7 +104,7 @@ def test_nothing_goes_up_that_was_not_given(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_request_without_a_body_says_no_length_but_an_empty_one_says_zero() -> None:
     with scripted.Upstream([HELLO], [HELLO]) as server:
-        upstream = Upstream(Target(server.url))
+        upstream = ModelServer(ServerOptions(server.url))
         for method, body in (("GET", None), ("POST", b"")):
             with upstream.open(method, "/x", {}, body) as call:
                 received(call)
@@ -115,7 +115,7 @@ def test_a_request_without_a_body_says_no_length_but_an_empty_one_says_zero() ->
 def test_cookies_are_neither_kept_nor_sent() -> None:
     """A cookie of one client's answer never goes up with the next client's request."""
     with scripted.Upstream([answer(b"a", headers={"Set-Cookie": "session=1; Path=/"})], [HELLO]) as server:
-        upstream = Upstream(Target(server.url))
+        upstream = ModelServer(ServerOptions(server.url))
         for _ in range(2):
             with upstream.open("GET", "/x", {}) as call:
                 received(call)
@@ -127,7 +127,7 @@ def test_a_redirect_is_an_answer_and_not_followed(status: int) -> None:
     """U8."""
     with scripted.Upstream() as server:
         server.play([answer(b"away", status, {"Location": f"{server.url}/elsewhere"})])
-        with Upstream(Target(server.url)).open("POST", "/x", {}, b"{}") as call:
+        with ModelServer(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
             assert received(call) == b"away"
             assert call.status == status
         assert len(server.seen) == 1
@@ -137,7 +137,7 @@ def test_no_connection_is_used_twice() -> None:
     """Two requests are two connections, although the server would keep the first one."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
         listener.settimeout(scripted.PATIENCE)
-        upstream = Upstream(Target(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        upstream = ModelServer(ServerOptions(f"http://127.0.0.1:{listener.getsockname()[1]}"))
         for _ in range(2):
             call = upstream.open("GET", "/x", {})
             connection, _ = listener.accept()
@@ -151,7 +151,7 @@ def test_no_connection_is_used_twice() -> None:
 
 def test_leaving_the_call_closes_the_connection_before_the_answer_is_whole() -> None:
     with scripted.Upstream([SSE + chunked(b"a"), Act.EXPECT_CLOSE]) as server:
-        with Upstream(Target(server.url)).open("GET", "/x", {}):
+        with ModelServer(ServerOptions(server.url)).open("GET", "/x", {}):
             seen = server.wait()
         assert seen.gone_after(time.monotonic())
 
@@ -172,7 +172,7 @@ def test_a_connection_that_hangs_is_given_up_after_the_connect_timeout() -> None
     with full_backlog() as port:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
-            Upstream(Target(f"http://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
+            ModelServer(ServerOptions(f"http://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
         assert 0.2 <= time.monotonic() - began < 2
 
 
@@ -181,7 +181,7 @@ def test_a_refused_connection_is_unreachable_at_once_and_says_so(scheme: str) ->
     """U1, F75: nothing was sent, so a second try is safe."""
     began = time.monotonic()
     with pytest.raises(UpstreamUnreachable) as caught:
-        Upstream(Target(f"{scheme}://127.0.0.1:{free_port()}")).open("GET", "/x", {})
+        ModelServer(ServerOptions(f"{scheme}://127.0.0.1:{free_port()}")).open("GET", "/x", {})
     assert caught.value.refused and caught.value.retry_after == "5" and caught.value.status == 502
     assert time.monotonic() - began < 3
 
@@ -194,7 +194,7 @@ def test_a_name_that_does_not_resolve_is_unreachable_but_not_refused(monkeypatch
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(UpstreamUnreachable) as caught:
-        Upstream(Target("http://model.invalid:8000")).open("GET", "/x", {})
+        ModelServer(ServerOptions("http://model.invalid:8000")).open("GET", "/x", {})
     assert not caught.value.refused
 
 
@@ -205,7 +205,7 @@ def test_tls_with_a_private_authority_gives_every_byte(authority: trustme.CA, tm
     authority.cert_pem.write_to_path(str(ca))
     with (
         scripted.Upstream([answer(body)], tls=tls_context(authority)) as server,
-        Upstream(Target(server.url, ca_file=str(ca))).open("POST", "/x", {}, b"{}") as call,
+        ModelServer(ServerOptions(server.url, ca_file=str(ca))).open("POST", "/x", {}, b"{}") as call,
     ):
         assert received(call) == body
 
@@ -213,7 +213,7 @@ def test_tls_with_a_private_authority_gives_every_byte(authority: trustme.CA, tm
 def test_a_certificate_of_an_unknown_authority_is_refused(authority: trustme.CA) -> None:
     with scripted.Upstream([HELLO], tls=tls_context(authority)) as server:
         with pytest.raises(UpstreamUnreachable, match="TLS"):
-            Upstream(Target(server.url)).open("GET", "/x", {})
+            ModelServer(ServerOptions(server.url)).open("GET", "/x", {})
         assert not server.seen
 
 
@@ -226,7 +226,7 @@ def test_a_certificate_for_another_name_is_refused(authority: trustme.CA, tmp_pa
         scripted.Upstream([HELLO], tls=context) as server,
         pytest.raises(UpstreamUnreachable, match="TLS"),
     ):
-        Upstream(Target(server.url, ca_file=str(ca))).open("GET", "/x", {})
+        ModelServer(ServerOptions(server.url, ca_file=str(ca))).open("GET", "/x", {})
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def accepting(reply: bytes = b"", read: int = 1) -> Iterator[int]:
 
 def test_tls_to_a_server_that_speaks_none_is_unreachable() -> None:
     with accepting(b"HTTP/1.1 400 Bad Request\r\n\r\n", 65536) as port, pytest.raises(UpstreamUnreachable, match="TLS"):
-        Upstream(Target(f"https://127.0.0.1:{port}")).open("GET", "/x", {})
+        ModelServer(ServerOptions(f"https://127.0.0.1:{port}")).open("GET", "/x", {})
 
 
 def test_a_tls_handshake_that_hangs_is_given_up_after_the_connect_timeout_and_says_so() -> None:
@@ -265,16 +265,16 @@ def test_a_tls_handshake_that_hangs_is_given_up_after_the_connect_timeout_and_sa
     with accepting() as port:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
-            Upstream(Target(f"https://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
+            ModelServer(ServerOptions(f"https://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
         assert time.monotonic() - began < 2
 
 
 def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        target = Target(f"http://127.0.0.1:{listener.getsockname()[1]}", send_timeout=0.2)
+        target = ServerOptions(f"http://127.0.0.1:{listener.getsockname()[1]}", send_timeout=0.2)
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match=r"did not take the request within 0\.2 s"):
-            Upstream(target).open("POST", "/x", {}, b"x" * 32_000_000)
+            ModelServer(target).open("POST", "/x", {}, b"x" * 32_000_000)
         assert 0.2 <= time.monotonic() - began < 4
 
 
@@ -283,7 +283,7 @@ def test_a_server_that_resets_while_the_request_is_sent_is_broken_and_not_unreac
     with (
         accepting(b"x", 100) as port,
         pytest.raises(UpstreamBroken) as caught,
-        Upstream(Target(f"http://127.0.0.1:{port}")).open("POST", "/x", {}, b"x" * 32_000_000) as call,
+        ModelServer(ServerOptions(f"http://127.0.0.1:{port}")).open("POST", "/x", {}, b"x" * 32_000_000) as call,
     ):
         received(call)
     assert not isinstance(caught.value, UpstreamUnreachable)
@@ -303,7 +303,7 @@ BREAKS: dict[str, tuple[scripted.Script, bytes]] = {
 @pytest.mark.parametrize("script,before", BREAKS.values(), ids=BREAKS.keys())
 def test_everything_that_came_before_a_break_is_given_before_the_error(script: scripted.Script, before: bytes) -> None:
     """U4, U11."""
-    with scripted.Upstream(script) as server, Upstream(Target(server.url)).open("GET", "/x", {}) as call:
+    with scripted.Upstream(script) as server, ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
         got, error = collected(call)
     assert got == before
     assert isinstance(error, UpstreamBroken) and error.status == 502
@@ -313,7 +313,7 @@ def test_a_reset_after_bytes_is_broken() -> None:
     with scripted.Upstream() as server:
         gate = server.gate()
         server.play([SSE + chunked(b"one"), gate, Act.RST])
-        with Upstream(Target(server.url)).open("GET", "/x", {}) as call:
+        with ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
             gate.wait()
             poll = select.poll()
             poll.register(call.fileno(), select.POLLIN)
@@ -329,7 +329,7 @@ def test_a_flood_is_taken_in_portions() -> None:
     """A fast upstream cannot keep the thread of a slow client inside `receive`, nor fill the memory."""
     with (
         scripted.Upstream([answer(b"x" * 20_000_000)]) as server,
-        Upstream(Target(server.url)).open("GET", "/x", {}) as call,
+        ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call,
     ):
         sizes = []
         poll = select.poll()
@@ -345,5 +345,5 @@ def test_a_flood_is_taken_in_portions() -> None:
 def test_a_header_value_that_cannot_be_sent_is_an_error_of_ours(value: str) -> None:
     with scripted.Upstream([HELLO]) as server:
         with pytest.raises(ProxyError):
-            Upstream(Target(server.url)).open("GET", "/x", {"X-Word": value})
+            ModelServer(ServerOptions(server.url)).open("GET", "/x", {"X-Word": value})
         assert not server.seen

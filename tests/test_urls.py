@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from proxy import cli, config
-from proxy.config import load
+from proxy.commands import main as cli
+from proxy.commands.describe_rules import summary
+from proxy.config import load as config
+from proxy.config.load import load
+from proxy.config.rules import parse_rules
+from proxy.config.server_url import server_url
+from proxy.config.settings import Settings
 from proxy.errors import RulesError
-from proxy.rules import parse_rules
-from proxy.settings import Settings
-from proxy.summary import summary
-from proxy.urls import server_url
 
 
 @pytest.fixture(autouse=True)

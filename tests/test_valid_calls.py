@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.events import Chunk
-from proxy.policy import Policy
-from proxy.repair import Repairer
-from proxy.rules import parse_rules
-from proxy.tools import Tools, read_tools
+from proxy.config.rules import parse_rules
+from proxy.engine.events import Chunk
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repairer
+from proxy.tools.toolset import ToolSet, read_tools
 
 from .helpers import calls, chunk, delta, ends, new_engine, piece, random_cut, run, says, view
 from .random_schemas import TOOLS, Kind, texts_of, validator
@@ -39,7 +39,7 @@ class Row:
 ROWS = [Row(**json.loads(line)) for line in CORPUS.read_text().splitlines()]
 
 
-def tool(schema: dict[str, Any], name: str = "tool") -> Tools:
+def tool(schema: dict[str, Any], name: str = "tool") -> ToolSet:
     """The only tool that is offered."""
     return read_tools([{"type": "function", "function": {"name": name, "parameters": schema}}])
 

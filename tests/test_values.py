@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from proxy.formats.values import arguments, dump, read_string
-from proxy.reader import NotACall
+from proxy.codec.literals import dump
+from proxy.formats.argument_values import arguments, read_string
+from proxy.parsing.cursor import NotACall
 
 from .helpers import function, offered
 

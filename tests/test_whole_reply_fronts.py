@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.engine import Engine, Task
-from proxy.tools import read_tools
+from proxy.engine.engine import Engine, Task
+from proxy.tools.toolset import read_tools
 
 from .conftest import Inside
 from .helpers import SEED, all_cuts, call_json, ends, function, new_engine, run, says, view

@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.window import MAX_CHARACTER, Window
+from proxy.parsing.buffer import MAX_CHARACTER, TextBuffer
 
 TEXT = "naïve “text” < 🙂 and more".encode()
 
 
-def at(dropped: int) -> Window:
+def at(dropped: int) -> TextBuffer:
     """A window over the text of which so many bytes were forgotten."""
-    window = Window(bytearray(TEXT))
+    window = TextBuffer(bytearray(TEXT))
     window.drop(dropped)
     return window
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.binary(max_size=6), st.sampled_from(["feed", "glide", "drop"])), max_size=12))
+@given(st.lists(st.tuples(st.binary(max_size=6), st.sampled_from(["feed", "fast_path", "drop"])), max_size=12))
 def test_the_bytes_directly_before_a_position_are_known_however_they_went(steps: list[tuple[bytes, str]]) -> None:
     """What stands before a marker must be told at every cut."""
-    window, text = Window(), b""
+    window, text = TextBuffer(), b""
     for data, how in steps:
-        if how == "glide":
+        if how == "fast_path":
             window.drop(window.end)
-            window.glide(data)
+            window.fast_path(data)
         else:
             window.data += data
         text += data

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.xtml import xtml_call
+from proxy.formats.kimi_k3 import kimi_k3_call
 
 from .helpers import outcome
 
@@ -56,7 +56,7 @@ READ: dict[str, tuple[str, tuple[str, Any]]] = {
 @pytest.mark.parametrize("name", READ)
 def test_a_call_is_read_up_to_its_end(name: str) -> None:
     text, expected = READ[name]
-    found = outcome(xtml_call, f"{text}<|close|>tools<|sep|>")
+    found = outcome(kimi_k3_call, f"{text}<|close|>tools<|sep|>")
     assert (found.calls, found.rest) == ([expected], "<|close|>tools<|sep|>")
 
 
@@ -79,5 +79,5 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_call_is_refused(name: str) -> None:
-    found = outcome(xtml_call, REFUSED[name])
+    found = outcome(kimi_k3_call, REFUSED[name])
     assert found.calls is None and found.why

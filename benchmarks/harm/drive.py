@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.harm.offers import Offer
-from proxy.engine import Engine, Task
-from proxy.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Passed, Text
-from proxy.policy import Policy
-from proxy.rules import parse_rules
-from proxy.tools import read_tools
+from proxy.config.rules import parse_rules
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
+from proxy.repair.policy import Policy
+from proxy.tools.toolset import read_tools
 
 _MOST_PIECES = 12
 
@@ -76,7 +76,7 @@ def _events(engine: Engine, reply: Reply) -> Iterator[Event]:
             given: Sequence[Event] = engine.feed(Chunk(body, b""))
         else:
             raw = b"data: " + json.dumps(body).encode() + b"\n\n"
-            passed = engine.glide(raw)
+            passed = engine.fast_path(raw)
             given = (passed,) if passed is not None else engine.feed(Chunk(body, raw))
         yield from given
         if given and isinstance(given[-1], Failed):
@@ -128,7 +128,7 @@ def _cut(text: str, rng: Random) -> Iterable[str]:
 
 def _note(left: Left, event: Event) -> None:
     match event:
-        case Passed():
+        case Unchanged():
             for inner in event.events:
                 _note(left, inner)
         case Text():

@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from ..events import load_json
-from ..reader import MAX_KEY, NotACall, Parsing, RawCall, Reader
-from ..tools import Tool
-from .ends import ends_here, whole_value
-from .loose_json import JSON_TAILS, OPEN_TEXT, arguments_value, may_end_in_text
-from .several import one_of_several
-from .values import arguments, read_string
+from proxy.codec.json_text import load_json
+from proxy.formats.argument_values import arguments, read_string
+from proxy.formats.json_arguments import JSON_TAILS, OPEN_TEXT, arguments_value, may_end_in_text
+from proxy.formats.sibling_calls import sibling_calls
+from proxy.formats.terminators import ends_here, whole_value
+from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall
+from proxy.tools.toolset import Tool
 
 _NAMES = frozenset(("name", "tool_name", "tool", "function_name", "function"))
 _ARGUMENTS = frozenset(("arguments", "parameters", "args", "input"))
@@ -69,137 +69,137 @@ class _Members:
         return self.name is None and self.arguments is None and self.inner is None
 
 
-def json_object(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+def json_object(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one object that stands here."""
-    return (yield from _object(reader, _Place.TOP, keyed=_counts_wider(reader), alone=True))
+    return (yield from _object(cursor, _Place.TOP, keyed=_counts_wider(cursor), alone=True))
 
 
-def _counts_wider(reader: Reader) -> bool:
+def _counts_wider(cursor: Cursor) -> bool:
     """True where the spellings count that are common in JSON answers too."""
-    return reader.first or reader.wrapped
+    return cursor.first or cursor.wrapped
 
 
-def shown_json(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+def shown_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read JSON in the middle of a line: its strings are strings, whatever they hold."""
-    reader.strict = True
-    reader.annul(why="JSON in the middle of a line is no call")
-    yield from reader.value()
-    raise NotACall(reader.why)
+    cursor.strict = True
+    cursor.reject_if(why="JSON in the middle of a line is no call")
+    yield from cursor.value()
+    raise NotACall(cursor.why)
 
 
-def json_array(reader: Reader) -> Parsing[tuple[RawCall, ...]]:
+def json_array(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one array of objects that stands here."""
-    return (yield from _array(reader, _Place.TOP))
+    return (yield from _array(cursor, _Place.TOP))
 
 
-def _array(reader: Reader, place: _Place) -> Parsing[tuple[RawCall, ...]]:
-    yield from reader.expect(b"[")
+def _array(cursor: Cursor, place: _Place) -> Parsing[tuple[RawCall, ...]]:
+    yield from cursor.expect(b"[")
     calls: list[RawCall] = []
     some = False
     while True:
-        yield from reader.blanks()
-        here = yield from reader.byte()
+        yield from cursor.blanks()
+        here = yield from cursor.byte()
         if here == b"{":
-            calls += yield from one_of_several(reader, lambda reader: _object(reader, place, keyed=True), len(calls))
+            calls += yield from sibling_calls(cursor, lambda cursor: _object(cursor, place, keyed=True), len(calls))
             some = True
         elif here == b"]" and some:
-            reader.pos += 1
+            cursor.pos += 1
             return tuple(calls)
         else:
             # An array of something else: its strings are strings, whatever they hold.
-            reader.annul(why="the array holds something else")
-            yield from reader.value()
-        yield from reader.blanks()
-        end = yield from reader.which((b",", b"]"))
-        if end is None and some and (yield from reader.byte()) == b"{":
+            cursor.reject_if(why="the array holds something else")
+            yield from cursor.value()
+        yield from cursor.blanks()
+        end = yield from cursor.which((b",", b"]"))
+        if end is None and some and (yield from cursor.byte()) == b"{":
             continue  # the comma is missing
-        if end is None and some and not reader.void and (yield from ends_here(reader)):
+        if end is None and some and not cursor.void and (yield from ends_here(cursor)):
             return tuple(calls)
-        if end == b"]" and not reader.void:
+        if end == b"]" and not cursor.void:
             return tuple(calls)
         if end != b",":
-            raise NotACall(reader.why or "the array goes on with something else")
+            raise NotACall(cursor.why or "the array goes on with something else")
 
 
 def _object(
-    reader: Reader, place: _Place, *, keyed: bool = False, alone: bool = False
+    cursor: Cursor, place: _Place, *, keyed: bool = False, alone: bool = False
 ) -> Parsing[tuple[RawCall, ...]]:
     """Read an object: its call, or those that it lists. `keyed`: its key may be the name; `alone`: in no array."""
-    yield from reader.expect(b"{")
+    yield from cursor.expect(b"{")
     members = _Members()
     seen: set[str] = set()
     while True:
-        yield from reader.blanks()
-        if seen and (yield from reader.which((b"}",))):
-            return _finished(reader, members, alone)
-        key = yield from _key(reader)
-        reader.annul(key in seen, f"the key {key!r} stands there twice")
+        yield from cursor.blanks()
+        if seen and (yield from cursor.which((b"}",))):
+            return _finished(cursor, members, alone)
+        key = yield from _key(cursor)
+        cursor.reject_if(key in seen, f"the key {key!r} stands there twice")
         seen.add(key)
-        yield from _member(reader, key, members, place, keyed and len(seen) == 1)
-        yield from reader.blanks()
-        end = yield from reader.which((b",", b"}"))
+        yield from _member(cursor, key, members, place, keyed and len(seen) == 1)
+        yield from cursor.blanks()
+        end = yield from cursor.which((b",", b"}"))
         if end == b"}":
-            return _finished(reader, members, alone)
-        lost = end is None and members.arguments is not None and not reader.void
-        if lost and (yield from ends_here(reader)):
-            reader.annul(_may_end_in_text(reader, members), OPEN_TEXT)
-            return _finished(reader, members, alone)
+            return _finished(cursor, members, alone)
+        lost = end is None and members.arguments is not None and not cursor.void
+        if lost and (yield from ends_here(cursor)):
+            cursor.reject_if(_may_end_in_text(cursor, members), OPEN_TEXT)
+            return _finished(cursor, members, alone)
         if end is None:
-            raise reader.refuse("the object goes on with something else")
+            raise cursor.refuse("the object goes on with something else")
 
 
-def _may_end_in_text(reader: Reader, members: _Members) -> bool:
+def _may_end_in_text(cursor: Cursor, members: _Members) -> bool:
     if members.name is None or members.arguments is None:
         return False
-    return may_end_in_text(members.arguments, reader.tool(members.name))
+    return may_end_in_text(members.arguments, cursor.tool(members.name))
 
 
-def _key(reader: Reader) -> Parsing[str]:
-    key = yield from _string(reader)
-    yield from reader.blanks()
-    yield from reader.expect(b":")
-    yield from reader.blanks()
+def _key(cursor: Cursor) -> Parsing[str]:
+    key = yield from _string(cursor)
+    yield from cursor.blanks()
+    yield from cursor.expect(b":")
+    yield from cursor.blanks()
     return key
 
 
-def _member(reader: Reader, key: str, members: _Members, place: _Place, keyed: bool) -> Parsing[None]:
-    here = yield from reader.byte()
-    wider = _counts_wider(reader)
+def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: bool) -> Parsing[None]:
+    here = yield from cursor.byte()
+    wider = _counts_wider(cursor)
     if key in (_WIDER_NAMES if wider else _NAMES) and here in _QUOTES and _lacks_name(members):
-        members.name = yield from _string(reader)
+        members.name = yield from _string(cursor)
         members.wider = members.wider or key not in _NAMES
-        reader.tool(members.name)
+        cursor.tool(members.name)
     elif key in (_WIDER_ARGUMENTS if wider else _ARGUMENTS) and _lacks_arguments(members):
-        members.arguments = yield from _arguments(reader, members)
+        members.arguments = yield from _arguments(cursor, members)
         members.wider = members.wider or key not in _ARGUMENTS
     elif here in (b"{", b"[") and members.empty and _holds_calls(key, here, place, wider):
-        yield from _inner(reader, key, members, place)
+        yield from _inner(cursor, key, members, place)
     elif key == "type":
-        kind = yield from reader.value()
-        reader.annul(kind.strip(b"\"'") not in _TYPES, "its type is no function")
-    elif keyed and here == b"{" and _may_be_name(reader, key):
-        tool = reader.tool(key)
-        value = yield from arguments_value(reader, tool, tails=JSON_TAILS)
+        kind = yield from cursor.value()
+        cursor.reject_if(kind.strip(b"\"'") not in _TYPES, "its type is no function")
+    elif keyed and here == b"{" and _may_be_name(cursor, key):
+        tool = cursor.tool(key)
+        value = yield from arguments_value(cursor, tool, tails=JSON_TAILS)
         members.name, members.arguments, members.keyed = key, value, True
     else:
         # A key that no call has, or an id that is none: this is JSON of another kind.
         foreign = key not in _IGNORED or here in (b"{", b"[") or members.keyed
-        reader.annul(foreign, f"the key {key!r} is of no call")
-        yield from reader.value(0 if reader.void else MAX_KEY)
+        cursor.reject_if(foreign, f"the key {key!r} is of no call")
+        yield from cursor.value(0 if cursor.void else MAX_KEY)
 
 
-def _arguments(reader: Reader, members: _Members) -> Parsing[bytes]:
+def _arguments(cursor: Cursor, members: _Members) -> Parsing[bytes]:
     """Read the value of the key for the arguments; by the tool's schema, if it was named before and if need be."""
-    if members.name is None or (yield from reader.byte()) != b"{":
-        return (yield from whole_value(reader))
-    return (yield from arguments_value(reader, reader.tool(members.name), tails=JSON_TAILS))
+    if members.name is None or (yield from cursor.byte()) != b"{":
+        return (yield from whole_value(cursor))
+    return (yield from arguments_value(cursor, cursor.tool(members.name), tails=JSON_TAILS))
 
 
-def _may_be_name(reader: Reader, key: str) -> bool:
+def _may_be_name(cursor: Cursor, key: str) -> bool:
     """Whether a key names a tool; among other calls also one that was not offered."""
-    if reader.tools.resolve(key) is not None:
+    if cursor.tools.resolve(key) is not None:
         return key not in _IGNORED
-    return reader.passes and key not in _OWN_KEYS
+    return cursor.passes and key not in _OWN_KEYS
 
 
 def _lacks_name(members: _Members) -> bool:
@@ -217,33 +217,33 @@ def _holds_calls(key: str, here: bytes, place: _Place, wider: bool) -> bool:
     return (place, key) in _SHAPES and (key == "function" or wider)
 
 
-def _inner(reader: Reader, key: str, members: _Members, place: _Place) -> Parsing[None]:
+def _inner(cursor: Cursor, key: str, members: _Members, place: _Place) -> Parsing[None]:
     """Read the call, or the list of calls, that is the value of a key."""
     if key == _LIST:
-        members.inner = yield from _array(reader, _Place.LISTED)
+        members.inner = yield from _array(cursor, _Place.LISTED)
     else:
-        members.inner = yield from _object(reader, _SHAPES[place, key])
+        members.inner = yield from _object(cursor, _SHAPES[place, key])
     members.wider = key != "function"
 
 
-def _finished(reader: Reader, members: _Members, alone: bool) -> tuple[RawCall, ...]:
-    if reader.passing:
+def _finished(cursor: Cursor, members: _Members, alone: bool) -> tuple[RawCall, ...]:
+    if cursor.passing:
         return ()
-    if reader.void:
-        raise NotACall(reader.why)
+    if cursor.void:
+        raise NotACall(cursor.why)
     calls = members.inner
     if calls is None:
-        calls = (_call(reader, members),)
+        calls = (_call(cursor, members),)
     wider = members.wider or (members.keyed and alone)
-    if wider and not reader.wrapped and any(load_json(call.arguments) == {} for call in calls):
+    if wider and not cursor.wrapped and any(load_json(call.arguments) == {} for call in calls):
         raise NotACall("such an object is a call only with an argument")
     return calls
 
 
-def _call(reader: Reader, members: _Members) -> RawCall:
-    if members.name is None or (members.arguments is None and not reader.wrapped):
+def _call(cursor: Cursor, members: _Members) -> RawCall:
+    if members.name is None or (members.arguments is None and not cursor.wrapped):
         raise NotACall("the object has no name or no arguments")
-    tool = reader.tool(members.name)
+    tool = cursor.tool(members.name)
     return RawCall(tool, members.name, _text(members.arguments, tool), explicit=not members.keyed)
 
 
@@ -251,6 +251,6 @@ def _text(value: bytes | None, tool: Tool) -> str:
     return arguments(value or b"null", tool)
 
 
-def _string(reader: Reader) -> Parsing[str]:
-    quoted = yield from reader.string(MAX_KEY, or_void=True)
-    return "" if reader.void else read_string(quoted)
+def _string(cursor: Cursor) -> Parsing[str]:
+    quoted = yield from cursor.string(MAX_KEY, or_void=True)
+    return "" if cursor.void else read_string(quoted)

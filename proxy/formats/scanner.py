@@ -10,15 +10,26 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ..limits import MAX_CALLS, MAX_HELD
-from ..reader import MAX_BLANKS, NotACall, RawCall
-from ..tools import Tools
-from ..window import Window
-from . import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
-from .copies import Copies
-from .listing import DEFINITION, is_definition
-from .markdown import Markdown
-from .pieces import OTHER, QUOTES, WAITED, Candidate, Found, Piece, Prose, Refused, parted, reason
+from proxy.formats.copied_calls import Copies
+from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
+from proxy.formats.spans import (
+    OTHER,
+    QUOTES,
+    WAITED,
+    CallSpan,
+    Candidate,
+    Piece,
+    RejectedSpan,
+    TextSpan,
+    parted,
+    reason,
+)
+from proxy.formats.tool_listings import DEFINITION, is_definition
+from proxy.limits import MAX_CALLS, MAX_HELD
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall
+from proxy.parsing.markdown import Markdown
+from proxy.tools.toolset import ToolSet
 
 # A reply that goes on copying means none of it.
 MAX_COPIED = 32
@@ -40,7 +51,7 @@ class Scanner:
 
     def __init__(
         self,
-        tools: Tools,
+        tools: ToolSet,
         grammars: Mapping[str, Grammar],
         *,
         mode: str = TEXT,
@@ -48,7 +59,7 @@ class Scanner:
         max_held: int = MAX_HELD,
         max_calls: int = MAX_CALLS,
         off: frozenset[str] = frozenset(),
-        refused: list[Refused] | None = None,
+        refused: list[RejectedSpan] | None = None,
     ) -> None:
         self.refusals: Counter[str] = Counter()
         self._tools = tools
@@ -59,7 +70,7 @@ class Scanner:
         self._max_held = max_held
         self._calls_left = max_calls
         self._refused = refused
-        self._window = Window()
+        self._buffer = TextBuffer()
         self._pos = 0
         self._markdown = Markdown()
         self._candidate: Candidate | None = None
@@ -81,37 +92,37 @@ class Scanner:
     @property
     def held(self) -> bool:
         """True if some text waits."""
-        return bool(self._window.data)
+        return bool(self._buffer.data)
 
     @property
     def confident(self) -> bool:
         """True while the text that waits has named an offered tool."""
-        return self._candidate is not None and self._candidate.reader.named and not self._candidate.reader.void
+        return self._candidate is not None and self._candidate.cursor.named and not self._candidate.cursor.void
 
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
-        if self._window.ended:
+        if self._buffer.ended:
             raise ValueError("feed after finish")
         data = text.encode("utf-8", "surrogatepass")
-        if self.glide(data):
-            return (Prose(self._window.base - len(data), self._window.base),)
-        self._window.data += data
+        if self.fast_path(data):
+            return (TextSpan(self._buffer.base - len(data), self._buffer.base),)
+        self._buffer.data += data
         pieces = tuple(self._scan())
-        if len(self._window.data) > self._max_held:
+        if len(self._buffer.data) > self._max_held:
             pieces += self._settle()
-        if len(self._window.data) > self._max_held:
+        if len(self._buffer.data) > self._max_held:
             pieces += self._let_go()
         return pieces
 
-    def glide(self, data: bytes) -> bool:
+    def fast_path(self, data: bytes) -> bool:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
-        waits = self._window.data or self._candidate or self._after_call or self._is_first
+        waits = self._buffer.data or self._candidate or self._after_call or self._is_first
         if waits or self._grammar.first_byte.search(data):
             return False
         self._passed(data)
-        self._window.glide(data)
+        self._buffer.fast_path(data)
         self._said = True
-        self._pos = self._window.base
+        self._pos = self._buffer.base
         return True
 
     def release(self) -> tuple[Piece, ...]:
@@ -128,26 +139,26 @@ class Scanner:
 
     def _let_go(self) -> tuple[Piece, ...]:
         """Let go of what waits, as prose."""
-        window, candidate = self._window, self._candidate
-        if not window.data:
+        buffer, candidate = self._buffer, self._candidate
+        if not buffer.data:
             return ()
-        self._follow(window.end)
-        self._pos = window.end
+        self._follow(buffer.end)
+        self._pos = buffer.end
         if candidate is not None:
             # It is read on to its end: what is inside a string of it is still no call.
-            candidate.reader.abandon(window.end, "it waited too long, or something else came")
-        return (self._prose(window.end),)
+            candidate.cursor.abandon(buffer.end, "it waited too long, or something else came")
+        return (self._prose(buffer.end),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
         """Say that no more text comes; `stopped` if the model ended by itself."""
-        self._window.ended = True
-        self._window.stopped = stopped
+        self._buffer.ended = True
+        self._buffer.stopped = stopped
         pieces = tuple(self._scan())
-        if not self._window.data:
+        if not self._buffer.data:
             return pieces
         if self._after_call and stopped:
-            return (*pieces, self._take((), "blanks", self._window.end))
-        return (*pieces, self._prose(self._window.end))
+            return (*pieces, self._take((), "blanks", self._buffer.end))
+        return (*pieces, self._prose(self._buffer.end))
 
     @property
     def _is_first(self) -> bool:
@@ -158,7 +169,7 @@ class Scanner:
         while self._candidate or self._find_candidate():
             candidate = self._candidate
             assert candidate is not None
-            if candidate.start > self._window.base and not self._after_call:
+            if candidate.start > self._buffer.base and not self._after_call:
                 yield self._prose(candidate.start)
             try:
                 calls = candidate.go_on()
@@ -175,33 +186,33 @@ class Scanner:
                 continue
             if candidate.start == self._first_at and self._said:
                 # Blanks before the first call are its own, but not behind text.
-                yield self._prose(self._window.search(_NOT_BLANK, candidate.start))
-            name = candidate.reader.format or candidate.item.name
-            found = self._take(calls, name, candidate.reader.pos, candidate.reader.weak)
-            yield from parted(found, candidate.reader.left)
-            if candidate.reader.cut:
-                yield from self._skip(candidate.reader.furthest)
+                yield self._prose(self._buffer.search(_NOT_BLANK, candidate.start))
+            name = candidate.cursor.format or candidate.item.name
+            found = self._take(calls, name, candidate.cursor.pos, candidate.cursor.weak)
+            yield from parted(found, candidate.cursor.left)
+            if candidate.cursor.cut:
+                yield from self._skip(candidate.cursor.furthest)
             if not calls and candidate.start == self._first_at:
                 # Nothing but a token was dropped: the reply's first thing is still to come.
                 self._after_call, self._first_at, self._first_tried = False, self._pos, 0
-        if not self._after_call and self._pos > self._window.base:
+        if not self._after_call and self._pos > self._buffer.base:
             yield self._prose(self._pos)
 
     def _refuse(self, candidate: Candidate, why: str) -> None:
         """What was let go already is not looked at again."""
-        reader = candidate.reader
-        self._went_back += reader.back_to >= 0
+        cursor = candidate.cursor
+        self._went_back += cursor.back_to >= 0
         self._listed = self._listed or why == DEFINITION
         self._behind_listed = why == DEFINITION
-        kind = reason(reader.why or why)
-        if reader.named or kind not in (OTHER, WAITED):
+        kind = reason(cursor.why or why)
+        if cursor.named or kind not in (OTHER, WAITED):
             self.refusals[kind] += 1
-        if self._refused is not None and (candidate.item.opener or reader.format or reader.named):
-            self._refused.append(Refused(candidate.start, reader.pos, candidate.item.name, reader.why or why))
+        if self._refused is not None and (candidate.item.opener or cursor.format or cursor.named):
+            self._refused.append(RejectedSpan(candidate.start, cursor.pos, candidate.item.name, cursor.why or why))
         first = candidate.start == self._first_at
-        going_back = reader.back_to >= 0
-        seen = reader.pos if going_back else max(reader.pos, reader.furthest)
-        self._pos = max(seen, self._window.base, candidate.start + bool(candidate.item.opener))
+        going_back = cursor.back_to >= 0
+        seen = cursor.pos if going_back else max(cursor.pos, cursor.furthest)
+        self._pos = max(seen, self._buffer.base, candidate.start + bool(candidate.item.opener))
         self._follow(self._pos)
         self._candidate = None
         self._after_call = self._after_call and candidate.item is LEFTOVER
@@ -211,34 +222,34 @@ class Scanner:
         """Let go of what broke off behind calls: what its values show is no call."""
         if end <= self._pos:
             return
-        self._markdown.feed(self._window.part(self._pos, end))
+        self._markdown.feed(self._buffer.part(self._pos, end))
         self._pos = end
         yield self._prose(end)
 
     def _follow(self, end: int) -> None:
         """Follow the Markdown up to a position."""
         seen = self._candidate.seen if self._candidate else self._pos
-        self._markdown.feed(self._window.part(seen, end))
+        self._markdown.feed(self._buffer.part(seen, end))
         if self._candidate:
             self._candidate.seen = end
 
     def _let_go_void(self, candidate: Candidate) -> Iterator[Piece]:
         """Nothing will come of it: what was read of it need not wait for its end."""
-        end = candidate.reader.settled
-        while end > self._window.base and b"\x80" <= self._window.part(end, end + 1) < b"\xc0":
+        end = candidate.cursor.settled
+        while end > self._buffer.base and b"\x80" <= self._buffer.part(end, end + 1) < b"\xc0":
             end -= 1  # never in the middle of a character
-        if candidate.reader.void and end > self._window.base:
+        if candidate.cursor.void and end > self._buffer.base:
             self._follow(end)
             self._pos = end
             yield self._prose(end)
 
     def _find_candidate(self) -> bool:
         """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
-        window, markdown = self._window, self._markdown
-        while self._pos < window.end:
+        buffer, markdown = self._buffer, self._markdown
+        while self._pos < buffer.end:
             if self._calls_left <= 0 or self._copied >= MAX_COPIED:
                 # No further call would be taken.
-                self._pos, self._after_call = window.end, False
+                self._pos, self._after_call = buffer.end, False
                 return False
             if self._is_first:
                 item = self._grammar.first[self._first_tried]
@@ -249,20 +260,20 @@ class Scanner:
                     return True
                 continue
             if self._after_call:
-                self._pos = window.search(_NOT_BLANK, self._pos)
-                if self._pos == window.end:
+                self._pos = buffer.search(_NOT_BLANK, self._pos)
+                if self._pos == buffer.end:
                     return False
                 if self._leftover_at != self._pos:
                     self._leftover_at = self._pos
-                    self._candidate = Candidate(LEFTOVER, window, self._pos, self._tools)
+                    self._candidate = Candidate(LEFTOVER, buffer, self._pos, self._tools)
                     return True
             # Code may hold anything; only what can end it is of interest there.
-            at = window.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
+            at = buffer.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
             if at > self._pos:
                 self._after_call = False
-                self._passed(window.part(self._pos, at))
+                self._passed(buffer.part(self._pos, at))
                 self._pos = at
-            if at < window.end and self._opens(at):
+            if at < buffer.end and self._opens(at):
                 return self._candidate is not None
         return False
 
@@ -272,9 +283,9 @@ class Scanner:
         for item in self._candidates(at):
             if (in_code and not item.in_code) or (item.line_start and not self._begins_line):
                 continue
-            if item.apart and _WORD_BYTE.match(self._window.near(at)[-1:]):
+            if item.apart and _WORD_BYTE.match(self._buffer.near(at)[-1:]):
                 continue
-            if item.glued and self._window.behind(at, _NOT_GLUED):
+            if item.glued and self._buffer.behind(at, _NOT_GLUED):
                 continue
             begins = self._begins(item, at)
             if begins is None or self._candidate:
@@ -282,7 +293,7 @@ class Scanner:
             if begins:
                 return False
         self._after_call = False
-        self._passed(self._window.part(at, at + 1))
+        self._passed(self._buffer.part(at, at + 1))
         self._pos = at + 1
         return False
 
@@ -298,29 +309,29 @@ class Scanner:
 
     def _candidates(self, at: int) -> tuple[Format, ...]:
         """The formats that may begin here."""
-        window, grammar = self._window, self._grammar
-        if window.end - at >= grammar.longest and not window.matches(grammar.openers, at):
+        buffer, grammar = self._buffer, self._grammar
+        if buffer.end - at >= grammar.longest and not buffer.matches(grammar.openers, at):
             return ()
-        return grammar.beginning(window.part(at, at + 2))
+        return grammar.beginning(buffer.part(at, at + 2))
 
     def _begins(self, item: Format, at: int) -> bool | None:
         """Whether this begins here, as a candidate or as another mode of the text; None if more text must tell."""
-        window = self._window
+        buffer = self._buffer
         end = at + len(item.opener)
-        here = window.part(at, end)
+        here = buffer.part(at, end)
         if here != item.opener:
-            return None if item.opener.startswith(here) and not window.ended else False
+            return None if item.opener.startswith(here) and not buffer.ended else False
         follows = self._follows(item, end)
         if not follows:
             return follows
         if item.mode:
             self._change(item, at, end)
             return True
-        self._candidate = Candidate(item, window, at, self._tools, self._went_back < MAX_GOING_BACK)
-        self._candidate.reader.in_quotation = self._candidate.quoted_before(self._markdown)
+        self._candidate = Candidate(item, buffer, at, self._tools, self._went_back < MAX_GOING_BACK)
+        self._candidate.cursor.in_quotation = self._candidate.quoted_before(self._markdown)
         # A quoted line is no call; what needs weak evidence is none directly behind a quotation mark.
-        marked = not item.strong and window.behind(at, QUOTES)
-        self._candidate.reader.annul(bool(item.opener) and (marked or self._markdown.quoted), "it is quoted")
+        marked = not item.strong and buffer.behind(at, QUOTES)
+        self._candidate.cursor.reject_if(bool(item.opener) and (marked or self._markdown.quoted), "it is quoted")
         if item.strong and self._markdown.indented_code:
             self._candidate.only_last()
         return True
@@ -329,7 +340,7 @@ class Scanner:
         """Go on in another mode behind what begins or ends the model's reasoning."""
         first = at == self._first_at
         mode = item.mode if first or item.mode == TEXT else f"{item.mode}{BEHIND_TEXT}"
-        self._markdown.feed(self._window.part(at, end))
+        self._markdown.feed(self._buffer.part(at, end))
         self._pos = end
         self._after_call = False
         self._grammar = self._grammars[mode]
@@ -342,50 +353,50 @@ class Scanner:
         """Whether what stands behind the opener can follow it; None while nothing but blanks does."""
         if not item.then:
             return True
-        at = self._window.search(_NOT_BLANK, end)
+        at = self._buffer.search(_NOT_BLANK, end)
         if at - end > MAX_BLANKS:
             return False
-        if at == self._window.end:
-            return False if self._window.ended else None
-        return self._window.part(at, at + 1) in item.then
+        if at == self._buffer.end:
+            return False if self._buffer.ended else None
+        return self._buffer.part(at, at + 1) in item.then
 
     def _check(self, candidate: Candidate, calls: tuple[RawCall, ...], quoted: bool) -> None:
         """Refuse what is quoted, lists tools or was copied from a tool result (F89), and calls over the limits."""
-        reader = candidate.reader
-        if reader.void:
-            raise NotACall(reader.why)
+        cursor = candidate.cursor
+        if cursor.void:
+            raise NotACall(cursor.why)
         if quoted:
             raise NotACall("it is quoted")
         if any(is_definition(call) for call in calls):
             raise NotACall(DEFINITION)
-        lists = self._behind_listed or (reader.weak and self._listed)
+        lists = self._behind_listed or (cursor.weak and self._listed)
         if lists and calls and all(call.arguments.strip() == "{}" for call in calls):
             raise NotACall(DEFINITION)
-        if calls and (reader.format or candidate.item.name) in self._off:
+        if calls and (cursor.format or candidate.item.name) in self._off:
             raise NotACall("its format is off for this model")
-        if reader.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
+        if cursor.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
             raise NotACall("it is over a limit")
-        for start, end in reader.spans:
-            if self._copies.hold(reader.text(start, end)):
+        for start, end in cursor.spans:
+            if self._copies.hold(cursor.text(start, end)):
                 self._copied += 1
                 raise NotACall("it was copied from a tool result")
 
-    def _prose(self, end: int) -> Prose:
+    def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""
         self._after_call = False
         self._leftover_at = -1
         self._said = True
-        start = self._window.base
-        self._window.drop(end)
-        return Prose(start, end)
+        start = self._buffer.base
+        self._buffer.drop(end)
+        return TextSpan(start, end)
 
-    def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> Found:
+    def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> CallSpan:
         self._candidate = None
         self._behind_listed = False
         self._calls_left -= len(calls)
-        start = self._window.base
-        self._window.drop(end)
+        start = self._buffer.base
+        self._buffer.drop(end)
         self._pos = end
         self._markdown = Markdown()
         self._after_call = True
-        return Found(start, end, calls, name, weak)
+        return CallSpan(start, end, calls, name, weak)

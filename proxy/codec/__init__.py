@@ -1,0 +1,1 @@
+"""Text and bytes: JSON, the literals of models, server-sent events, secrets."""

@@ -1,0 +1,249 @@
+"""The very secrets of a request in bytes: each byte of one becomes a `*`, so that nothing else moves.
+
+A secret stands as it is, or with any of its characters as a JSON escape: `\\u0073k-...`, `a\\/b`; in JSON within JSON
+with more backslashes (`\\\\u0073`). All of it is linear: escapes are undone first, then the secrets are plain literals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeAlias
+
+from proxy.codec.json_text import dump_json
+
+# A credential this short is a placeholder ("EMPTY", "x"): to remove it would break what it happens to stand in.
+MIN_SECRET = 8
+# So much of one at the end of what was cut off is one.
+_MIN_PART = 4
+# What is looked at together, so that hostile escapes cost no memory.
+_SLICE = 1024 * 1024
+# Backslashes before what they escape: more are no JSON of anything.
+_MOST = 64
+_ESCAPE = re.compile(rb"(?<!\\)(\\{1,%d}+)(?:u00([0-9A-Fa-f]{2})|/)" % _MOST)
+# An escape that is not at its end yet.
+_OPEN = re.compile(rb"(\\+)(?:u[0-9A-Fa-f]{0,3})?\Z")
+_WINDOW = _MOST + 4
+_BACKSLASH = ord("\\")
+# Bytes by how often they are in chunks of JSON; those that are not named are rare.
+_FREQUENT = b'"e:,tnoi cadlshr_mpu{}[].0123456789-fgbwyvkx'
+_IN_ESCAPES = b"\\u0123456789ABCDEFabcdef"
+
+# A credential, or several; an empty one is none.
+Secrets: TypeAlias = str | tuple[str, ...]
+_Span: TypeAlias = tuple[int, int]
+
+
+class Mask:
+    """Where the secrets stand in bytes. It keeps no state: one serves all who ask for the same secrets."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._forms = tuple(sorted({form for secret in secrets for form in _forms(secret)}))
+        self._rare = tuple((form, *_rarest(form)) for form in self._forms)
+        # What may be the last byte of the beginning of a secret.
+        self._inner = frozenset(b"".join(self._forms) + _IN_ESCAPES if self._forms else b"")
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest secret, without escapes."""
+        return max(map(len, self._forms), default=0)
+
+    def whole(self, data: bytes, *, cut_off: bool = False) -> bytes:
+        """The data without the secrets; if it may be `cut_off`, also without the beginning of one at its end."""
+        if self._holds_none(data) and not (cut_off and self._may_go_on(data)):
+            return data
+        masking = Masking(self)
+        parts = [masking.feed(data[at : at + _SLICE]) for at in range(0, len(data), _SLICE)]
+        return b"".join(parts) + masking.finish(cut_off=cut_off)
+
+    def text(self, text: str) -> str:
+        """A text without the secrets."""
+        data = text.encode("utf-8", "replace")
+        return text if self._holds_none(data) else self.whole(data).decode("utf-8", "replace")
+
+    def clean(self, data: bytes) -> bool:
+        """True if the data plainly holds no secret, and none may have begun at its end: nearly always."""
+        return not self._may_go_on(data) and self._holds_none(data)
+
+    def _may_go_on(self, data: bytes) -> bool:
+        return bool(data) and data[-1] in self._inner
+
+    def _holds_none(self, data: bytes) -> bool:
+        """Each event of each stream comes by here, so single bytes are looked for first: that takes a tenth of it."""
+        if _BACKSLASH in data and self._forms and (b"\\u00" in data or b"\\/" in data):
+            return False
+        for form, rare, next_rare in self._rare:  # noqa: SIM110 (a generator would cost as much again)
+            if rare in data and next_rare in data and form in data:
+                return False
+        return True
+
+    def found(self, data: bytes) -> Found:
+        """What of the secrets is in the data."""
+        opened = _OPEN.search(data, max(0, len(data) - _WINDOW))
+        text = _Unescaped(data[: opened.start()] if opened else data)
+        spans = [(_begin(data, start), end) for form in self._forms for start, end in text.spans(form)]
+        begun = max(map(text.overlap, self._forms, self._fallbacks), default=0)
+        at = text.place(len(text.text) - begun)
+        at = _begin(data, at) if begun else at
+        # What is starred in part must be known as a secret then, too.
+        for start, end in sorted(spans, reverse=True):
+            if start < at < end:
+                at = start
+        return Found(spans, at, begun)
+
+    @cached_property
+    def _fallbacks(self) -> tuple[list[int], ...]:
+        return tuple(map(_fallback, self._forms))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The secrets in some data by begin and end; from `open` on another one may have begun, with `begun` characters."""
+
+    spans: list[_Span]
+    open: int
+    begun: int
+
+
+class Masking:
+    """A mask over bytes that come in parts: what may be the beginning of a secret waits for what follows it."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._waiting = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next part; give what can leave."""
+        if not self._waiting and self._mask.clean(data):
+            return data
+        data = self._waiting + data
+        found = self._mask.found(data)
+        self._waiting = data[found.open :]
+        return _starred(data, found.spans)[: found.open]
+
+    def finish(self, *, cut_off: bool = True) -> bytes:
+        """The rest; if it may be `cut_off`, the beginning of a secret counts as one."""
+        rest, self._waiting = self._waiting, b""
+        if not rest:
+            return b""
+        found = self._mask.found(rest)
+        begun = [(found.open, len(rest))] if cut_off and found.begun >= _MIN_PART else []
+        return _starred(rest, [*found.spans, *begun])
+
+
+def _starred(data: bytes, spans: list[_Span]) -> bytes:
+    if not spans:
+        return data
+    changed = bytearray(data)
+    for start, end in spans:
+        changed[start:end] = b"*" * (end - start)
+    return bytes(changed)
+
+
+def _begin(data: bytes, start: int) -> int:
+    """Where to begin to star what begins at `start`: no escape is left in half (`\\n` before the rest of a key)."""
+    found = _OPEN.search(data, max(0, start - _WINDOW), start)
+    return found.end(1) - 1 if found and len(found[1]) % 2 else start
+
+
+class _Unescaped:
+    """The data with the escapes undone that may be of a secret, and where in it each byte of that stands."""
+
+    def __init__(self, data: bytes) -> None:
+        self.text = data
+        # For each escape its place in the text, and the end of it in the data.
+        self._at: list[int] = []
+        self._ends: list[int] = []
+        if b"\\u00" in data or b"\\/" in data:
+            self._undo(data)
+
+    def _undo(self, data: bytes) -> None:
+        parts: list[bytes] = []
+        size = end = 0
+        for found in _ESCAPE.finditer(data):
+            begin, backslashes, digits = found.start(), len(found[1]), found[2]
+            if digits and backslashes % 2:
+                begin += backslashes - 1  # the others are escaped backslashes
+            size += begin - end
+            parts += [data[end:begin], bytes((int(digits, 16),)) if digits else b"/"]
+            end = found.end()
+            self._at.append(size)
+            self._ends.append(end)
+            size += 1
+        self.text = b"".join((*parts, data[end:]))
+
+    def place(self, at: int) -> int:
+        """Where in the data a place in the text is."""
+        before = bisect_left(self._at, at)
+        return self._ends[before - 1] + at - self._at[before - 1] - 1 if before else at
+
+    def spans(self, form: bytes) -> Iterator[_Span]:
+        """Where in the data a form of a secret stands."""
+        at = self.text.find(form)
+        while at >= 0:
+            yield self.place(at), self.place(at + len(form))
+            at = self.text.find(form, at + len(form))
+
+    def overlap(self, form: bytes, fallback: list[int]) -> int:
+        """How many bytes at the end of the text are the beginning of a form, but not all of it."""
+        size = 0
+        if self.text[-1:] not in form:
+            return size
+        for byte in self.text[max(0, len(self.text) - len(form) + 1) :]:
+            while size and form[size] != byte:
+                size = fallback[size - 1]
+            if form[size] == byte:
+                size += 1
+        return size
+
+
+def _rarest(form: bytes) -> tuple[int, int]:
+    """The two bytes of a form by which it is told soonest that it is not there."""
+    by_rarity = sorted(set(form), key=lambda byte: (byte in _FREQUENT, -_FREQUENT.find(byte), byte))
+    return by_rarity[0], by_rarity[min(1, len(by_rarity) - 1)]
+
+
+def _fallback(form: bytes) -> list[int]:
+    """For each beginning of a form the longest one that it also ends with (Knuth, Morris and Pratt)."""
+    found = [0]
+    for byte in form[1:]:
+        size = found[-1]
+        while size and form[size] != byte:
+            size = found[size - 1]
+        found.append(size + 1 if form[size] == byte else 0)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _made(secrets: tuple[str, ...]) -> Mask:
+    return Mask(secrets)
+
+
+def mask_of(secrets: Secrets) -> Mask:
+    """The mask of a secret, or of several."""
+    return _made((secrets,) if isinstance(secrets, str) else secrets)
+
+
+def _forms(secret: str) -> Iterator[bytes]:
+    """A secret as bytes: as it is, and as JSON has it, and JSON in JSON, but for the escapes that are undone."""
+    if len(secret) < MIN_SECRET:
+        return
+    # WSGI shows each byte of a header as a character; the server may have read them as UTF-8.
+    for text in (secret, secret.encode("utf-8", "replace").decode("latin-1"), _as_utf8(secret)):
+        for written in (text, dump_json(text)[1:-1].decode(), json.dumps(text)[1:-1]):
+            for again in (written, json.dumps(written)[1:-1]):
+                with contextlib.suppress(UnicodeEncodeError):
+                    yield again.encode("latin-1")
+                yield again.encode("utf-8", "replace")
+
+
+def _as_utf8(secret: str) -> str:
+    try:
+        return secret.encode("latin-1").decode("utf-8")
+    except ValueError:
+        return secret

@@ -1,0 +1,130 @@
+"""What a rules file means, in words: a line for each rule, each entry of a model and each client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from proxy.codec.json_text import Json
+from proxy.config.rules import Client, Model, Rules
+from proxy.repair.policy import Action, ToolRule
+from proxy.repair.rule_actions import ITEMS
+
+_SHOWN = 80
+_GUARDED = " (only where the schema finds the call invalid)"
+_TABLE = "names: where the offered tools leave open which one a call without a name means, its usual arguments tell"
+_ACTIONS: Mapping[Action, str] = {
+    "parse_json_array": "read it as a JSON array",
+    "parse_json_object": "read it as a JSON object",
+    "convert_string_to_boolean": "make it true or false",
+    "remove_parameter": "remove it",
+    "convert_tool_to_write": "make the call of read one of write",
+    "wrap_in_array": "wrap it in an array",
+    "to_string": "make it a text",
+    "strip_markup": "strip the tags of calls from its ends",
+    "unescape_html": "decode its HTML entities",
+}
+
+
+def summary(rules: Rules) -> Iterator[str]:
+    """Lines that say what the rules do; each is safe to print."""
+    for rule in rules.tools:
+        yield f"tools {_plain(rule.tool)}: {_rule(rule)}{_GUARDED if rules.is_guarded(rule) else ''}"
+    if rules.policy("").by_table:
+        yield _TABLE
+    for model in rules.models:
+        yield f"models {_plain(model.match)}: {', '.join(_model(model)) or 'all by default'}"
+    for glob, other in rules.aliases:
+        yield f"aliases {_plain(glob)}: asked for as {_plain(other)}"
+    for name, client in rules.clients.items():
+        yield f"clients {name}: {', '.join(_client(client)) or 'as the model'}"
+
+
+def _rule(rule: ToolRule) -> str:
+    models = f", for models {', '.join(map(_plain, rule.models))}" if rule.models else ""
+    return f"if {_path(rule.parameter)} {_condition(rule)}, {_action(rule)}{models}"
+
+
+def _condition(rule: ToolRule) -> str:
+    match rule.condition:
+        case "missing":
+            return "is missing"
+        case "missing_or_empty":
+            return "is missing or empty"
+        case "exists":
+            return "is there"
+        case "is_string":
+            return "is a text"
+        case "invalid_enum":
+            return f"is none of {_cut(', '.join(map(_value, rule.valid)))}"
+        case "matches":
+            return f"matches {_value(rule.pattern)}"
+        case "is_type":
+            return f"is of type {rule.type}"
+
+
+def _action(rule: ToolRule) -> str:
+    match rule.action:
+        case "set_default":
+            return f"set it to {_value(rule.default[0])}"
+        case "rename_parameter":
+            return f"rename it to {_plain(rule.to)}"
+        case "rename_tool":
+            return f"make it a call of {_plain(rule.to)}"
+        case action:
+            fallback = f", or else set it to {_value(rule.fallback[0])}" if rule.fallback else ""
+            return f"{_ACTIONS[action]}{fallback}"
+
+
+def _path(steps: tuple[str, ...]) -> str:
+    """The path as the file has it."""
+    keys = (step if step == ITEMS else f".{_escaped(step)}" for step in steps)
+    return _plain("".join(keys).removeprefix("."))
+
+
+def _escaped(key: str) -> str:
+    for mark in ("\\", ".", "["):
+        key = key.replace(mark, f"\\{mark}")
+    return key
+
+
+def _model(model: Model) -> Iterator[str]:
+    said = {
+        "parse": model.parse,
+        "upstream": model.upstream,
+        "server": model.server,
+        "ids": model.ids,
+        "arguments": model.arguments,
+        "reasoning": model.reasoning,
+        "thinking": model.thinking,
+        "reasoning_history": model.reasoning_history,
+        "server_tools": model.server_tools,
+    }
+    yield from (f"{key} {word}" for key, word in said.items() if word)
+    if model.servers:
+        yield f"at {_cut(' '.join(model.servers))}"
+    if model.off:
+        yield f"no calls in {_cut(', '.join(map(_plain, sorted(model.off))))}"
+
+
+def _client(client: Client) -> Iterator[str]:
+    said = {"parse": client.parse, "upstream": client.upstream, "heartbeat": client.heartbeat}
+    yield from (f"{key} {word}" for key, word in said.items() if word)
+    clean = client.clean
+    places = {"top": clean.top, "choice": clean.choice, "message": clean.message, "usage": clean.usage}
+    yield from (f"without {_cut(' '.join(names))} in {place}" for place, names in places.items() if names)
+    if client.keys:
+        yield "told by 1 key" if len(client.keys) == 1 else f"told by {len(client.keys)} keys"
+
+
+def _value(value: Json) -> str:
+    return _cut(json.dumps(value))
+
+
+def _plain(text: str) -> str:
+    # A terminal may know no more than ASCII, and a reload is not to fail for it.
+    return _cut(text) if text.isascii() and text.isprintable() else _value(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,0 +1,287 @@
+"""The command `vllm-tool-proxy`: check everything that can be checked, then become gunicorn.
+
+Whatever is wrong is told in one line on stderr, with exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from proxy import __file__ as _package_file
+from proxy import __version__
+from proxy.commands.describe_rules import summary
+from proxy.commands.parse import parse_command
+from proxy.commands.replay import replay_command
+from proxy.config.load import (
+    FOLDER_VARIABLE,
+    RULES_VARIABLE,
+    bind,
+    check_files,
+    environment,
+    key_files,
+    load,
+    open_to_all,
+    working_folder,
+)
+from proxy.config.rules import Rules
+from proxy.config.settings import SPECS, Settings, Spec
+from proxy.errors import RulesError
+from proxy.server import log_stream
+
+NAME = "vllm-tool-proxy"
+COMMANDS = ("serve", "check", "parse", "replay")
+CONNECT_SECONDS = 1.0
+# The flags whose relative paths are taken from where the command was given.
+_PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
+# What gunicorn is told once, when it starts.
+_GUNICORNS = (
+    *("host", "port", "workers", "threads", "client_timeout", "body_timeout", "body_rate", "graceful_timeout"),
+    "max_request_head",
+)
+# Idle connections that gunicorn keeps beside those that are served.
+SPARE_CONNECTIONS = 1000
+
+_ABOUT = """\
+The proxy between coding agents and their own model server that makes tool calls just work.
+
+commands:
+  serve       check options, rules and port, then serve (also meant without a command)
+  check       check options, rules and that the code loads; print what the rules mean and exit
+  parse       print which calls are found in a text, and why the rest is none; see parse --help
+  replay      print what was said in a capture, before and after the proxy; see replay --help
+"""
+_ORDER = f"""\
+Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
+rules file's settings. The rules file is --rules, else {RULES_VARIABLE}, else ./rules.yaml, else
+/etc/{NAME}/rules.yaml, else the built-in one.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
+    _open_standard_streams()
+    log_stream.install()
+    try:
+        words = sys.argv[1:] if argv is None else argv
+        if words[:1] == ["parse"]:
+            return parse_command(NAME, words[1:], _Parser)
+        if words[:1] == ["replay"]:
+            return replay_command(NAME, words[1:], _Parser)
+        command, flags = _arguments(words)
+        env = environment()
+        cwd = working_folder(env)
+        flags |= {name: str(cwd / flags[name]) for name in _PATHS if flags.get(name)}
+        settings, rules = load(flags, env)
+        handed_on = _handed_on(settings, rules, flags, {**env, FOLDER_VARIABLE: str(cwd)})
+        return _check(settings, rules) if command == "check" else _serve(settings, rules, handed_on)
+    except RulesError as error:
+        _say("error", error.message)
+        return 2
+
+
+def _open_standard_streams() -> None:
+    """Open those of the descriptors 0 to 2 that are closed: gunicorn's master would get its memory, or a connection,
+    under such a number, and write its log into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is taken, so it is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def _say(kind: str, message: str) -> None:
+    print(f"{NAME}: {kind}: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse without its usage block: an error is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RulesError(f"{message}; see {self.prog} --help")
+
+
+class _Several(argparse.Action):
+    """A flag that may be given several times: its values, with commas between."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
+        before = getattr(namespace, self.dest, "")
+        setattr(namespace, self.dest, f"{before},{value}" if before else value)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog=NAME,
+        usage="%(prog)s [serve | check | parse | replay] [options]",
+        description=_ABOUT,
+        epilog=_ORDER,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
+    parser.add_argument("--rules", metavar="FILE", help=f"the rules file ({RULES_VARIABLE})")
+    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for spec in SPECS:
+        if spec.group not in groups:
+            groups[spec.group] = parser.add_argument_group(spec.group)
+        _add(groups[spec.group], spec)
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, spec: Spec) -> None:
+    own, *aliases = spec.flags
+    about = f"{spec.help} {_in_brackets(spec)}"
+    action: type[argparse.Action] | str = _Several if spec.name == "upstream" else "store"
+    if isinstance(spec.default, bool):
+        group.add_argument(own, dest=spec.name, action="store_const", const="true", help=about)
+    else:
+        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about, action=action)
+    for alias in aliases:
+        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS, action=action)
+
+
+def _in_brackets(spec: Spec) -> str:
+    """The variable, the default, and the earlier systems' names for the option."""
+    default = ",".join(spec.default) if isinstance(spec.default, tuple) else str(spec.default)
+    if isinstance(spec.default, bool):
+        default = "off"
+    also = (*spec.flags[1:], *spec.variables[1:])
+    return f"({spec.variables[0]}; {default or 'none'}{'; also ' if also else ''}{', '.join(also)})"
+
+
+def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The command and the flags that were given, by the settings' names; raises RulesError."""
+    parser = _parser()
+    known, rest = parser.parse_known_args(argv)
+    options = [word.partition("=")[0] for word in rest if word.startswith("-")]
+    if options:
+        names = ["--rules", "--help", "--version", *(flag for spec in SPECS for flag in spec.flags)]
+        near = ", ".join(difflib.get_close_matches(options[0], names)) or f"what {NAME} --help shows"
+        raise RulesError(f"there is no option {options[0]}; use {near}")
+    flags: dict[str, str] = vars(known)
+    command = flags.pop("command")
+    if command not in COMMANDS:
+        raise RulesError(f"there is no command {command!r}; use {' or '.join(COMMANDS)}")
+    if rest:
+        raise RulesError(f"{rest[0]!r} is one word too many; give one command, {' or '.join(COMMANDS)}, and options")
+    return command, flags
+
+
+def _check(settings: Settings, rules: Rules) -> int:
+    _check_surroundings(settings, rules)
+    try:
+        importlib.import_module("proxy.app")
+    except Exception as error:
+        # A worker that cannot load the code takes the service down at a reload; here it costs one line.
+        raise RulesError(f"the code cannot be loaded ({type(error).__name__}: {error}); restore it") from error
+    print(
+        f"ok: {NAME} {__version__}, upstream {settings.upstream}, listening on {bind(settings)}, "
+        f"rules {rules.source} (sha256 {rules.sha256[:12]})"
+    )
+    for line in summary(rules):
+        print(line)
+    return 0
+
+
+def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn:
+    if not _is_activated(env):
+        _check_port(settings)
+    _check_surroundings(settings, rules)
+    folder = _package_folder(env[FOLDER_VARIABLE])
+    command = _gunicorn(settings, folder)
+    try:
+        # gunicorn looks for modules in the folder that it starts in, too.
+        os.chdir(folder)
+        # At USR2 gunicorn starts itself anew without -P. And glibc gives each of many threads memory of its own, which
+        # it keeps: with two places to take it from a worker needs less than half.
+        log_stream.drain()
+        kept = {"MALLOC_ARENA_MAX": "2", **env}
+        os.execve(command[0], command, {**kept, "PWD": folder, "PYTHONSAFEPATH": "1"})
+    except OSError as error:
+        raise RulesError(f"gunicorn cannot be started ({error}); install {NAME} anew") from error
+
+
+def _gunicorn(settings: Settings, folder: str) -> list[str]:
+    return [
+        *(sys.executable, "-P", "-m", "gunicorn"),
+        *("-c", os.path.join(folder, "proxy", "gunicorn_conf.py")),
+        *("--chdir", folder),
+        *("--bind", bind(settings)),
+        *("--workers", str(settings.workers)),
+        *("--threads", str(settings.threads)),
+        *("--worker-connections", str(settings.threads + SPARE_CONNECTIONS)),
+        *("--graceful-timeout", str(settings.graceful_timeout)),
+        "proxy.app:create_app()",
+    ]
+
+
+def _handed_on(settings: Settings, rules: Rules, flags: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """The environment from which this release's workers and those of later reloads read the same settings.
+
+    What gunicorn itself was told stays as it is until a restart, whatever the rules file says then.
+    """
+    handed = {name: value for name, value in env.items() if name != "GUNICORN_CMD_ARGS"}
+    given = {**flags, **{name: str(getattr(settings, name)) for name in _GUNICORNS}}
+    handed.update({spec.variables[0]: given[spec.name] for spec in SPECS if spec.name in given})
+    if os.path.isabs(rules.source):
+        handed[RULES_VARIABLE] = rules.source
+    return handed
+
+
+def _package_folder(spelled: str) -> str:
+    """The folder that holds the package, not resolved: a deployment switches the symlink in it and reloads.
+
+    `python -m proxy` gives it resolved, if it was started there; `spelled` is how the user says where that is.
+    """
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
+    try:
+        return spelled if os.path.samefile(folder, spelled) else folder
+    except OSError:
+        return folder
+
+
+def _is_activated(env: Mapping[str, str]) -> bool:
+    """True if systemd handed this process its sockets (sd_listen_fds(3)); exec keeps the process id."""
+    return env.get("LISTEN_PID") == str(os.getpid()) and env.get("LISTEN_FDS", "0") != "0"
+
+
+def _check_port(settings: Settings) -> None:
+    """Bind as gunicorn will: by itself it tries a port in use for 5 s before it gives up."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((settings.host, settings.port))
+    except OSError as error:
+        remedy = "choose another with --port, or --host, or stop what listens there"
+        raise RulesError(f"cannot listen on {bind(settings)} ({error.strerror}); {remedy}") from error
+
+
+def _check_surroundings(settings: Settings, rules: Rules | None = None) -> None:
+    """Warn of what may be meant; raise RulesError for a CA file that is none, and for keys that cannot be used."""
+    check_files(settings)
+    if warning := open_to_all(settings, key_files(settings, environment()).read()):
+        _say("warning", warning)
+    for url in dict.fromkeys((*settings.upstreams, *(rules.servers if rules else ()))):
+        _check_reachable(url)
+
+
+def _check_reachable(url: str) -> None:
+    parts = urlsplit(url)
+    address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    try:
+        socket.create_connection(address, CONNECT_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        _say("warning", f"upstream {url} cannot be reached ({reason}); the proxy serves all the same")

@@ -1,0 +1,167 @@
+"""`vllm-tool-proxy parse`: what the engine finds in a text, and why it takes the rest for no call."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.codec.json_text import Json, load_json
+from proxy.errors import RulesError
+from proxy.formats.grammar import grammars
+from proxy.formats.markers import OPENERS
+from proxy.formats.scanner import Scanner
+from proxy.formats.spans import CallSpan, Piece, RejectedSpan
+from proxy.parsing.markdown import Markdown
+from proxy.tools.toolset import ToolSet, read_tools
+
+_ABOUT = """\
+Prints the calls that are found in the text of a reply, with their evidence: strong calls count wherever they stand,
+weak ones because the reply ends with them. Then what began like a call and was refused, and why; then the content
+that is left.
+"""
+_SHOWN = 60
+
+
+def parse_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+    """Run `parse` with the words behind it; raises RulesError for bad input."""
+    parser = parser_class(
+        prog=f"{name} parse",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", metavar="FILE", help="the text of one reply, UTF-8; - reads standard input")
+    about = "JSON: the request's tools, as Chat Completions, Responses or Messages has them, or a whole request body"
+    parser.add_argument("--tools", metavar="TOOLS.json", required=True, help=about)
+    parser.add_argument(
+        "--finish",
+        choices=("stop", "length"),
+        default="stop",
+        help="why the reply ended (stop): what was cut off by its length is not completed",
+    )
+    given = parser.parse_args(argv)
+    tools = _tools(given.tools)
+    try:
+        lines = explained(_read(given.file), tools, stopped=given.finish == "stop")
+        print("\n".join(printable(line, "\n\t") for line in lines), flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the lines has seen enough
+    return 0
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Text without what a terminal would act on or hide: control, format and lone surrogate characters are escaped,
+    but for those that are `kept`.
+    """
+    return "".join(
+        sign if sign.isprintable() or sign in kept else sign.encode("unicode_escape").decode("ascii") for sign in text
+    )
+
+
+def explained(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:
+    """Lines about a text: calls, what was refused, and the content that is left."""
+    refused: list[RejectedSpan] = []
+    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False), refused=refused)
+    pieces = (*scanner.feed(text), *scanner.finish(stopped=stopped))
+    data = text.encode("utf-8", "surrogatepass")
+    number = 0
+    for piece in pieces:
+        for call in piece.calls if isinstance(piece, CallSpan) else ():
+            number += 1
+            evidence = "weak" if isinstance(piece, CallSpan) and piece.weak else "strong"
+            written = f", written {call.written_name!r}" if call.written_name != call.tool.name else ""
+            where = f"{evidence} evidence, {_format(piece)}, {_line(data, piece.start)}"
+            yield f"call {number}: {call.tool.name}{written} ({where})"
+            yield f"  {call.arguments}"
+    if not number:
+        yield "no call"
+    for no_call in sorted((*refused, *_in_code(data, pieces, refused)), key=lambda found: found.start):
+        yield f"refused at {_line(data, no_call.start)}: {_start_of(data, no_call.start)}: {no_call.why}"
+    content = _content(data, pieces)
+    yield "content:" if content else "no content"
+    yield from [content] if content else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Occurrence:
+    start: int
+    opener: bytes
+
+
+def _in_code(data: bytes, pieces: Sequence[Piece], refused: Sequence[RejectedSpan]) -> Iterator[RejectedSpan]:
+    """The wrappers in code, which were not even looked at."""
+    taken = [(piece.start, piece.end) for piece in pieces if isinstance(piece, CallSpan)]
+    taken += [(no_call.start, no_call.end) for no_call in refused]
+    openers = [opener.encode() for opener in OPENERS]
+    places = {at: _Occurrence(at, opener) for opener in openers for at in _occurrences(data, opener)}
+    markdown, seen = Markdown(), 0
+    ends = [piece.end for piece in pieces if isinstance(piece, CallSpan)]
+    for place in sorted(places.values(), key=lambda place: place.start):
+        if any(start <= place.start < end for start, end in taken):
+            continue
+        after = max((end for end in ends if end <= place.start), default=0)
+        if after > seen:
+            markdown, seen = Markdown(), after  # the text begins anew behind a call
+        markdown.feed(data[seen : place.start])
+        seen = place.start
+        if markdown.in_code:
+            yield RejectedSpan(place.start, place.start + len(place.opener), "code", "it stands in code")
+
+
+def _occurrences(data: bytes, literal: bytes) -> Iterator[int]:
+    at = data.find(literal)
+    while at >= 0:
+        yield at
+        at = data.find(literal, at + 1)
+
+
+def _format(piece: Piece) -> str:
+    return piece.format if isinstance(piece, CallSpan) else ""
+
+
+def _line(data: bytes, at: int) -> str:
+    return f"line {data[:at].count(10) + 1}"
+
+
+def _start_of(data: bytes, at: int) -> str:
+    shown = data[at : at + _SHOWN].decode("utf-8", "replace").split("\n")[0].rstrip("\ufffd")
+    return repr(shown)
+
+
+def _content(data: bytes, pieces: Sequence[Piece]) -> str:
+    prose = b"".join(data[piece.start : piece.end] for piece in pieces if not isinstance(piece, CallSpan))
+    return prose.decode("utf-8", "replace")
+
+
+def _read(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise RulesError(f"{file} cannot be read ({error.strerror}); give a file, or - for standard input") from error
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise RulesError(f"{file} is no UTF-8 text, at byte {error.start}; save the reply's text as UTF-8") from error
+
+
+def _tools(file: str) -> ToolSet:
+    try:
+        body = load_json(_read(file))
+    except ValueError as error:
+        raise RulesError(f"{file} is no JSON ({error}); give the request's tools, a JSON array") from error
+    listed = body.get("tools") if isinstance(body, dict) else body
+    tools = read_tools([_as_chat(entry) for entry in listed] if isinstance(listed, list) else None)
+    if not tools:
+        raise RulesError(f'{file} holds no tools; give an array like [{{"type": "function", "function": {{…}}}}]')
+    return tools
+
+
+def _as_chat(entry: Json) -> Json:
+    """A tool as Chat Completions has it, from what Messages or Responses has."""
+    if not isinstance(entry, dict) or isinstance(entry.get("function"), dict):
+        return entry
+    schema = entry.get("input_schema", entry.get("parameters"))
+    return {"type": "function", "function": {"name": entry.get("name"), "parameters": schema}}

@@ -1,0 +1,280 @@
+"""`vllm-tool-proxy replay`: a capture before and after the proxy, under given rules.
+
+The answer takes the very way of a served one, through the engine and the dialect, but without a clock: how long text
+was held plays no part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proxy.audit_record import Repair
+from proxy.codec import sse
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.commands.parse import printable
+from proxy.config.load import load
+from proxy.config.rules import Rules
+from proxy.config.settings import Settings
+from proxy.dialects.chat.answer import ChatDialect, read_whole, says_nothing
+from proxy.dialects.chat.writer import DONE, ChatOptions, ChatWriter, entries, error_body
+from proxy.engine.engine import Engine
+from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
+from proxy.exchange.capture import Captured, read_capture
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.exchange.task import make_task
+
+_ABOUT = """\
+Prints what the model server said in a capture (serve --capture DIR writes them): what a client would have seen without
+the proxy, what it sees with it, each repair, and each reason why something was no call.
+"""
+_SEED = b"replay"
+
+
+@dataclass(slots=True)
+class ClientView:
+    """What a client has of one choice: a call is its id, its name and its arguments, as far as they came."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: dict[int, list[str]] = field(default_factory=dict)
+    finish: str = ""
+
+
+@dataclass(slots=True)
+class View:
+    """What a client has of an answer; `error` is the message of the error that it got, or empty."""
+
+    choices: dict[int, ClientView] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of a capture: the bytes for the client, repairs, what was no call by its reason, and defects.
+
+    `swallowed`: tokens were used and nothing was said.
+    """
+
+    data: bytes
+    streamed: bool
+    audit: tuple[Repair, ...]
+    refusals: tuple[tuple[str, int], ...]
+    crashes: tuple[str, ...]
+    swallowed: bool
+
+
+def replay_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+    """Run `replay` with the words behind it; raises RulesError for bad input."""
+    parser = parser_class(
+        prog=f"{name} replay",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("capture", metavar="CAPTURE", help="a file that serve --capture DIR wrote")
+    parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
+    about = "take the answer for raw text, in which the proxy alone looks for calls (parse: proxy)"
+    parser.add_argument("--raw-text", action="store_true", help=about)
+    given = parser.parse_args(argv)
+    captured = read_capture(_read(given.capture), given.capture)
+    settings, rules = load({} if given.rules is None else {"rules": given.rules})
+    result = replay(captured, settings, rules, raw_text=given.raw_text)
+    encoding = sys.stdout.encoding or "utf-8"
+    text = "\n".join(lines(captured, result)).encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the lines has seen enough
+    return 0
+
+
+def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bool = False) -> Replayed:
+    """The captured answer through engine and dialect; `raw_text` also where the capture does not say so."""
+    wanted = captured.wanted
+    profile = rules.profile(wanted.model, settings.client)
+    options = ChatOptions(
+        wanted.model, True, profile.clean, parsed=wanted.tools is not None, reasoning=profile.reasoning
+    )
+    task = make_task(
+        wanted,
+        rules.policy(wanted.model),
+        seed=_SEED,
+        raw_text=raw_text or captured.raw_text,
+        max_held=settings.max_held,
+        max_calls=settings.max_calls,
+    )
+    engine, crashes = Engine(task), list[Exception]()
+    swallowed = False
+    if captured.status != 200:
+        data = captured.body
+    elif captured.streamed:
+        reply = StreamReply(engine, ChatWriter(options), crashes.append, max_event=settings.max_event)
+        data = _streamed(captured, reply)
+        swallowed = reply.swallowed
+    else:
+        data = _whole(captured, engine, options, crashes)
+        swallowed = _is_empty(captured.body)
+    told = tuple(f"{type(error).__name__}: {error}" for error in crashes)
+    streamed = captured.status == 200 and wanted.stream
+    return Replayed(
+        data, streamed, engine.audit, tuple(sorted(engine.refusals.items())), told, swallowed and options.parsed
+    )
+
+
+def view(data: bytes, *, streamed: bool) -> View:
+    """What a client makes of an answer's bytes."""
+    seen = View()
+    if not streamed:
+        _note(seen, data, "message")
+        return seen
+    decoder = sse.Decoder(len(data) + 2)
+    for event in (*decoder.feed(data), *decoder.finish()):
+        if event.data is not None and event.data.strip() != DONE:
+            _note(seen, event.data, "delta")
+    return seen
+
+
+def lines(captured: Captured, result: Replayed) -> Iterator[str]:
+    """Lines about a replayed capture, safe for a terminal."""
+    kind = "a stream" if captured.streamed else "a whole answer"
+    cut = ", too long to be kept whole" if captured.truncated else "" if captured.complete else ", broke off"
+    yield f"capture: model {printable(captured.wanted.model)}, {kind}, status {captured.status}{cut}"
+    yield "before:"
+    yield from _view_lines(view(captured.body, streamed=captured.streamed))
+    if result.data == captured.body:
+        yield "after: the very same bytes"
+    else:
+        yield "after:"
+        yield from _view_lines(view(result.data, streamed=result.streamed))
+    for number, repair in enumerate(result.audit, 1):
+        tool = f", tool {printable(repair.tool)}" if repair.tool else ""
+        yield f"repair {number}: {printable(repair.id)}{tool}: {printable(repair.why)}"
+        yield from _block("before", repair.before)
+        yield from _block("after", repair.after)
+    for reason, count in result.refusals:
+        yield f"refused: {printable(reason)} ({count})"
+    for crash in result.crashes:
+        yield f"the engine failed: {printable(crash)}"
+    if result.swallowed:
+        yield "tokens were used and nothing was said: the server's tool parser may have swallowed a call (parse: proxy)"
+    if not (result.audit or result.refusals or result.crashes):
+        yield "no repair, nothing refused"
+
+
+def _streamed(captured: Captured, reply: StreamReply) -> bytes:
+    """The stream as the client gets it; an error before its start, which would be a status, is an event here."""
+    if not captured.wanted.stream:
+        return error_body(UpstreamBroken("the model server answered with a stream that was not asked for"))
+    data = reply.receive(captured.body)
+    if captured.complete and reply.failure is None:
+        data += reply.finish()
+    error = reply.failure
+    if error is None and not captured.complete:
+        error = UpstreamBroken("the capture ends before the reply did")
+    if error is None:
+        return data
+    end = reply.fail(error)
+    return data + end if reply.started else end
+
+
+def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> bytes:
+    told: ProxyError
+    try:
+        answer = read_whole(captured.body)
+        if captured.wanted.stream:
+            return answer_as_stream(answer, engine, ChatWriter(options, expand=True))
+        return answer_as_answer(captured.body, answer, engine, ChatDialect(options))
+    except ProxyError as error:
+        told = error
+    except Exception as error:  # the outermost boundary of the engine
+        crashes.append(error)
+        if not captured.wanted.stream:
+            return captured.body
+        told = InternalError("the proxy failed while it read the answer")
+    return sse.encode(error_body(told)) if captured.wanted.stream else error_body(told)
+
+
+def _is_empty(body: bytes) -> bool:
+    try:
+        return says_nothing(read_whole(body))
+    except ProxyError:
+        return False
+
+
+def _note(seen: View, data: bytes, place: str) -> None:
+    """Add what one chunk or one answer says."""
+    try:
+        body = load_json(data)
+    except ValueError:
+        return
+    if not isinstance(body, dict):
+        return
+    if body.get("error"):
+        seen.error = _message(body["error"])
+    for number, entry in enumerate(entries(body)):
+        index = entry.get("index")
+        said = seen.choices.setdefault(index if isinstance(index, int) else number, ClientView())
+        finish, message = entry.get("finish_reason"), entry.get(place)
+        said.finish = finish if isinstance(finish, str) else said.finish
+        if isinstance(message, dict):
+            _hear(said, message)
+
+
+def _hear(said: ClientView, message: JsonObject) -> None:
+    said.text += _text(message.get("content"))
+    said.reasoning += _text(message.get("reasoning") or message.get("reasoning_content"))
+    calls = message.get("tool_calls")
+    for number, call in enumerate(calls if isinstance(calls, list) else []):
+        if isinstance(call, dict):
+            index, function = call.get("index"), call.get("function")
+            mine = said.calls.setdefault(index if isinstance(index, int) else number, ["", "", ""])
+            mine[0] = _text(call.get("id")) or mine[0]
+            if isinstance(function, dict):
+                mine[1] += _text(function.get("name"))
+                mine[2] += _text(function.get("arguments"))
+
+
+def _text(value: Json) -> str:
+    """A text as it is; what should have been one, as JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else dump_json(value).decode("utf-8", "replace")
+
+
+def _message(error: Json) -> str:
+    return _text(error.get("message")) if isinstance(error, dict) else _text(error)
+
+
+def _view_lines(seen: View) -> Iterator[str]:
+    for number, said in sorted(seen.choices.items()):
+        if len(seen.choices) > 1:
+            yield f"  choice {number}:"
+        yield from _block("reasoning", said.reasoning)
+        yield from _block("text", said.text)
+        for at, (id_, name, arguments) in sorted(said.calls.items()):
+            yield f"  call {at}: {printable(name) or 'without a name'}, id {printable(id_) or 'missing'}"
+            yield from _block("arguments", arguments)
+        yield f"  finish: {printable(said.finish) or 'none'}"
+    if seen.error:
+        yield from _block("error", seen.error)
+    if not seen.choices and not seen.error:
+        yield "  nothing"
+
+
+def _block(title: str, text: str) -> Iterator[str]:
+    """A text of any lines, indented: no line of it can be taken for one of ours."""
+    if text:
+        yield f"  {title}:"
+        yield from (f"    {printable(line)}" for line in text.split("\n"))
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RulesError(f"{file!r} cannot be read ({reason}); give a file that serve --capture DIR wrote") from error

@@ -1,0 +1,1 @@
+"""Settings, rules and keys: text in, frozen values out."""

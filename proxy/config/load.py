@@ -1,0 +1,251 @@
+"""Which settings and rules are in force: from flags, the environment and the rules file.
+
+The only module that reads the environment.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from proxy.config.api_keys import KeyFile, KeyFiles, Keys
+from proxy.config.rules import Rules, Setting, parse_rules
+from proxy.config.settings import PREFIX, SPECS, Settings, Spec
+from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
+from proxy.errors import RulesError
+from proxy.formats.grammar import format_names
+
+RULES_VARIABLE = f"{PREFIX}RULES"
+# Set by `serve` for its workers, which run in another folder: where ./rules.yaml is looked for.
+FOLDER_VARIABLE = f"{PREFIX}FOLDER"
+# Set by each of gunicorn's workers: how it tells its streams to end.
+DRAIN_VARIABLE = f"{PREFIX}DRAIN"
+# Set by gunicorn's master for its workers: the memory that they share.
+MEMORY_VARIABLE = f"{PREFIX}MEMORY"
+# The key for the model server. It is no setting: a flag shows in the list of processes, a rules file is handed around.
+KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
+# Where systemd puts a unit's credentials.
+_CREDENTIALS = "CREDENTIALS_DIRECTORY"
+SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
+BUILT_IN = "built-in"
+AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
+
+# The tests' own variable; a shell that exports it may start the proxy too.
+_TESTS_VARIABLE = f"{PREFIX}SHARED"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesText:
+    """The bytes of a rules file, and where they come from: its path, or "built-in"."""
+
+    data: bytes
+    source: str
+
+
+def environment() -> dict[str, str]:
+    """A copy of the process's environment."""
+    return dict(os.environ)
+
+
+def working_folder(env: Mapping[str, str]) -> Path:
+    """The folder that relative paths start from, spelled as the user sees it.
+
+    A symlink in it stays one: a deployment switches it, and a reload shall find the new release's files.
+    """
+    if FOLDER_VARIABLE in env:
+        return Path(env[FOLDER_VARIABLE])
+    try:
+        spelled = env.get("PWD", "")
+        return Path(spelled) if os.path.isabs(spelled) and os.path.samefile(spelled, ".") else Path.cwd()
+    except OSError:
+        return Path("/")
+
+
+def find_rules(flag: str | None, env: Mapping[str, str], cwd: Path) -> Path | None:
+    """The rules file in force: of the flag, the environment, `cwd`, the system; None is the built-in one.
+
+    Raises RulesError if the one that was named is not there.
+    """
+    named = flag if flag is not None else env.get(RULES_VARIABLE)
+    if named is not None:
+        path = cwd / named
+        if not named or not _exists(path):
+            source = "--rules" if flag is not None else RULES_VARIABLE
+            raise RulesError(f"{source}: there is no file {named!r}; give the path of a rules file")
+        return path
+    return next(filter(_exists, (cwd / "rules.yaml", SYSTEM_RULES)), None)
+
+
+def _exists(path: Path) -> bool:
+    """False only if there is nothing: what cannot be looked at may be there, and shall not be passed over."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return True
+
+
+def _unreadable(path: Path, error: OSError) -> RulesError:
+    return RulesError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions")
+
+
+def read_rules(path: Path | None) -> Rules:
+    """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
+    return _parsed(_read_text(path))
+
+
+def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> RulesText:
+    """The text of the rules file in force, unparsed; raises RulesError if it cannot be read. For `load`."""
+    flags = {} if flags is None else flags
+    env = environment() if env is None else env
+    return _read_text(find_rules(flags.get("rules"), env, working_folder(env)))
+
+
+def _read_text(path: Path | None) -> RulesText:
+    if path is None:
+        return RulesText(resources.files("proxy").joinpath("rules.yaml").read_bytes(), BUILT_IN)
+    try:
+        with path.open("rb") as file:
+            return RulesText(file.read(MAX_BYTES + 1), str(path))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _parsed(text: RulesText) -> Rules:
+    own = _read_text(None)
+    builtin = parse_rules(own.data, own.source, formats=format_names())
+    return builtin if text.source == BUILT_IN else parse_rules(text.data, text.source, builtin, format_names())
+
+
+def load(
+    flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None, text: RulesText | None = None
+) -> tuple[Settings, Rules]:
+    """The settings and rules in force: flag (by the setting's name, or `rules`), environment, file, default.
+
+    Reads the process's environment if `env` is None, and the rules file if `text` is None. Raises RulesError, one line
+    that names the place, for the first thing that is wrong.
+    """
+    flags = {} if flags is None else flags
+    env = environment() if env is None else env
+    _refuse_unknown_variables(env)
+    rules = _parsed(rules_text(flags, env) if text is None else text)
+    filed = _checked_file(rules)
+    values: dict[str, Any] = {spec.name: _value(spec, flags, env, filed) for spec in SPECS}
+    settings = _with_audit_file(Settings(**values), env)
+    if settings.client and settings.client not in rules.clients:
+        names = nearest(settings.client, rules.client_names) or "a name that the rules have; they have none"
+        raise RulesError(f"{rules.source}: there is no client {shown(settings.client)}; set client to {names}")
+    return settings, with_settings(rules, settings)
+
+
+def check_files(settings: Settings) -> None:
+    """Raise RulesError if a file that a setting names cannot be used: a CA file that is none."""
+    if settings.upstream_ca:
+        try:
+            ssl.create_default_context(cafile=settings.upstream_ca)
+        except OSError as error:  # ssl.SSLError is one
+            raise RulesError(
+                f"upstream_ca: {settings.upstream_ca} cannot be used ({error}); give a PEM file"
+            ) from error
+
+
+def key_files(settings: Settings, env: Mapping[str, str]) -> KeyFiles:
+    """The files of the keys that are in force: each that a setting names, else the unit's credential; unread.
+
+    The model server's key may be a variable instead. Raises RulesError for a file that cannot be read.
+    """
+    upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
+    if upstream is None and KEY_VARIABLE in env:
+        upstream = KeyFile(os.fsencode(env[KEY_VARIABLE]), KEY_VARIABLE)
+    return KeyFiles(
+        clients=_key_file(settings.client_keys, "client-keys", env),
+        upstream=upstream,
+        admin=_key_file(settings.admin_key_file, "admin-key", env),
+    )
+
+
+def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | None:
+    path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
+    if not named and (_CREDENTIALS not in env or not _exists(path)):
+        return None
+    text = _read_text(path)
+    return KeyFile(text.data, text.source)
+
+
+def open_to_all(settings: Settings, keys: Keys) -> str:
+    """A warning if others than this machine may use the proxy and need no key for it, else ""."""
+    if keys.clients or is_loopback(settings.host):
+        return ""
+    return f"{bind(settings)} is open to the network, and the proxy asks for no key (client_keys)"
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can be reached at, or from, this address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def bind(settings: Settings) -> str:
+    """The address to listen on, as gunicorn takes it."""
+    return f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+
+
+def with_settings(rules: Rules, settings: Settings) -> Rules:
+    """The rules with what the settings say of the calls."""
+    return replace(
+        rules,
+        case_sensitive_tools=settings.case_sensitive_tools,
+        infer_names=settings.infer_names,
+        repair_typos=settings.repair_typos,
+    )
+
+
+def _with_audit_file(settings: Settings, env: Mapping[str, str]) -> Settings:
+    """`detailed_logging` turns the audit file on; where nobody says where it is, the service's own folder has it."""
+    if settings.audit_file or not settings.detailed_logging:
+        return settings
+    folders = (env.get("STATE_DIRECTORY", "").partition(":")[0], env.get("TMPDIR", ""), "/tmp")
+    return replace(settings, audit_file=os.path.join(next(filter(os.path.isabs, folders)), AUDIT_NAME))
+
+
+def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: Mapping[str, Setting]) -> Setting:
+    if spec.name in flags:
+        return spec.from_text(flags[spec.name], spec.flags[0])
+    for variable in spec.variables:
+        if variable in env:
+            return spec.from_text(env[variable], variable)
+    return filed.get(spec.name, spec.default)
+
+
+def _checked_file(rules: Rules) -> dict[str, Setting]:
+    """The file's settings, all of them checked, also those that a flag or a variable will hide."""
+    specs = {key: spec for spec in SPECS for key in spec.keys}
+    filed: dict[str, Setting] = {}
+    for key, value in rules.settings.items():
+        place = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
+        if key not in specs:
+            raise RulesError(f"{place}: there is no setting {shown(key)}; use {nearest(key, specs)}")
+        name = specs[key].name
+        if name in filed:
+            raise RulesError(f"{place}: {' and '.join(specs[key].keys)} are one setting; keep one of them")
+        filed[name] = specs[key].checked(value, f"{place}: {key}")
+    return filed
+
+
+def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
+    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, _TESTS_VARIABLE}
+    known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
+    for name in env:
+        if name.startswith(PREFIX) and name not in known:
+            names = nearest(name, known - inner)
+            raise RulesError(f"{name}: there is no such variable; use {names}")

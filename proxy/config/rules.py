@@ -1,0 +1,387 @@
+"""rules.yaml -> frozen rules: how each model is treated, what each client needs, how a tool's calls are repaired.
+
+Pure: bytes in, one frozen `Rules` out, or one `RulesError` whose line is `SOURCE:LINE: what is wrong; what to do`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Literal, TypeAlias, TypeVar, get_args
+
+from yaml.nodes import Node, ScalarNode, SequenceNode
+
+from proxy.config.server_url import server_url
+from proxy.config.tool_rules_parser import parse_tools
+from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
+from proxy.repair.policy import IdStyle, Policy, ToolRule
+from proxy.repair.rule_actions import applies_to_model
+
+Parse = Literal["auto", "server", "proxy"]
+Transport = Literal["live", "whole"]
+Heartbeat = Literal["comment", "chunk"]
+ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
+Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
+ReasoningHistory = Literal["drop", "reasoning", "reasoning_content"]
+ServerTools = Literal["refuse", "drop"]
+Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
+
+CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+_PARSES: tuple[Parse, ...] = get_args(Parse)
+_TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+_HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
+_ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
+_REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
+_THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
+_REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
+_SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
+_SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
+_SECTIONS = ("settings", "tools", "models", "aliases", "clients")
+_MODEL_KEYS = (
+    *("match", "parse", "upstream", "server", "servers", "formats", "ids", "arguments", "reasoning"),
+    *("thinking", "reasoning_history", "server_tools"),
+)
+_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "key_sha256")
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# Without these an answer is none any more: to remove them is never what was meant.
+_NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "top": frozenset({"choices"}),
+        "choice": frozenset({"index", "message", "delta", "finish_reason"}),
+        "message": frozenset({"role", "content", "tool_calls"}),
+        "usage": frozenset(),
+    }
+)
+
+_Word = TypeVar("_Word", bound=str)
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class StripFields:
+    """The names of fields to remove from answers: at the top, in a choice, in a message, in the usage."""
+
+    top: tuple[str, ...] = ()
+    choice: tuple[str, ...] = ()
+    message: tuple[str, ...] = ()
+    usage: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.top or self.choice or self.message or self.usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How one request is treated.
+
+    `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
+    model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
+    model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
+    Anthropic's servers have. `servers` are the URLs of those that have the model; empty: those of the settings.
+    """
+
+    parse: Parse = "auto"
+    upstream: Transport = "live"
+    server: str = ""
+    heartbeat: Heartbeat = "comment"
+    clean: StripFields = field(default_factory=StripFields)
+    reasoning: ReasoningField = "as_is"
+    thinking: Thinking = "none"
+    reasoning_history: ReasoningHistory = "drop"
+    server_tools: ServerTools = "refuse"
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One entry of `models`; None, or empty, where it says nothing. `off` are the formats that are off."""
+
+    match: str
+    parse: Parse | None = None
+    upstream: Transport | None = None
+    server: str = ""
+    off: frozenset[str] = frozenset()
+    ids: IdStyle | None = None
+    arguments: Transport | None = None
+    reasoning: ReasoningField | None = None
+    thinking: Thinking | None = None
+    reasoning_history: ReasoningHistory | None = None
+    server_tools: ServerTools | None = None
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One entry of `clients`: what it says (None where nothing), and the SHA-256 digests of its keys."""
+
+    parse: Parse | None = None
+    upstream: Transport | None = None
+    heartbeat: Heartbeat | None = None
+    clean: StripFields = field(default_factory=StripFields)
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One rules file with its gaps filled from the built-in one. A request takes one of these and keeps it.
+
+    `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
+    `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `earlier`: the user's file says
+    nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each with
+    the name that is asked for instead. The three behind `earlier` are what the settings say that bears on the calls;
+    `config/load.py` fills them in.
+    """
+
+    settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
+    lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    models: tuple[Model, ...] = ()
+    clients: Mapping[str, Client] = field(default_factory=lambda: MappingProxyType({}))
+    sha256: str = ""
+    source: str = ""
+    tools: tuple[ToolRule, ...] = ()
+    builtin_tools: tuple[ToolRule, ...] = ()
+    earlier: bool = False
+    case_sensitive_tools: bool = False
+    infer_names: str = ""
+    repair_typos: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """The names of all clients, in the file's order."""
+        return tuple(self.clients)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The model servers that are named for models, each once."""
+        return tuple(dict.fromkeys(url for model in self.models for url in model.servers))
+
+    def profile(self, model: str, client: str) -> Profile:
+        """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
+
+        What the client's entry says wins over what the model's says.
+        """
+        its = self._model(model)
+        own = self.clients.get(client, Client())
+        return Profile(
+            parse=own.parse or its.parse or "auto",
+            upstream=own.upstream or its.upstream or "live",
+            server=its.server,
+            servers=its.servers,
+            heartbeat=own.heartbeat or "comment",
+            clean=own.clean,
+            reasoning=its.reasoning or "as_is",
+            thinking=its.thinking or "none",
+            reasoning_history=its.reasoning_history or "drop",
+            server_tools=its.server_tools or "refuse",
+        )
+
+    def alias(self, name: str) -> str:
+        """The name that the model server is asked for instead of `name`: the first alias that matches, else the same.
+
+        One step: the new name is not looked up again.
+        """
+        return next((other for glob, other in self.aliases if fnmatchcase(name, glob)), name)
+
+    def has_alias(self, name: str) -> bool:
+        """True if the rules say what `name` stands for, be it itself."""
+        return any(fnmatchcase(name, glob) for glob, _ in self.aliases)
+
+    def policy(self, model: str) -> Policy:
+        """What the engine does with the calls of `model`: the rules for tools, the id style, the formats that are off.
+
+        Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
+        """
+        its = self._model(model)
+        tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
+        return Policy(
+            rules=tuple(rule for rule in tools if not self.is_guarded(rule)),
+            guarded=tuple(filter(self.is_guarded, tools)),
+            case_sensitive=self.case_sensitive_tools,
+            whole=its.arguments == "whole",
+            ids=its.ids or "openai",
+            by_table=self.infer_names == "table" or (self.earlier and not self.infer_names),
+            typos=self.repair_typos,
+            off=its.off,
+        )
+
+    def is_guarded(self, rule: ToolRule) -> bool:
+        """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
+        return rule in self.builtin_tools
+
+    def _model(self, name: str) -> Model:
+        return next((entry for entry in self.models if fnmatchcase(name, entry.match)), Model("*"))
+
+    def client_for_key(self, key: bytes) -> str:
+        """The name of the client that `key` tells, or ""; the time it takes says nothing about the digests."""
+        digest = hashlib.sha256(key).digest()
+        found = ""
+        for name, client in self.clients.items():
+            for known in client.keys:
+                if hmac.compare_digest(known, digest):
+                    found = name
+        return found
+
+
+def parse_rules(
+    text: bytes, source: str, builtin: Rules | None = None, formats: Collection[str] | None = None
+) -> Rules:
+    """Read the bytes of a rules file; a section that it lacks is taken from `builtin`, which a user's file comes with.
+
+    `formats` are the names that `formats.off` may hold; None allows all. Raises RulesError, with `source` and the line,
+    for anything that is not exactly as it should be.
+    """
+    base = Rules() if builtin is None else builtin
+    root = compose(text, source)
+    sections = {} if root is None else mapping(root, "the file", _SECTIONS)
+    own = builtin is not None
+    tools = _section(sections, "tools", parse_tools, base.tools)
+    return Rules(
+        settings=_section(sections, "settings", _settings, base.settings),
+        lines=_section(sections, "settings", _lines, base.lines),
+        models=_section(sections, "models", lambda node: _models(node, formats), base.models),
+        clients=_section(sections, "clients", _clients, base.clients),
+        sha256=hashlib.sha256(text).hexdigest(),
+        source=source,
+        tools=tools,
+        builtin_tools=base.builtin_tools if own else tools,
+        earlier=own and "models" not in sections,
+        aliases=_section(sections, "aliases", _aliases, base.aliases),
+    )
+
+
+def _option(keys: Mapping[str, Node], key: str, what: str, allowed: tuple[_Word, ...]) -> _Word | None:
+    return choice(keys[key], f"{key} of {what}", allowed) if key in keys else None
+
+
+def _section(sections: Mapping[str, Node], name: str, read: Callable[[Node], _Item], default: _Item) -> _Item:
+    return read(sections[name]) if name in sections else default
+
+
+def _settings(node: Node) -> Mapping[str, Setting]:
+    pairs = mapping(node, "settings")
+    return MappingProxyType({name: _setting(value, f"setting {name}") for name, value in pairs.items()})
+
+
+def _lines(node: Node) -> Mapping[str, int]:
+    """The line in which each setting stands."""
+    pairs = mapping(node, "settings")
+    return MappingProxyType({name: value.start_mark.line + 1 for name, value in pairs.items()})
+
+
+def _setting(node: Node, what: str) -> Setting:
+    if isinstance(node, SequenceNode):
+        return sequence(node, what, text_of)
+    if not isinstance(node, ScalarNode) or is_null(node):
+        raise node_error(node, f"{what} has no value; give one or remove the line")
+    return scalar(node)
+
+
+def _models(node: Node, formats: Collection[str] | None) -> tuple[Model, ...]:
+    return sequence(node, "models", lambda item, what: _model(item, what, formats))
+
+
+def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
+    keys = mapping(node, what, _MODEL_KEYS)
+    if "match" not in keys:
+        raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
+    return Model(
+        match=text_of(keys["match"], f"match of {what}"),
+        parse=_option(keys, "parse", what, _PARSES),
+        upstream=_option(keys, "upstream", what, _TRANSPORTS),
+        server=_option(keys, "server", what, _SERVERS) or "",
+        servers=_urls(keys["servers"], f"servers of {what}") if "servers" in keys else (),
+        off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
+        ids=_option(keys, "ids", what, _ID_STYLES),
+        arguments=_option(keys, "arguments", what, _TRANSPORTS),
+        reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
+        thinking=_option(keys, "thinking", what, _THINKINGS),
+        reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
+        server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
+    )
+
+
+def _urls(node: Node, what: str) -> tuple[str, ...]:
+    def url(item: Node, words: str) -> str:
+        try:
+            return server_url(text_of(item, words))
+        except ValueError as needed:  # the value is not shown: there may be a password in it
+            raise node_error(item, f"{words} must be {needed}; write one") from None
+
+    urls = tuple(dict.fromkeys(sequence(node, what, url)))
+    if not urls:
+        raise node_error(node, f"{what} are none at all; list some, or remove the line")
+    return urls
+
+
+def _off(node: Node, what: str, formats: Collection[str] | None) -> frozenset[str]:
+    def name(item: Node, words: str) -> str:
+        text = text_of(item, words)
+        if formats is not None and text not in formats:
+            near = ", ".join(map(shown, get_close_matches(text, formats))) or "a name that the command parse prints"
+            raise node_error(item, f"there is no format {shown(text)}; use {near}")
+        return text
+
+    keys = mapping(node, what, ("off",))
+    return frozenset(sequence(keys["off"], f"off of {what}", name)) if "off" in keys else frozenset()
+
+
+def _aliases(node: Node) -> tuple[tuple[str, str], ...]:
+    pairs = mapping(node, "aliases")
+    return tuple((glob, text_of(name, f"alias {shown(glob)}")) for glob, name in pairs.items())
+
+
+def _clients(node: Node) -> Mapping[str, Client]:
+    clients: dict[str, Client] = {}
+    owners: dict[bytes, str] = {}
+    for name, entry in mapping(node, "clients").items():
+        if not CLIENT_NAME.fullmatch(name):
+            raise node_error(entry, f"client {shown(name)} must match {CLIENT_NAME.pattern}; rename it")
+        clients[name] = _client(entry, f"client {name}")
+        for digest in clients[name].keys:
+            if digest in owners:
+                raise node_error(entry, f"a key of client {name} is {owners[digest]}'s already; keep it in one place")
+            owners[digest] = name
+    return MappingProxyType(clients)
+
+
+def _client(node: Node, what: str) -> Client:
+    keys = mapping(node, what, _CLIENT_KEYS)
+    return Client(
+        parse=_option(keys, "parse", what, _PARSES),
+        upstream=_option(keys, "upstream", what, _TRANSPORTS),
+        heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
+        clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
+        keys=sequence(keys["key_sha256"], f"key_sha256 of {what}", _digest) if "key_sha256" in keys else (),
+    )
+
+
+def _digest(node: Node, what: str) -> bytes:
+    # The value is not shown: who gets the two mixed up writes the key itself here.
+    text = text_of(node, what)
+    if not _DIGEST.fullmatch(text):
+        raise node_error(node, f"{what} must be 64 hex digits; make them with: printf %s KEY | sha256sum")
+    return bytes.fromhex(text)
+
+
+def _clean(node: Node, what: str) -> StripFields:
+    given = mapping(node, what, _NEEDED)
+    return StripFields(**{place: _fields(fields, place, what) for place, fields in given.items()})
+
+
+def _fields(node: Node, place: str, what: str) -> tuple[str, ...]:
+    def name(item: Node, words: str) -> str:
+        text = text_of(item, words)
+        if not _FIELD.fullmatch(text) or text in _NEEDED[place]:
+            raise node_error(item, f"{shown(text)} cannot be removed from answers; take it out of {place} of {what}")
+        return text
+
+    return tuple(dict.fromkeys(sequence(node, f"{place} of {what}", name)))

@@ -1,0 +1,138 @@
+"""What the settings may be: each check takes a value of any type and returns the one to use.
+
+Raises ValueError that says what is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from proxy.config.rules import CLIENT_NAME, Setting
+from proxy.config.server_url import server_url
+
+Check: TypeAlias = Callable[[Setting], Setting]
+
+_DAY = 86400
+_PATH_WORD = re.compile(r"[A-Za-z0-9_.-]+")
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
+_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
+_ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
+_INT = re.compile(r"[-+]?[0-9]{1,18}")
+_FLOAT = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?")
+_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+def int_between(low: int, high: int) -> Check:
+    """A whole number between the two, or one of them."""
+
+    def check(value: Setting) -> Setting:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def seconds(value: Setting) -> Setting:
+    """A number of seconds, a day at most."""
+    if type(value) not in (int, float) or not 0 < (number := float(value)) <= _DAY:  # type: ignore[arg-type]
+        raise ValueError(f"a number of seconds over 0 and up to {_DAY}")
+    return number
+
+
+def boolean(value: Setting) -> Setting:
+    """True or false."""
+    if type(value) is not bool:
+        raise ValueError("true or false")
+    return value
+
+
+def one_of(*words: str) -> Check:
+    """One of these words."""
+
+    def check(value: Setting) -> Setting:
+        if value not in words:
+            raise ValueError(" or ".join(word or '""' for word in words))
+        return value
+
+    return check
+
+
+def upstream_urls(value: Setting) -> Setting:
+    """The URLs of one model server or of several, each once, without `/v1`, with commas between them."""
+    urls = value.split(",") if isinstance(value, str) else value if isinstance(value, tuple) else ("",)
+    try:
+        return ",".join(dict.fromkeys(server_url(url.strip() if len(urls) > 1 else url) for url in urls or ("",)))
+    except ValueError as needed:
+        raise ValueError(f"{needed}; or several of them with commas between") from None
+
+
+def host(value: Setting) -> Setting:
+    """An address to listen on."""
+    if not isinstance(value, str) or not _HOST.fullmatch(value):
+        raise ValueError("an IP address or a host name")
+    return value.strip("[]")
+
+
+def client(value: Setting) -> Setting:
+    """A client's name, or an empty string."""
+    if not isinstance(value, str) or (value and not CLIENT_NAME.fullmatch(value)):
+        raise ValueError("the name of a client in the rules")
+    return value
+
+
+def paths(value: Setting) -> Setting:
+    """Plain paths, each once."""
+    if not isinstance(value, tuple) or not all(map(_is_path, value)):
+        raise ValueError("a list of plain paths like /v1/rerank")
+    return tuple(dict.fromkeys(value))
+
+
+def _is_path(path: str) -> bool:
+    words = path.split("/")
+    plain = all(_PATH_WORD.fullmatch(word) and word not in (".", "..") for word in words[1:])
+    return words[0] == "" and len(words) > 1 and plain
+
+
+def origins(value: Setting) -> Setting:
+    """Origins of web pages, each once, in lower case, as browsers write them."""
+    if not isinstance(value, tuple) or not all(_ORIGIN.fullmatch(each.lower()) for each in value):
+        raise ValueError("a list of origins like https://host:8080, app://, loopback or *, without a path")
+    return tuple(dict.fromkeys(each.lower() for each in value))
+
+
+def hosts(value: Setting) -> Setting:
+    """Names of hosts, each once, in lower case."""
+    if not isinstance(value, tuple) or not all(_NAME.fullmatch(each.lower()) for each in value):
+        raise ValueError("a list of host names like proxy.example.com, without a port")
+    return tuple(dict.fromkeys(each.lower() for each in value))
+
+
+def _path_of(what: str) -> Check:
+    def check(value: Setting) -> Setting:
+        # Relative to what? The workers run in another folder than the command.
+        if not isinstance(value, str) or (value and not os.path.isabs(value)):
+            raise ValueError(f"the absolute path of {what}")
+        return value
+
+    return check
+
+
+file = _path_of("a file")
+folder = _path_of("a folder")
+
+
+def typed(text: str, default: Setting) -> Setting:
+    """`text` as the type of `default`; the text itself if it is not of that type, for the check to refuse."""
+    if isinstance(default, bool):
+        return _TRUTHS.get(text.lower(), text)
+    if isinstance(default, int):
+        return int(text) if _INT.fullmatch(text) else text
+    if isinstance(default, float):
+        return float(text) if _FLOAT.fullmatch(text) else text
+    if isinstance(default, tuple):
+        return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+    return text

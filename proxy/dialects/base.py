@@ -1,0 +1,56 @@
+"""The dialects that clients speak. Each turns its request into the internal one, and internal events into its wire.
+
+`Dialect` is the seam: the reply (`exchange/reply_stream.py`) knows nothing of a dialect but this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from proxy.codec.json_text import JsonObject
+from proxy.engine.events import Chunk, Event
+from proxy.errors import ProxyError
+
+
+class Writer(Protocol):
+    """Internal events to the bytes of one dialect's stream."""
+
+    @property
+    def verbatim(self) -> bool:
+        """True if what the upstream wrote can leave as it came."""
+
+    def see(self, chunk: Chunk) -> None:
+        """An upstream chunk came; what is written next carries its id, model and time."""
+
+    def begin(self, choices: int) -> bytes:
+        """What opens a stream of so many choices that is made from a whole answer."""
+
+    def write(self, event: Event) -> bytes:
+        """One event of the engine, in this dialect; empty if it says nothing there."""
+
+    def comment(self, raw: bytes) -> bytes:
+        """An upstream event without data (a comment), as it leaves."""
+
+    def end(self) -> bytes:
+        """What comes after the last event of a reply that was finished. Raises a ProxyError if it is no success."""
+
+    def error(self, error: ProxyError) -> bytes:
+        """What ends a stream that cannot be finished; nothing follows it."""
+
+    def heartbeat(self) -> bytes:
+        """A sign of life that changes nothing for the client."""
+
+
+class Dialect(Protocol):
+    """How one request's reply leaves."""
+
+    @property
+    def verbatim(self) -> bool:
+        """True if what the upstream wrote can leave as it came."""
+
+    def writer(self, *, expand: bool) -> Writer:
+        """A writer for one stream. `expand`: what passes is no chunk of a stream, so it is said anew."""
+
+    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """A whole answer (its bytes, and parsed) as the engine's events say it; raises the error of a `Failed`."""

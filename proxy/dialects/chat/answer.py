@@ -1,0 +1,171 @@
+"""Chat Completions in one piece: a whole answer takes the way of a stream of one chunk, and comes back together.
+
+There is no second code path that repairs: the message becomes a chunk, the engine says what it holds, and only what
+it says differently is changed in the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.config.rules import ReasoningField, StripFields
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries
+from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
+from proxy.errors import UpstreamBroken, refusal
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDialect:
+    """Chat Completions for one request."""
+
+    options: ChatOptions
+    verbatim: ClassVar[bool] = True
+
+    def writer(self, *, expand: bool) -> ChatWriter:
+        """A writer for one stream; `expand`: what passes is no chunk of a stream, so it is said anew."""
+        return ChatWriter(self.options, expand=expand)
+
+    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """A whole answer as the events say it, the very bytes of `body` if that is the same."""
+        options = self.options
+        return rebuild(body, answer, events, options.clean, parsed=options.parsed, reasoning=options.reasoning)
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the engine said of one choice."""
+
+    text: list[str] = field(default_factory=list)
+    calls: list[JsonObject] = field(default_factory=list)
+    finish: str = "stop"
+
+
+def read_whole(body: bytes) -> JsonObject:
+    """The parsed body of a whole answer; an error object in it is raised, and so is anything that is no answer."""
+    try:
+        answer = load_json(body)
+    except ValueError:
+        raise UpstreamBroken("the model server's answer is no JSON") from None
+    if not isinstance(answer, dict):
+        raise UpstreamBroken("the model server's answer is no JSON object")
+    if answer.get("error"):
+        raise refusal(answer["error"])
+    if not isinstance(answer.get("choices"), list):
+        raise UpstreamBroken("the model server's answer has no choices")
+    if not all(isinstance(entry.get("message"), dict) for entry in entries(answer)):
+        raise UpstreamBroken("the model server's answer has a choice without a message")
+    return answer
+
+
+def says_nothing(answer: JsonObject) -> bool:
+    """True for an answer that used tokens and holds neither text nor call: a parser may have swallowed one."""
+    usage = answer.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    messages = [entry.get("message") for entry in entries(answer)]
+    keys = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal")
+    said = any(isinstance(message, dict) and any(message.get(key) for key in keys) for message in messages)
+    return isinstance(tokens, int) and tokens > 1 and not said
+
+
+def as_chunk(answer: JsonObject) -> Chunk:
+    """The answer as the one chunk that says all of it; it has no bytes of its own.
+
+    The choices are counted by their place: what a server wrote as `index` stays in the answer.
+    """
+    said: list[Json] = []
+    for number, entry in enumerate(entries(answer)):
+        message = entry.get("message")
+        delta = dict(message) if isinstance(message, dict) else {}
+        calls = delta.get("tool_calls")
+        if isinstance(calls, list):
+            delta["tool_calls"] = [
+                {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
+            ]
+        around = {name: value for name, value in entry.items() if name not in ("message", "logprobs")}
+        said.append({"finish_reason": None, **around, "index": number, "delta": delta})
+    return Chunk({**answer, "choices": said}, b"")
+
+
+def rebuild(
+    body: bytes,
+    answer: JsonObject,
+    events: Iterable[Event],
+    clean: StripFields,
+    *,
+    parsed: bool,
+    reasoning: ReasoningField = "as_is",
+) -> bytes:
+    """The answer as the engine says it and as the client wants it; the very bytes that came if that is the same.
+
+    Raises the error of a `Failed` event.
+    """
+    said: dict[int, _Said] = {}
+    for event in _flat(events):
+        _note(said, event)
+    result = dict(answer)
+    if parsed:
+        result["choices"] = [_entry(entry, said, number) for number, entry in enumerate(entries(answer))]
+    result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean), reasoning=reasoning)
+    return body if result == answer else dump_json(result)
+
+
+def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject:
+    now = said.get(number, _Said())
+    message = entry.get("message")
+    if not isinstance(message, dict):
+        return entry
+    changed = dict(message)
+    text, before = "".join(now.text), message.get("content")
+    if text != (before or "") and isinstance(before, str | None):
+        # Blanks around a call are no content.
+        changed["content"] = text if text.strip() else None
+    if now.calls != _known(message.get("tool_calls")):
+        changed.pop("tool_calls", None)
+        if now.calls:
+            changed["tool_calls"] = [*now.calls]
+        if isinstance(message.get("function_call"), dict):
+            changed["function_call"] = None  # it is among the calls now
+    return {**entry, "message": changed, "finish_reason": now.finish}
+
+
+def _known(calls: Json) -> list[JsonObject]:
+    """The server's own calls in the words in which `_note` says them, to see whether something changed."""
+    known: list[JsonObject] = []
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(call, dict) and isinstance(function, dict):
+            known.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
+    return known
+
+
+def _call(id_: Json, name: Json, arguments: Json) -> JsonObject:
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _note(said: dict[int, _Said], event: Event) -> None:
+    match event:
+        case Failed():
+            raise event.error
+        case Text():
+            said.setdefault(event.choice, _Said()).text.append(event.text)
+        case Finished():
+            said.setdefault(event.choice, _Said()).finish = event.reason
+        case CallOpened():
+            said.setdefault(event.choice, _Said()).calls.append(_call(event.id, event.name, ""))
+        case CallArguments():
+            function = said[event.choice].calls[event.index]["function"]
+            assert isinstance(function, dict)
+            function["arguments"] = f"{function['arguments']}{event.fragment}"
+        case _:
+            pass
+
+
+def _flat(events: Iterable[Event]) -> Iterator[Event]:
+    for event in events:
+        if isinstance(event, Unchanged):
+            yield from event.events
+        else:
+            yield event

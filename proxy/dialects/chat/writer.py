@@ -1,0 +1,338 @@
+"""Chat Completions, to the client: the stream of chunks, and whole answers.
+
+Source: the OpenAI API reference, "Chat Completions: streaming events". What the engine let pass leaves as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from proxy.codec import sse
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.config.rules import ReasoningField, StripFields
+from proxy.engine.events import (
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Rest,
+    Text,
+    Unchanged,
+    Usage,
+    choice_number,
+    rest_of,
+)
+from proxy.errors import ProxyError, UpstreamRefused
+
+DONE = b"[DONE]"
+_EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
+# Reasoning goes by two names (F73).
+_REASONING = ("reasoning", "reasoning_content")
+_HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """How one client wants its replies.
+
+    `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
+    chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: under which
+    name it gets the reasoning (F73).
+    """
+
+    model: str
+    usage: bool
+    clean: StripFields
+    heartbeat_chunk: bool = False
+    parsed: bool = False
+    reasoning: ReasoningField = "as_is"
+
+
+class ChatWriter:
+    """Internal events to chat-completion chunks (dialects.Writer).
+
+    `expand`: what passes is no chunk of a stream, so it is said anew.
+    """
+
+    verbatim = True
+
+    def __init__(self, options: ChatOptions, *, expand: bool = False) -> None:
+        self._options = options
+        self._expand = expand
+        self._last: JsonObject = {}
+        self._reasoning = "reasoning"
+        self._opened: CallOpened | None = None
+        # The first chunk of a reply carries the role, whoever wrote it.
+        self._spoke = False
+        # The role of each choice as long as only the server has said it; the choices whose client knows it; and those
+        # whose role left before the chunk that said it. `{"role": "assistant", "content": "<tool"}` is held, and the
+        # reasoning that comes then overtakes it.
+        self._due: dict[int, str] = {}
+        self._told: set[int] = set()
+        self._moved: set[int] = set()
+
+    def see(self, chunk: Chunk) -> None:
+        """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
+        self._last = chunk.body
+        for choice, said in _deltas(chunk.body):
+            role = said.get("role")
+            if isinstance(role, str) and choice not in self._told:
+                self._due[choice] = role
+
+    def comment(self, raw: bytes) -> bytes:
+        """Comments pass."""
+        return raw
+
+    def begin(self, choices: int) -> bytes:
+        """The role of each choice."""
+        return b"".join(self._chunk(choice, {"role": "assistant", "content": ""}) for choice in range(choices))
+
+    def end(self) -> bytes:
+        """The end marker of the dialect."""
+        return sse.encode(DONE)
+
+    def error(self, error: ProxyError) -> bytes:
+        """An error event, which the SDKs raise; no `[DONE]` follows it, which would mean success."""
+        return sse.encode(error_body(error))
+
+    def heartbeat(self) -> bytes:
+        """A comment, or for clients whose own timer sees only chunks an empty one (F64, F76)."""
+        if not self._options.heartbeat_chunk:
+            return sse.comment("ping")
+        return self._chunk(0, {})
+
+    def write(self, event: Event) -> bytes:
+        """One event as chunks. A call opens in one chunk with the first of its arguments, which always follow."""
+        match event:
+            case Unchanged():
+                return self._passed(event)
+            case Text():
+                return self._chunk(event.choice, {"content": event.text})
+            case Reasoning():
+                return self._said_reasoning(event)
+            case CallOpened():
+                self._opened = event
+                return b""
+            case CallArguments():
+                return self._arguments(event)
+            case Finished():
+                return self._finish(event)
+            case Usage():
+                return self._usage(event.usage)
+            case Rest():
+                return self._chunk(event.choice, {}, source=event.source)
+            case CallClosed():
+                return b""
+            case Failed():
+                return self.error(event.error)
+
+    def _passed(self, event: Unchanged) -> bytes:
+        options = self._options
+        self._spoke = True
+        if self._expand:
+            return b"".join(self.write(inner) for inner in event.events)
+        if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
+            return b""
+        raw = event.raw
+        if self._due or (self._moved and b'"role"' in raw):
+            raw = self._with_roles(raw)
+        empty = options.parsed and _EMPTY_CALLS.search(raw)
+        renamed = options.reasoning != "as_is" and _HOLDS_REASONING.search(raw)
+        if not (empty or options.clean or renamed):
+            return raw
+        return cleaned_event(raw, options.clean, drop_empty_calls=bool(empty), reasoning=options.reasoning)
+
+    def _with_roles(self, raw: bytes) -> bytes:
+        """An event with the role of each choice where the client needs it: in the first chunk, and once."""
+        body = _read_event(raw)
+        changed = False
+        for choice, said in _deltas(body):
+            if "role" not in said:
+                named = self._with_role(choice, said)
+                changed = changed or len(named) > len(said)
+                said.update(named)
+            elif choice in self._moved:
+                del said["role"]
+                self._moved.discard(choice)
+                changed = True
+            else:
+                self._told.add(choice)
+                self._due.pop(choice, None)
+        return sse.encode(dump_json(body)) if changed else raw
+
+    def _with_role(self, choice: int, said: JsonObject) -> JsonObject:
+        """A delta that says something, with the role of its choice if that is due."""
+        if not said or choice not in self._due:
+            return said
+        self._told.add(choice)
+        self._moved.add(choice)
+        return {"role": self._due.pop(choice), **said}
+
+    def _said_reasoning(self, event: Reasoning) -> bytes:
+        names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
+        delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
+        return self._chunk(event.choice, delta) if delta else b""
+
+    def _reasoning_key(self) -> str:
+        """The name that the server uses."""
+        for entry in entries(self._last):
+            said = entry.get("delta") or entry.get("message")
+            if isinstance(said, dict) and isinstance(said.get("reasoning_content"), str):
+                self._reasoning = "reasoning_content"
+        return self._reasoning
+
+    def _envelope(self) -> JsonObject:
+        last = self._last
+        envelope: JsonObject = {
+            "id": last.get("id", "chatcmpl-proxy"),
+            "object": "chat.completion.chunk",
+            "created": last.get("created", 0),
+            "model": last.get("model", self._options.model),
+        }
+        if "system_fingerprint" in last and "system_fingerprint" not in self._options.clean.top:
+            envelope["system_fingerprint"] = last["system_fingerprint"]
+        return envelope
+
+    def _chunk(
+        self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None
+    ) -> bytes:
+        """A chunk of ours, with what else the server's `source` says that it is written for."""
+        if delta and not self._spoke:
+            self._due.setdefault(choice, "assistant")
+        delta = self._with_role(choice, delta)
+        self._spoke = self._spoke or bool(delta)
+        top, around, inside = rest_of(source.body) if source is not None and not self._expand else ({}, {}, {})
+        entry: JsonObject = {"index": choice, "delta": {**delta, **inside}, "logprobs": None, "finish_reason": finish}
+        body: JsonObject = {**self._envelope(), "choices": [{**entry, **around}], **top}
+        return sse.encode(dump_json(clean_body(body, self._options.clean) if source is not None else body))
+
+    def _arguments(self, event: CallArguments) -> bytes:
+        opened, self._opened = self._opened, None
+        call: JsonObject = {"index": event.index}
+        function: JsonObject = {}
+        if opened is not None:
+            call |= {"id": opened.id, "type": "function"}
+            function["name"] = opened.name
+        function["arguments"] = event.fragment
+        return self._chunk(event.choice, {"tool_calls": [{**call, "function": function}]}, source=event.source)
+
+    def _finish(self, event: Finished) -> bytes:
+        """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
+        source = event.source
+        if source is None or self._expand:
+            return self._chunk(event.choice, {}, event.reason)
+        kept: list[Json] = [
+            {**{key: entry[key] for key in entry if key != "message"}, "delta": {}, "finish_reason": event.reason}
+            for entry in entries(source.body)
+            if choice_number(entry.get("index")) == event.choice
+        ]
+        if not kept:
+            return self._chunk(event.choice, {}, event.reason)
+        body = {**source.body, "choices": kept[-1:]}  # nothing follows the finish, not even a second one
+        return sse.encode(dump_json(clean_body(body, self._options.clean)))
+
+    def _usage(self, usage: Mapping[str, Json]) -> bytes:
+        if not self._options.usage:
+            return b""
+        kept = {key: value for key, value in usage.items() if key not in self._options.clean.usage}
+        return sse.encode(dump_json({**self._envelope(), "choices": [], "usage": kept}))
+
+
+def error_body(error: ProxyError) -> bytes:
+    """The OpenAI error object; an upstream's own body stays as it came."""
+    if isinstance(error, UpstreamRefused) and error.body is not None:
+        return error.body
+    fields = {"message": error.message, "type": error.kind, "param": None, "code": error.status}
+    return dump_json({"error": fields})
+
+
+def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
+    """The names under which the client gets the reasoning; none if it gets what the server wrote."""
+    if reasoning == "as_is":
+        return ()
+    return _REASONING if reasoning == "both" else (reasoning,)
+
+
+def clean_body(
+    body: JsonObject, clean: StripFields, *, drop_empty_calls: bool = False, reasoning: ReasoningField = "as_is"
+) -> JsonObject:
+    """A chunk or an answer without the fields that the client does not expect and without empty call lists (F64), its
+    reasoning under the name that the client reads (F73).
+    """
+    result = {key: value for key, value in body.items() if key not in clean.top}
+    usage = result.get("usage")
+    if isinstance(usage, dict):
+        result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
+    if isinstance(result.get("choices"), list):
+        names = reasoning_names(reasoning)
+        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls, names) for entry in entries(body)]
+    return result
+
+
+def cleaned_event(
+    raw: bytes, clean: StripFields, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
+) -> bytes:
+    """An event cleaned; as it came if nothing had to go."""
+    body = _read_event(raw)
+    if not body:
+        return raw
+    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
+    return raw if cleaned == body else sse.encode(dump_json(cleaned))
+
+
+def _read_event(raw: bytes) -> JsonObject:
+    """The chunk that an event carries; empty if it is none."""
+    decoder = sse.Decoder(len(raw) + 2)
+    events = decoder.feed(raw) or decoder.finish()
+    try:
+        body = load_json(events[0].data or b"null") if events else None
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _deltas(body: JsonObject) -> Iterator[tuple[int, JsonObject]]:
+    """The deltas of a chunk, each with the number of its choice."""
+    for entry in entries(body):
+        said = entry.get("delta")
+        if isinstance(said, dict):
+            yield choice_number(entry.get("index")), said
+
+
+def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, names: tuple[str, ...]) -> JsonObject:
+    result = {key: value for key, value in entry.items() if key not in clean.choice}
+    for name in ("delta", "message"):
+        said = result.get(name)
+        if isinstance(said, dict):
+            said = _renamed(said, names) if names else said
+            kept = {key: value for key, value in said.items() if key not in clean.message}
+            if drop_empty_calls and kept.get("tool_calls") == []:
+                del kept["tool_calls"]
+            result[name] = kept
+    return result
+
+
+def _renamed(said: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    """The same with its reasoning, if it holds any, under these names, in the place where it stood."""
+    texts = [said[name] for name in _REASONING if isinstance(said.get(name), str) and said[name]]
+    if not texts:
+        return said
+    result: JsonObject = {}
+    for key, value in said.items():
+        if key in _REASONING:
+            result |= {name: texts[0] for name in names if name not in result}
+        else:
+            result[key] = value
+    return result
+
+
+def entries(body: JsonObject) -> list[JsonObject]:
+    """The objects in the `choices` of a chunk or an answer."""
+    choices = body.get("choices")
+    return [entry for entry in choices if isinstance(entry, dict)] if isinstance(choices, list) else []

@@ -1,0 +1,379 @@
+"""Internal events to the events of a Messages stream: blocks in order, one open at a time (F53, F93).
+
+Source: the Anthropic API reference, "Streaming messages". A block of text or of thinking opens with its first character
+that is no blank, so that none is empty. A call whose arguments are not whole yet keeps its block open, and what comes
+meanwhile waits behind it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.dialects.messages.surrogates import SurrogateFilter
+from proxy.dialects.messages.thinking import Kind, ThinkingSplitter
+from proxy.dialects.messages.tool_ids import client_id
+from proxy.engine.choice_delta import GAVE_UP, was_cut
+from proxy.engine.events import (
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+    Usage,
+    choice_number,
+)
+from proxy.errors import LimitExceeded, UpstreamBroken
+
+# Calls that may wait behind one that is not whole; the engine limits them too, but not where it repairs nothing.
+_MAX_WAITING = 1024
+# A call is looked at again when there is so much more of it.
+_GROWTH = 1.5
+_SMALL = 4096
+_MAX_BLANKS = 4096
+# Where servers say which stop sequence ended the reply: vLLM, SGLang.
+_MATCHED = ("stop_reason", "matched_stop")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """What a reply says of its request: the name of the model that the client asked for, the stop sequences, an id for
+    a message to which the server gives none, and the beginning that the client gave to the answer, if the server
+    repeats that. `leave_open`: an error is not to end the open block (`Blocks.fail`).
+    """
+
+    model: str
+    stops: frozenset[str] = frozenset()
+    id: str = "0"
+    prefill: str = ""
+    leave_open: bool = False
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """The call whose block is open: its arguments so far, and whether they were found to be whole, or not, as such."""
+
+    index: int
+    parts: list[str] = field(default_factory=list)
+    size: int = 0
+    judged: bool | None = None
+    again: float = 0.0
+    escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
+
+    def add(self, fragment: str) -> None:
+        self.parts.append(fragment)
+        self.size += len(fragment)
+        self.judged = None
+
+    @property
+    def whole(self) -> bool:
+        """True if the arguments are a whole object, as far as it is known: they are not read anew each time."""
+        if self.judged is None and self.size >= self.again:
+            self.judged = _is_object("".join(self.parts))
+            if not self.judged and self.size > _SMALL:
+                self.again = self.size * _GROWTH
+        return bool(self.judged)
+
+
+class Blocks:
+    """The stream of one reply."""
+
+    def __init__(self, asked: ReplyOptions) -> None:
+        self._asked = asked
+        self._splitter = ThinkingSplitter()
+        self._begun = False
+        self._open: Kind | None = None
+        self._next = 0
+        self._blank = ""
+        self._after_thinking = False
+        self._digest = blake2b(digest_size=24)
+        self._call: _OpenCall | None = None
+        self._behind: deque[Event] = deque()
+        self._waits = 0
+        self._calls = 0
+        self._ids: set[str] = set()
+        self._finished: Finished | None = None
+        self._counts: Mapping[str, Json] = {}
+        self._refusal: list[str] = []
+        self._name = ""
+
+    def see(self, body: JsonObject) -> None:
+        """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
+        counts, id_ = body.get("usage"), body.get("id")
+        if isinstance(counts, dict) and any(usage(counts).values()):
+            self._counts = counts
+        self._refusal += _refusals(body)
+        if not self._name:
+            self._name = _letters(id_.removeprefix("chatcmpl-")) if isinstance(id_, str) else ""
+
+    def take(self, event: Event) -> list[JsonObject]:
+        """One event of the engine to events of the stream."""
+        match event:
+            case Unchanged():
+                return [given for inner in event.events for given in self.take(inner)]
+            case Usage() if any(usage(event.usage).values()):
+                self._counts = event.usage
+            case Finished() if event.choice == 0:
+                self._finished = event
+            case Failed():
+                raise event.error
+            case Text() | Reasoning() | CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
+                return self._said(event)
+            case _:
+                pass  # further choices cannot be asked for in this dialect
+        return []
+
+    def end(self) -> list[JsonObject]:
+        """The end of a reply that was finished.
+
+        Raises UpstreamBroken if the server gave the generation up, and if a call is no object although the model
+        stopped by itself: where nothing is repaired it may be none, and half a call must not look whole (C4).
+        """
+        reason = self._finished.reason if self._finished else "stop"
+        if reason in GAVE_UP:
+            raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
+        if not was_cut(reason) and not all(map(_is_object, filter(str.strip, self._waiting()))):
+            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
+        events: list[JsonObject] = []
+        while self._call is not None:
+            if not was_cut(reason) and not "".join(self._call.parts).strip():
+                events.append(self._delta({"type": "input_json_delta", "partial_json": "{}"}))
+            events += self._end_call()
+        events += [*self._flushed(), *self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
+        stop, sequence = self._stop(reason)
+        delta: JsonObject = {"stop_reason": stop, "stop_sequence": sequence}
+        last: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage(self._counts)}
+        return [*events, last, {"type": "message_stop"}]
+
+    def fail(self) -> list[JsonObject]:
+        """What must be said before the error that ends the stream: the text that waited, and the end of the block.
+
+        Claude Code takes each block that ends for good, whatever follows: half a call goes into its history, and after
+        half a text it gives up. While the block is open it throws the message away, and asks again by itself.
+        """
+        said = self._flushed() if self._call is None else []
+        return said if self._asked.leave_open else [*said, *self._stopped()]
+
+    def _said(self, event: Text | Reasoning | CallOpened | CallArguments | CallClosed) -> list[JsonObject]:
+        """What the model said, in the order of the blocks: behind a call that is not whole, other things wait."""
+        call = self._call
+        if call is not None:
+            if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
+                return self._of_call(call, event)
+            if not call.whole:
+                self._waits += isinstance(event, CallOpened)
+                if self._waits > _MAX_WAITING:
+                    raise LimitExceeded("max_calls", _MAX_WAITING)
+                self._behind.append(event)
+                return []
+            return [*self._end_call(), *self._said(event)]
+        match event:
+            case Text():
+                return [given for kind, text in self._splitter.feed(event.text) for given in self._text(kind, text)]
+            case Reasoning():
+                return [*self._flushed(), *self._text("thinking", event.text)]
+            case CallOpened():
+                return self._opened(event)
+            case CallArguments() if event.fragment.strip():
+                return self._text("text", event.fragment)  # no call is open to which it could belong
+            case _:
+                return []
+
+    def _of_call(self, call: _OpenCall, event: CallArguments | CallOpened | CallClosed) -> list[JsonObject]:
+        """What belongs to the open call. A server that opens it again only repeats itself (F39, F45)."""
+        if isinstance(event, CallClosed):
+            return self._end_call()
+        if isinstance(event, CallOpened) or not event.fragment:
+            return []
+        return self._arguments(call, call.escapes.feed(event.fragment))
+
+    def _arguments(self, call: _OpenCall, text: str) -> list[JsonObject]:
+        if not text:
+            return []
+        call.add(text)
+        return [self._delta({"type": "input_json_delta", "partial_json": text})]
+
+    def _opened(self, event: CallOpened) -> list[JsonObject]:
+        before = [*self._flushed(), *self._stopped(), *self._started()]
+        self._blank, self._after_thinking = "", False
+        self._calls += 1
+        self._call = _OpenCall(event.index)
+        # Where nothing is repaired a server may give no id, or the same one again.
+        named = event.id and event.id not in self._ids
+        id_ = client_id(event.id if named else f"{self._id}_{self._next}")
+        self._ids.add(event.id)
+        return [*before, self._start({"type": "tool_use", "id": id_, "name": event.name, "input": {}})]
+
+    def _end_call(self) -> list[JsonObject]:
+        """The open call is whole, or will not be: its block ends, and what waited behind it follows."""
+        rest = self._arguments(self._call, self._call.escapes.finish()) if self._call is not None else []
+        self._call = None
+        events = [*rest, self._stop_block()]
+        waiting, self._behind, self._waits = self._behind, deque(), 0
+        while waiting:
+            event = waiting.popleft()
+            assert isinstance(event, Text | Reasoning | CallOpened | CallArguments | CallClosed)
+            events += self._said(event)
+        return events
+
+    def _waiting(self) -> list[str]:
+        """The arguments of the open call and of those behind it."""
+        texts: dict[int, list[str]] = {self._call.index: [*self._call.parts]} if self._call is not None else {}
+        for event in self._behind:
+            if isinstance(event, CallOpened):
+                texts.setdefault(event.index, [])
+            elif isinstance(event, CallArguments) and event.index in texts:
+                texts[event.index].append(event.fragment)
+        return ["".join(parts) for parts in texts.values()]
+
+    def _flushed(self) -> list[JsonObject]:
+        """The text that waited for the rest of a marker of reasoning."""
+        return [given for kind, text in self._splitter.segment() for given in self._text(kind, text)]
+
+    def _text(self, kind: Kind, text: str) -> list[JsonObject]:
+        if self._open == kind:
+            return [self._text_delta(kind, text)] if text else []
+        text = (self._blank if kind == "text" else "") + text
+        if kind == "thinking" or self._after_thinking:
+            text = text.lstrip()
+        if not text.strip():
+            self._blank = text[:_MAX_BLANKS] if kind == "text" else ""
+            self._after_thinking = self._after_thinking or kind == "thinking"
+            return []
+        self._blank = ""
+        before = [*self._stopped(), *self._started()]
+        self._open = kind
+        self._after_thinking = kind == "thinking"
+        if kind == "text":
+            start = self._start({"type": "text", "text": ""})
+        else:
+            self._digest = blake2b(digest_size=24)
+            start = self._start({"type": "thinking", "thinking": "", "signature": ""})
+        return [*before, start, self._text_delta(kind, text)]
+
+    def _text_delta(self, kind: Kind, text: str) -> JsonObject:
+        if kind == "text":
+            return self._delta({"type": "text_delta", "text": text})
+        self._digest.update(text.encode("utf-8", "surrogatepass"))
+        return self._delta({"type": "thinking_delta", "thinking": text})
+
+    @property
+    def _id(self) -> str:
+        return self._name or _letters(self._asked.id)
+
+    def _start(self, block: JsonObject) -> JsonObject:
+        self._next += 1
+        return {"type": "content_block_start", "index": self._next - 1, "content_block": block}
+
+    def _delta(self, delta: JsonObject) -> JsonObject:
+        return {"type": "content_block_delta", "index": self._next - 1, "delta": delta}
+
+    def _stop_block(self) -> JsonObject:
+        return {"type": "content_block_stop", "index": self._next - 1}
+
+    def _stopped(self) -> list[JsonObject]:
+        """The end of the block that is open, if one is; thinking is signed by a digest of itself."""
+        was_open, self._open = self._open, None
+        if was_open is None:
+            return [] if self._call is None else [self._stop_block()]
+        if was_open == "text":
+            return [self._stop_block()]
+        signature = base64.b64encode(self._digest.digest()).decode()
+        return [self._delta({"type": "signature_delta", "signature": signature}), self._stop_block()]
+
+    def _started(self) -> list[JsonObject]:
+        """The start of the message, once."""
+        if self._begun:
+            return []
+        self._begun = True
+        message: JsonObject = {
+            "id": f"msg_{self._id}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._asked.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage(self._counts),
+        }
+        return [{"type": "message_start", "message": message}]
+
+    def _stop(self, reason: str) -> tuple[str, str | None]:
+        if reason == "content_filter":
+            return "refusal", None
+        if was_cut(reason):
+            # `length`, Mistral's `model_length`, vLLM's `repetition`: the model did not stop by itself.
+            return "max_tokens", None
+        if self._refusal:
+            return "refusal", None
+        if self._calls:
+            return "tool_use", None
+        matched = self._matched()
+        return ("end_turn", None) if matched is None else ("stop_sequence", matched)
+
+    def _matched(self) -> str | None:
+        """The client's stop sequence that ended the reply, where the server says which."""
+        source = self._finished.source if self._finished else None
+        choices = source.body.get("choices") if source else None
+        for entry in choices if isinstance(choices, list) else []:
+            if isinstance(entry, dict) and choice_number(entry.get("index")) == 0:
+                for name in _MATCHED:
+                    if isinstance(entry.get(name), str) and entry[name] in self._asked.stops:
+                        return str(entry[name])
+        return None
+
+
+def _refusals(body: JsonObject) -> list[str]:
+    """The words by which the first choice says no, where a server has a field of their own for them."""
+    choices = body.get("choices")
+    entry = choices[0] if isinstance(choices, list) and choices else None
+    said = entry.get("delta") or entry.get("message") if isinstance(entry, dict) else None
+    words = said.get("refusal") if isinstance(said, dict) else None
+    return [words] if isinstance(words, str) and words else []
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(load_json(text), dict)
+    except ValueError:
+        return False
+
+
+def _letters(text: str) -> str:
+    """What of a server's id may stand in one of this dialect."""
+    return "".join(letter for letter in text if letter.isascii() and letter.isalnum())[:64]
+
+
+def usage(counts: Mapping[str, Json]) -> JsonObject:
+    """The server's token counts in the words of the Messages API; cached tokens are not counted twice (F62).
+
+    Where the server says nothing they are zero.
+    """
+    cached = _count(_details(counts, "prompt_tokens_details"), "cached_tokens")
+    said: JsonObject = {
+        "input_tokens": max(0, _count(counts, "prompt_tokens") - cached),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": _count(counts, "completion_tokens"),
+    }
+    thought = _count(_details(counts, "completion_tokens_details"), "reasoning_tokens")
+    return {**said, "output_tokens_details": {"thinking_tokens": thought}} if thought else said
+
+
+def _details(counts: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    given = counts.get(name)
+    return given if isinstance(given, dict) else {}
+
+
+def _count(counts: Mapping[str, Json], name: str) -> int:
+    given = counts.get(name)
+    return given if type(given) is int and given > 0 else 0
+

@@ -1,0 +1,246 @@
+"""The blocks of a message's content, as parts of a chat message: text, pictures, documents, results of tools.
+
+Source: the Anthropic API reference, "Create a Message": `messages.content`; OpenAI's, "Chat Completions": content
+parts. What only text is becomes one string, because many chat templates take nothing else (F83).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from types import MappingProxyType
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.dialects.messages.tool_ids import server_id
+from proxy.dialects.messages.validation import (
+    CACHE,
+    DroppedFields,
+    FieldPath,
+    entry,
+    flag,
+    listing,
+    mapping,
+    nonempty_string,
+    optional,
+    shown,
+    string,
+)
+from proxy.errors import BadRequest
+
+# The fields of each block: "" for those that are carried, else the reason why not.
+_CITED = "a chat server cites nothing"
+_BLOCK = {"type": "", "cache_control": CACHE}
+FIELDS = MappingProxyType(
+    {
+        "text": {**_BLOCK, "text": "", "citations": _CITED},
+        "image": {**_BLOCK, "source": "", "transformations": "the model server scales pictures by its own rules"},
+        "document": {**_BLOCK, "source": "", "title": "", "context": "", "citations": _CITED},
+        "search_result": {**_BLOCK, "content": "", "source": "", "title": "", "citations": _CITED},
+        "tool_reference": {**_BLOCK, "tool_name": ""},
+        "tool_result": {
+            **_BLOCK,
+            **dict.fromkeys(("tool_use_id", "content", "is_error"), ""),
+            "toolset_name": "the tool's name says it",
+        },
+    }
+)
+_SOURCES: dict[str, dict[str, str]] = {
+    "base64": {"type": "", "media_type": "", "data": ""},
+    "text": {"type": "", "media_type": "", "data": ""},
+    "url": {"type": "", "url": ""},
+    "content": {"type": "", "content": ""},
+}
+# Blocks that only Anthropic's servers write or read.
+SERVER_BLOCKS = frozenset(
+    (
+        *("server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result"),
+        *("code_execution_tool_result", "bash_code_execution_tool_result", "text_editor_code_execution_tool_result"),
+        *("tool_search_tool_result", "mcp_tool_use", "mcp_tool_result", "mcp_tool_listing", "container_upload"),
+        *("compaction", "tool_addition", "tool_removal", "browser_state"),
+    )
+)
+_NO_FILES = "this server keeps no files (there is no Files API); send the data itself, as base64"
+# How a text begins that says by itself that something failed.
+_FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
+
+
+def text_part(text: str) -> JsonObject:
+    """Text as a content part."""
+    return {"type": "text", "text": text}
+
+
+def is_text(part: JsonObject) -> bool:
+    """True if the content part is text."""
+    return part["type"] == "text"
+
+
+def joined(parts: Iterable[JsonObject]) -> str:
+    """The texts among content parts, with a blank line between them."""
+    return "\n\n".join(str(part["text"]) for part in parts if is_text(part))
+
+
+def content(parts: list[JsonObject]) -> Json:
+    """Content parts as a chat message's content: one string if all are text, else the list in order (F83)."""
+    return joined(parts) if all(map(is_text, parts)) else [*parts]
+
+
+def blocks(value: Json, place: FieldPath) -> list[tuple[JsonObject, FieldPath]]:
+    """The blocks of a content, each with its place. A string is one block of text; a block's type is a string."""
+    if isinstance(value, str):
+        return [({"type": "text", "text": value}, place)]
+    if not isinstance(value, list):
+        raise place.bad("Field required" if value is None else "must be a string or a list of blocks")
+    places = [place.at(index) for index in range(len(value))]
+    found = [entry(block, where) for block, where in zip(value, places, strict=True)]
+    for block, where in zip(found, places, strict=True):
+        nonempty_string(block, "type", where)
+    return [*zip(found, places, strict=True)]
+
+
+def skip_block(block: JsonObject, place: FieldPath, losses: DroppedFields) -> bool:
+    """True for a block that is no content for any model: left out. BadRequest for those of Anthropic's own servers,
+    unless the rules let them go.
+    """
+    kind = str(block["type"])
+    if kind == "fallback":
+        losses.lost(f"{place.kind} of type fallback", "it is not part of the prompt")
+        return True
+    if kind in SERVER_BLOCKS:
+        losses.server_only(place, f"a block of type {kind}", f"{place.kind} of type {kind}")
+        return True
+    return False
+
+
+def unknown(block: JsonObject, place: FieldPath, takes: str) -> BadRequest:
+    """The error for a block of a type that may not stand here; `takes` names those that may."""
+    return place.field("type").bad(f"{shown(str(block['type']))} cannot stand here; this takes {takes}")
+
+
+def block_text(block: JsonObject, place: FieldPath, losses: DroppedFields) -> str:
+    """The text of a text block."""
+    losses.leave(block, FIELDS["text"], place)
+    return string(block, "text", place)
+
+
+def parts_of(block: JsonObject, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+    """A block that a user or a tool can say, as content parts. Empty texts are none (no chat server needs them)."""
+    match block["type"]:
+        case "text":
+            text = block_text(block, place, losses)
+            return [text_part(text)] if text else []
+        case "image":
+            return [_image(block, place, losses)]
+        case "document":
+            return _document(block, place, losses)
+        case "search_result":
+            return [_search_result(block, place, losses)]
+    if skip_block(block, place, losses):
+        return []
+    raise unknown(block, place, "text, image, document and search_result")
+
+
+def tool_result(block: JsonObject, place: FieldPath, losses: DroppedFields) -> tuple[JsonObject, list[JsonObject]]:
+    """A tool's result as a tool message, and the pictures and files in it, which a tool message cannot hold (F94).
+
+    An error says so in its text, because a tool message has no other place for it.
+    """
+    losses.leave(block, FIELDS["tool_result"], place)
+    call = server_id(nonempty_string(block, "tool_use_id", place))
+    inner = place.field("content")
+    given = block.get("content")
+    parts = [
+        part
+        for found, where in ([] if given is None else blocks(given, inner))
+        for part in _result_parts(found, where, losses)
+    ]
+    text = joined(parts)
+    if flag(block, "is_error", place) and not _FAILED.match(text):
+        text = f"Error: {text}" if text else "Error"
+    return {"role": "tool", "tool_call_id": call, "content": text}, [part for part in parts if not is_text(part)]
+
+
+def _result_parts(block: JsonObject, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+    if block["type"] != "tool_reference":
+        return parts_of(block, place, losses)
+    losses.leave(block, FIELDS["tool_reference"], place)
+    return [text_part(f"The tool {nonempty_string(block, 'tool_name', place)} is available.")]
+
+
+def _source(block: JsonObject, place: FieldPath, losses: DroppedFields) -> tuple[str, JsonObject, FieldPath]:
+    """The kind of a block's source, the source and its place."""
+    losses.leave(block, FIELDS[str(block["type"])], place)
+    here = place.field("source")
+    source = mapping(block, "source", place)
+    kind = nonempty_string(source, "type", here)
+    if kind == "file":
+        raise here.bad(_NO_FILES)
+    losses.leave(source, _SOURCES.get(kind, {"type": ""}), here)
+    return kind, source, here
+
+
+def _image(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
+    kind, source, here = _source(block, place, losses)
+    match kind:
+        case "base64":
+            url = _data_url(source, here, "image/")
+        case "url":
+            url = nonempty_string(source, "url", here)
+            if not url.lower().startswith(("http://", "https://")):
+                raise here.field("url").bad("must begin with http:// or https://; send other pictures as base64")
+        case _:
+            raise here.field("type").bad(f"{shown(kind)} is none of base64, url")
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _data_url(source: JsonObject, place: FieldPath, expected: str) -> str:
+    media = nonempty_string(source, "media_type", place)
+    if not media.startswith(expected):
+        raise place.field("media_type").bad(f"{shown(media)} is not {expected}")
+    return f"data:{media};base64,{nonempty_string(source, 'data', place)}"
+
+
+def _document(block: JsonObject, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+    """A document: its title and context as text, then its own content."""
+    kind, source, here = _source(block, place, losses)
+    title = optional(block, "title", place)
+    context = optional(block, "context", place)
+    head = [f"{name}: {text}" for name, text in (("Title", title), ("Context", context)) if text]
+    parts = [text_part("\n".join(head))] if head else []
+    match kind:
+        case "text":
+            parts.append(text_part(nonempty_string(source, "data", here)))
+        case "content":
+            parts += _inner(source.get("content"), here.field("content"), losses)
+        case "base64":
+            data = _data_url(source, here, "application/pdf")
+            parts.append({"type": "file", "file": {"filename": title or "document.pdf", "file_data": data}})
+        case "url":
+            raise here.bad("no chat server reads a document from a URL; send the PDF itself, as base64")
+        case _:
+            raise here.field("type").bad(f"{shown(kind)} is none of base64, text, content")
+    return parts
+
+
+def _inner(value: Json, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+    """The blocks in a document: text and pictures."""
+    parts: list[JsonObject] = []
+    for block, where in blocks(value, place):
+        if block["type"] not in ("text", "image"):
+            raise unknown(block, where, "text and image")
+        parts += parts_of(block, where, losses)
+    return parts
+
+
+def _search_result(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
+    losses.leave(block, FIELDS["search_result"], place)
+    head = [string(block, name, place) for name in ("title", "source")]
+    here = place.field("content")
+    texts = [
+        block_text(inner, where, losses) if inner["type"] == "text" else _refuse(inner, where)
+        for inner, where in blocks(listing(block, "content", place), here)
+    ]
+    return text_part("\n\n".join(("\n".join(head), *texts)))
+
+
+def _refuse(block: JsonObject, place: FieldPath) -> str:
+    raise unknown(block, place, "text")

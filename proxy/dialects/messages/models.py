@@ -1,0 +1,82 @@
+"""`GET /v1/models` and `GET /v1/models/{id}` as Anthropic's API has them (F95: Claude Code refuses what is not there).
+
+Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12. What the model
+server does not say is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.errors import BadRequest
+from proxy.upstream.model_list import ModelCard
+
+DEFAULT_LIMIT = 20
+_MAX_LIMIT = 1000
+_SHOWN = 100
+
+
+def models_page(
+    cards: Sequence[ModelCard], *, limit: int | str = DEFAULT_LIMIT, before_id: str = "", after_id: str = ""
+) -> JsonObject:
+    """One page of the models: at most `limit` right behind `after_id`, or right before `before_id`, or from the first.
+
+    The three are the query's, "" where it has none. `has_more` tells of more in the direction in which is paged.
+    Raises BadRequest for a limit that is not 1 to 1000, for both ids at once, and for an id that is not in the list.
+    """
+    size = _size(limit)
+    # A name that stood twice would lead a client that pages round and round.
+    unique = list({card.id: card for card in cards}.values())
+    if before_id and after_id:
+        raise BadRequest("before_id: it cannot stand beside after_id; send one of them")
+    if before_id:
+        end = _place(unique, before_id, "before_id")
+        start = max(end - size, 0)
+        return _page(unique[start:end], more=start > 0)
+    start = _place(unique, after_id, "after_id") + 1 if after_id else 0
+    return _page(unique[start : start + size], more=start + size < len(unique))
+
+
+def model_info(card: ModelCard, id: str = "") -> JsonObject:
+    """One model. `id` is the name by which the client asked, if that is not the card's own."""
+    return {
+        "type": "model",
+        "id": id or card.id,
+        "display_name": card.id,
+        "created_at": _time(card.created),
+        "lifecycle": "active",
+        "line": None,
+        "capabilities": None,
+        "max_input_tokens": card.max_len,
+        "max_tokens": None,
+        "deprecated_at": None,
+        "retires_at": None,
+    }
+
+
+def _size(limit: int | str) -> int:
+    text = str(limit) or str(DEFAULT_LIMIT)
+    size = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
+    if not 1 <= size <= _MAX_LIMIT:
+        raise BadRequest(f"limit: it must be a whole number from 1 to {_MAX_LIMIT}")
+    return size
+
+
+def _place(cards: Sequence[ModelCard], id: str, what: str) -> int:
+    for place, card in enumerate(cards):
+        if card.id == id:
+            return place
+    raise BadRequest(f"{what}: there is no model {id[:_SHOWN]!r} in the list; begin again without it")
+
+
+def _page(cards: Sequence[ModelCard], *, more: bool) -> JsonObject:
+    data: list[Json] = [model_info(card) for card in cards]
+    first, last = (cards[0].id, cards[-1].id) if cards else (None, None)
+    return {"data": data, "has_more": more, "first_id": first, "last_id": last}
+
+
+def _time(seconds: int) -> str:
+    """RFC 3339; 1970 where the server does not say, as the API has it for a date that is not known."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

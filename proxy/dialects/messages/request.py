@@ -1,0 +1,269 @@
+"""Messages requests (Anthropic) to chat completions, field by field.
+
+Nothing is lost in silence: a field that cannot be carried goes with an audit record, and one without which the request
+would mean something else is refused. docs/messages.md has a row for each.
+
+Source: the Anthropic API reference, "Create a Message", "Count tokens in a Message"; OpenAI's, "Chat Completions".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.audit_record import Repair
+from proxy.codec.json_text import JsonObject
+from proxy.dialects.messages.tools import tool_fields
+from proxy.dialects.messages.turns import Conversation, conversation
+from proxy.dialects.messages.validation import (
+    BODY,
+    CACHE,
+    DroppedFields,
+    FieldPath,
+    flag,
+    listing,
+    mapping,
+    nonempty_string,
+    number,
+    optional,
+    shown,
+    whole_number,
+)
+from proxy.errors import NoThreads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesOptions:
+    """What the rules and the server say about a model.
+
+    `model`: the name under which the upstream knows it. `server`: its kind (vllm, sglang, lmdeploy, llamacpp, litellm),
+    "" if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`
+    (enable_thinking, thinking), or reasoning_effort. `reasoning_history`: the field of assistant messages in which
+    earlier thinking goes back (drop, reasoning, reasoning_content). `server_tools`: what becomes of tools that only
+    Anthropic's servers have (refuse, drop).
+    """
+
+    model: str
+    server: str = ""
+    thinking: str = ""
+    reasoning_history: str = "drop"
+    server_tools: str = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
+
+    `results`: the texts of the tool results since the last message of the user's own, and of the reminders and
+    documents there, with line numbers and without (C3, F89). `dropped`: one audit record for each kind of field that
+    could not be carried. `prefill`: the text that the client wrote as the beginning of the answer; llama.cpp repeats it
+    in whole answers (not in streams), where a Messages client does not expect it.
+    """
+
+    body: JsonObject
+    results: tuple[str, ...]
+    dropped: tuple[Repair, ...]
+    prefill: str = ""
+
+
+# The fields of the body: "" for those that are read below, else the reason why they go.
+_HERE = "there is one model server, which is your own"
+_HEADER = "it is a header's name, no field of the body"
+_FIELDS = {
+    **dict.fromkeys(("model", "max_tokens", "messages", "system", "tools", "tool_choice", "stop_sequences"), ""),
+    **dict.fromkeys(("temperature", "top_p", "top_k", "metadata", "stream", "thinking", "output_config"), ""),
+    **dict.fromkeys(("output_format", "container", "mcp_servers", "thread"), ""),
+    "compaction": "nothing is summarised here",
+    "cache_control": CACHE,
+    "context_management": "a chat server edits no context; the client gets an error when it is full",
+    "diagnostics": "a chat server says nothing about its prefix cache",
+    "fallbacks": _HERE,
+    "fallback_credit_token": "nothing is billed here",
+    "billing_policy": "nothing is billed here",
+    "inference_geo": _HERE,
+    "service_tier": _HERE,
+    "speed": _HERE,
+    **dict.fromkeys(("betas", "user_profile_id", "workspace_id"), _HEADER),
+}
+# Servers that can continue a message of the assistant's.
+_CONTINUE = frozenset(("vllm", "sglang"))
+# Of the chat request, what the prompt is made of.
+_COUNTED = (
+    *("model", "tools", "chat_template_kwargs"),
+    *("continue_final_message", "add_generation_prompt", "messages"),
+)
+# reasoning_effort by output_config.effort, and by thinking.budget_tokens (up to so many).
+_EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+_BUDGETS = ((4096, "low"), (16384, "medium"))
+_THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
+_NO_TEMPLATE_SWITCH = ("", "none", "reasoning_effort")
+_NO_SWITCH = "the rules name no switch for the model's thinking"
+_NO_EFFORT = "the rules do not say that the model takes a reasoning_effort"
+_NO_BUDGET = "the model's switch takes no budget"
+
+
+def translate(body: JsonObject, options: MessagesOptions) -> Translation:
+    """The chat-completions request for a Messages request; BadRequest, with the place, if it is none or not carried."""
+    limit = whole_number(body, "max_tokens", BODY)
+    if limit < 1:
+        # The API takes 0, and only fills its cache then; chat completions cannot ask for that, and vLLM refuses 0.
+        raise BODY.field("max_tokens").bad("must be greater than or equal to 1")
+    if body.get("compaction"):
+        raise BODY.field("compaction").bad("this server summarises no conversations; let the client do it")
+    return _translated(body, options, {"max_tokens": limit})
+
+
+def translate_count(body: JsonObject, options: MessagesOptions) -> Translation:
+    """The same for `count_tokens`: only what the prompt is made of, with the marks of a beginning that the answer is to
+    continue; needs no `max_tokens`.
+    """
+    whole = _translated(body, options, {})
+    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.results, whole.dropped)
+
+
+def _translated(body: JsonObject, options: MessagesOptions, first: JsonObject) -> Translation:
+    losses = DroppedFields(options.server_tools)
+    nonempty_string(body, "model", BODY)
+    losses.leave(body, _FIELDS, BODY)
+    _refusals(body, losses)
+    talk = conversation(body, losses, options.reasoning_history)
+    translated: JsonObject = {
+        "model": options.model,
+        **first,
+        **_sampling(body, losses),
+        **_stream(body, options.server),
+        **_output(body, options, losses),
+        **tool_fields(body, losses),
+    }
+    _let_call(body, translated, options.server, losses)
+    translated |= _prefill(talk, body, options, losses)
+    translated["messages"] = [*talk.messages]
+    return Translation(translated, talk.results, losses.records(), talk.prefill)
+
+
+def _refusals(body: JsonObject, losses: DroppedFields) -> None:
+    """Fields without which the answer would be another one."""
+    if body.get("container"):
+        losses.server_only(BODY.field("container"), "a container")
+    if body.get("mcp_servers"):
+        losses.server_only(BODY.field("mcp_servers"), "calling MCP servers")
+    if body.get("thread"):
+        raise NoThreads("thread: this server keeps no conversations; send all messages each time")
+
+
+def _sampling(body: JsonObject, losses: DroppedFields) -> JsonObject:
+    fields: JsonObject = {}
+    for name in ("temperature", "top_p"):
+        if body.get(name) is not None:
+            fields[name] = number(body, name, BODY)
+    if body.get("top_k") is not None:
+        fields["top_k"] = whole_number(body, "top_k", BODY)
+    place = BODY.field("stop_sequences")
+    stops = listing(body, "stop_sequences", BODY, needed=False)
+    for index, stop in enumerate(stops):
+        if not isinstance(stop, str):
+            raise place.at(index).bad("must be a string")
+    fields |= {"stop": stops} if stops else {}
+    return fields | _user(body, losses)
+
+
+def _user(body: JsonObject, losses: DroppedFields) -> JsonObject:
+    place = BODY.field("metadata")
+    fields = mapping(body, "metadata", BODY, needed=False)
+    losses.leave(fields, {"user_id": ""}, place)
+    user = optional(fields, "user_id", place)
+    return {"user": user} if user else {}
+
+
+def _stream(body: JsonObject, server: str) -> JsonObject:
+    """`stream`, and with it the counts of tokens, which only vLLM can give from the beginning on."""
+    stream = flag(body, "stream", BODY)
+    if not stream:
+        return {"stream": False} if body.get("stream") is not None else {}
+    usage: JsonObject = {"include_usage": True}
+    return {"stream": True, "stream_options": usage | ({"continuous_usage_stats": True} if server == "vllm" else {})}
+
+
+def _output(body: JsonObject, options: MessagesOptions, losses: DroppedFields) -> JsonObject:
+    """`output_config` and `thinking`: the form of the answer, and how much thinking goes before it."""
+    place = BODY.field("output_config")
+    config = mapping(body, "output_config", BODY, needed=False)
+    known = {"format": "", "effort": "", "task_budget": "a chat server keeps no budget across requests"}
+    losses.leave(config, known, place)
+    fields = _thinking(body, _effort(config, place, options.thinking, losses), options.thinking, losses)
+    if config.get("format") is not None:
+        if body.get("output_format") is not None:
+            losses.lost("output_format", "output_config.format stands in its place")
+        return fields | _format(config, "format", place, losses)
+    return fields if body.get("output_format") is None else fields | _format(body, "output_format", BODY, losses)
+
+
+def _effort(config: JsonObject, place: FieldPath, switch: str, losses: DroppedFields) -> str:
+    """The chat server's word for the effort, "" if there is none."""
+    effort = optional(config, "effort", place)
+    if effort and (switch != "reasoning_effort" or effort not in _EFFORTS):
+        losses.lost("output_config.effort", _NO_EFFORT if effort in _EFFORTS else "no model server knows this effort")
+    return _EFFORTS.get(effort, "") if switch == "reasoning_effort" else ""
+
+
+def _thinking(body: JsonObject, effort: str, switch: str, losses: DroppedFields) -> JsonObject:
+    """The switch of the model's thinking, as the rules name it; `effort` is the chat server's word for it."""
+    place = BODY.field("thinking")
+    thinking = mapping(body, "thinking", BODY, needed=False)
+    if body.get("thinking") is None:
+        return {"reasoning_effort": effort} if effort else {}
+    kind = nonempty_string(thinking, "type", place)
+    if kind not in _THINKING:
+        raise place.field("type").bad(f"{shown(kind)} is none of {', '.join(_THINKING)}")
+    tokens = None if thinking.get("budget_tokens") is None else whole_number(thinking, "budget_tokens", place)
+    if switch in ("", "none"):
+        losses.lost("thinking", _NO_SWITCH)
+        return {}
+    budget = tokens is not None and switch == "reasoning_effort" and kind == "enabled" and not effort
+    losses.leave(thinking, {"type": "", "budget_tokens": "" if budget else _NO_BUDGET}, place)
+    if switch != "reasoning_effort":
+        return {"chat_template_kwargs": {switch: _THINKING[kind]}}
+    if kind == "disabled":
+        if effort:
+            losses.lost("output_config.effort", "thinking is disabled")
+        effort = "low"
+    elif budget and tokens is not None:
+        effort = next((level for limit, level in _BUDGETS if tokens <= limit), "high")
+    return {"reasoning_effort": effort} if effort else {}
+
+
+def _format(fields: JsonObject, name: str, place: FieldPath, losses: DroppedFields) -> JsonObject:
+    """A schema that the answer must keep to."""
+    form, here = mapping(fields, name, place), place.field(name)
+    kind = nonempty_string(form, "type", here)
+    if kind != "json_schema":
+        raise here.field("type").bad(f"{shown(kind)} is not json_schema")
+    losses.leave(form, {"type": "", "schema": ""}, here)
+    wanted: JsonObject = {"name": "output", "schema": mapping(form, "schema", here), "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+
+
+def _let_call(body: JsonObject, fields: JsonObject, server: str, losses: DroppedFields) -> None:
+    """vLLM keeps the whole reply to the schema of `response_format`, so that no tool is ever called beside one. In the
+    API both work; the tools matter more.
+    """
+    if server != "vllm" or "tools" not in fields or fields.get("tool_choice") == "none":
+        return
+    if fields.pop("response_format", None) is not None:
+        config = mapping(body, "output_config", BODY, needed=False)
+        name = "output_format" if config.get("format") is None else "output_config.format"
+        losses.lost(name, "vLLM calls no tool while the answer has to keep to a schema")
+
+
+def _prefill(talk: Conversation, body: JsonObject, options: MessagesOptions, losses: DroppedFields) -> JsonObject:
+    """The answer begins with the last message, where the server can do it; others take it for an earlier answer.
+
+    llama.cpp does it by itself, and refuses it while thinking is on.
+    """
+    if talk.prefill and options.server in _CONTINUE:
+        return {"continue_final_message": True, "add_generation_prompt": False}
+    if not talk.prefill or options.server != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
+        return {}
+    thinking = mapping(body, "thinking", BODY, needed=False)
+    if _THINKING.get(str(thinking.get("type"))):
+        losses.lost("thinking", "llama.cpp continues no answer while thinking is on")
+    return {"chat_template_kwargs": {options.thinking: False}}

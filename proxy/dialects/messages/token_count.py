@@ -1,0 +1,95 @@
+"""The tokens of a Messages request, for `POST /v1/messages/count_tokens` (F95: clients compact by this number).
+
+Three ways, the first that works: the model server's `/tokenize` with the translated request (vLLM), its own
+`/v1/messages/count_tokens` with the client's (llama-server, newer vLLM), an estimate. Sans-IO: the caller asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from proxy.codec.json_text import Json, JsonObject, dump_json, dump_request, load_chunk
+
+CountMethod = Literal["tokenize", "count_tokens", "estimate"]
+# What asks the model server: path and body in, status and body out.
+Post: TypeAlias = Callable[[str, bytes], tuple[int, bytes]]
+
+TOKENIZE = "/tokenize"
+COUNT_TOKENS = "/v1/messages/count_tokens"
+# The header of the answer that says which way the number came.
+HEADER = "X-Tool-Proxy-Count"
+IMAGE_TOKENS = 1600
+MESSAGE_TOKENS = 4
+# Of a chat request, what the prompt is made of.
+_PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message")
+_MEDIA = frozenset(("image_url", "file", "input_audio", "video_url"))
+_TEXTS = ("reasoning", "reasoning_content")
+
+
+def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject) -> tuple[int, CountMethod]:
+    """The number of input tokens, and the way it came, for the header `X-Tool-Proxy-Count`.
+
+    `chat_body` is the request translated to chat completions, `client_body` the client's own. A way counts only if it
+    answers 200 with a number; any other answer leads to the next. What `upstream_post` raises (no connection, 401, 403)
+    passes through.
+    """
+    number = _asked(upstream_post, TOKENIZE, _for_tokenize(chat_body), "count")
+    if number:
+        return number, "tokenize"
+    # A server of several models must know which; all else is as the client wrote it.
+    named = {**client_body, "model": chat_body["model"]} if "model" in chat_body else client_body
+    number = _asked(upstream_post, COUNT_TOKENS, named, "input_tokens")
+    if number:
+        return number, "count_tokens"
+    return estimate(chat_body), "estimate"
+
+
+def _for_tokenize(chat_body: JsonObject) -> JsonObject:
+    """vLLM's TokenizeChatRequest. A prefill's `add_generation_prompt: false` stays: beside the other it is refused."""
+    prompt: JsonObject = {key: chat_body[key] for key in _PROMPT if key in chat_body}
+    return {**prompt, "add_generation_prompt": chat_body.get("add_generation_prompt", True)}
+
+
+def _asked(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
+    """What the server says in `field`, or 0. llama-server's /tokenize answers `{"tokens": []}`, which has none."""
+    status, data = upstream_post(path, dump_request(body))
+    if status != 200:
+        return 0
+    try:
+        answer = load_chunk(data)
+    except ValueError:
+        return 0
+    number = answer.get(field) if isinstance(answer, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
+
+
+def estimate(chat_body: JsonObject) -> int:
+    """A number from the chat request alone.
+
+    The bytes of all texts (content, reasoning, names and arguments of calls) and of the tools as compact JSON, in
+    UTF-8, divided by 3.5 and rounded up; 1,600 for each image or file, whatever its size; 4 for each message.
+    """
+    messages = [message for message in _list(chat_body.get("messages")) if isinstance(message, dict)]
+    tools = chat_body.get("tools")
+    size = len(dump_json(tools)) if tools else 0
+    media = 0
+    for message in messages:
+        size += sum(len(text.encode("utf-8", "surrogatepass")) for text in _texts(message))
+        media += sum(isinstance(part, dict) and part.get("type") in _MEDIA for part in _list(message.get("content")))
+    return -(-size * 2 // 7) + media * IMAGE_TOKENS + len(messages) * MESSAGE_TOKENS
+
+
+def _texts(message: JsonObject) -> Iterator[str]:
+    """All that a message says in words."""
+    content = message.get("content")
+    parts = [part.get("text") for part in _list(content) if isinstance(part, dict)]
+    calls = [call.get("function") for call in _list(message.get("tool_calls")) if isinstance(call, dict)]
+    said = [call.get(key) for call in calls if isinstance(call, dict) for key in ("name", "arguments")]
+    for text in (content, *parts, *said, *(message.get(key) for key in _TEXTS)):
+        if isinstance(text, str):
+            yield text
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,189 @@
+"""Messages, to the client: the stream of events, whole messages, and errors.
+
+Source: the Anthropic API reference, "Create a Message", "Streaming messages", "Errors".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.engine.events import Chunk, Event
+from proxy.errors import ProxyError, UpstreamRefused
+from proxy.upstream.context_overflow import read_overflow
+
+_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+# The statuses that this API has, and those of a front before it; a server that has no room says so by 503, this API by
+# 529. What is neither is a bad request, or a server that failed.
+_STATUSES = frozenset((*_KINDS, 405, 408, 500, 502))
+_NO_ROOM, _OVERLOADED = 503, 529
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDialect:
+    """Messages for one request."""
+
+    asked: ReplyOptions
+    verbatim: ClassVar[bool] = False
+
+    def writer(self, *, expand: bool) -> MessagesWriter:
+        """A writer for one stream; `expand` makes no difference, for everything is said anew."""
+        return MessagesWriter(Blocks(self.asked))
+
+    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """A whole answer as a message; raises the error of a `Failed` event."""
+        blocks = Blocks(self.asked)
+        blocks.see(answer)
+        said = [given for event in events for given in blocks.take(event)]
+        return dump_strict(_continued(assemble([*said, *blocks.end()]), self.asked.prefill))
+
+
+class MessagesWriter:
+    """Internal events to the events of a Messages stream (dialects.Writer)."""
+
+    verbatim = False
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+
+    def see(self, chunk: Chunk) -> None:
+        """Keep the newest token counts, and the reply's id."""
+        self._blocks.see(chunk.body)
+
+    def comment(self, raw: bytes) -> bytes:
+        """Comments do not pass: this dialect has none."""
+        return b""
+
+    def begin(self, choices: int) -> bytes:
+        """Nothing: the message starts with what it says."""
+        return b""
+
+    def write(self, event: Event) -> bytes:
+        """One event of the engine as events of the stream."""
+        return b"".join(map(encode, self._blocks.take(event)))
+
+    def end(self) -> bytes:
+        """The end of a message that was finished; UpstreamBroken if it cannot be one."""
+        return b"".join(map(encode, self._blocks.end()))
+
+    def error(self, error: ProxyError) -> bytes:
+        """The end of the open block, then the error; no `message_stop` follows, which would mean success."""
+        return b"".join(map(encode, [*self._blocks.fail(), error_object(error)]))
+
+    def heartbeat(self) -> bytes:
+        """A ping, which clients take for a sign of life (F75)."""
+        return _PING
+
+
+def encode(event: JsonObject) -> bytes:
+    """An event with its name, without which the SDKs pass it over."""
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
+
+
+def assemble(events: Iterable[JsonObject]) -> JsonObject:
+    """The message that a stream of events builds.
+
+    A call of which the arguments were cut (`max_tokens`) is no block that a client could take; it is text (C4).
+    """
+    message: JsonObject = {}
+    content: list[Json] = []
+    pieces: list[str] = []
+    for event in events:
+        match event:
+            case {"type": "message_start", "message": dict(start)}:
+                message = {**start, "content": content}
+            case {"type": "content_block_start", "content_block": dict(block)}:
+                content.append({**block})
+                pieces = []
+            case {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": str(signature)}}:
+                _last(content)["signature"] = signature
+            case {"type": "content_block_delta", "delta": {"type": _, **said}}:
+                pieces += [text for text in said.values() if isinstance(text, str)]
+            case {"type": "content_block_stop"}:
+                content[-1] = _finished(_last(content), "".join(pieces))
+            case {"type": "message_delta", "delta": dict(delta), "usage": usage}:
+                message |= {**delta, "usage": usage}
+            case _:
+                pass
+    return message
+
+
+def _continued(message: JsonObject, prefill: str) -> JsonObject:
+    """A message without the beginning that the client gave: a server that repeats it does so in its first text."""
+    content = message.get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if prefill and isinstance(content, list) else []
+    first = next((block for block in blocks if block.get("type") == "text"), None)
+    if first is None or not str(first["text"]).startswith(prefill):
+        return message
+    text = str(first["text"]).removeprefix(prefill)
+    kept = [{**block, "text": text} if block is first else block for block in blocks]
+    return {**message, "content": [block for block in kept if block.get("text") != ""]}
+
+
+def _last(content: list[Json]) -> JsonObject:
+    block = content[-1]
+    assert isinstance(block, dict)
+    return block
+
+
+def _finished(block: JsonObject, text: str) -> JsonObject:
+    """A block with all that was said in it."""
+    if block["type"] != "tool_use":
+        return {**block, str(block["type"]): text}
+    try:
+        arguments = load_json(text)
+    except ValueError:
+        arguments = None
+    if isinstance(arguments, dict):
+        return {**block, "input": arguments}
+    return {"type": "text", "text": f"{block['name']}{text}"}
+
+
+def error_status(error: ProxyError) -> int:
+    """The HTTP status of an error in this dialect."""
+    if error.status == _NO_ROOM:
+        return _OVERLOADED
+    return error.status if error.status in _STATUSES else 400 if error.status < 500 else 500
+
+
+def error_object(error: ProxyError) -> JsonObject:
+    """The error object of this dialect."""
+    status = error_status(error)
+    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    said: JsonObject = {"type": kind, "message": _words(error)}
+    return {"type": "error", "error": {**said, "details": {"error_code": error.code}} if error.code else said}
+
+
+def error_body(error: ProxyError) -> bytes:
+    """The body of an answer that is an error."""
+    return dump_strict(error_object(error))
+
+
+def _words(error: ProxyError) -> str:
+    """A context that is too small is told in the words by which clients know to compact (F95)."""
+    found = read_overflow(error.message, error.body) if isinstance(error, UpstreamRefused) else None
+    if found is None or found.prompt is None:
+        return error.message
+    if found.prompt >= found.limit:
+        return f"prompt is too long: {max(found.prompt, found.limit + 1)} tokens > {found.limit} maximum"
+    if found.asked is None:
+        return error.message
+    return (
+        f"input length and `max_tokens` exceed context limit: {found.prompt} + {found.asked} > {found.limit}, "
+        "decrease input length or `max_tokens` and try again"
+    )
+

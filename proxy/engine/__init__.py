@@ -1,0 +1,1 @@
+"""Upstream chunks in, events out: one path for streamed and whole replies."""

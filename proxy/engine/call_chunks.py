@@ -1,0 +1,132 @@
+"""Chunks that hold nothing but pieces of structured calls: they leave as they came if nothing of them is changed (C1).
+
+A piece may have to wait: a call opens with the first byte of its first value, and a mark that could end a string waits
+for what follows it. Until that is told the chunks wait with it, whole. If all of their bytes leave unchanged then, they
+leave as the very bytes that came; else what of them may leave is written anew, with what else the chunks say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Unchanged, with_rest
+from proxy.engine.pending_call import PendingCall
+
+# More chunks than this do not wait to leave as they came: each holds far more bytes than its piece of a call.
+MAX_WAITING = 64
+MAX_WAITING_BYTES = 256 * 1024
+
+
+class Pieces(Enum):
+    """What became of the pieces of calls in one chunk."""
+
+    # All of them left, byte for byte, and so did all that came before them.
+    LEFT = auto()
+    # They are in order; what waits are a few bytes of a call, or only its end tells whether they leave.
+    NEAR = auto()
+    # They are in order, and nothing of them left; they may wait for long.
+    WAIT = auto()
+    # They left in another shape than they came, or in part.
+    CHANGED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One delta of a chunk: the call it belongs to, whether it is its first one, and its fragment of the arguments."""
+
+    call: PendingCall
+    opens: bool
+    fragment: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A chunk that waits, and what it says once its calls are open."""
+
+    chunk: Chunk
+    said: Sequence[Piece]
+
+
+class CallChunks:
+    """The chunks of one choice that wait. Every event of its calls goes through here, in order."""
+
+    def __init__(self, choice: int) -> None:
+        self._choice = choice
+        self._waiting: list[_Waiting] = []
+        self._bytes = 0
+        # What of the waiting chunks may leave already.
+        self._given: list[Event] = []
+        # Calls of which a part of a chunk has left, and the rest has not.
+        self._parted: list[PendingCall] = []
+
+    def take(self, chunk: Chunk, said: Sequence[Piece], pieces: Pieces, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        """The next chunk; give the events that leave. `events` are what its pieces let go."""
+        parted = any(piece.call is call for piece in said for call in self._parted)
+        full = len(self._waiting) >= MAX_WAITING or self._bytes + len(chunk.raw) > MAX_WAITING_BYTES
+        late = pieces is Pieces.WAIT and bool(self._given)
+        if parted or full or late or pieces is Pieces.CHANGED:
+            return self.beside(said, with_rest(self._choice, events, chunk))
+        self._waiting.append(_Waiting(chunk, said))
+        self._bytes += len(chunk.raw)
+        self._given += events
+        return self._passed() if self._all_left() else ()
+
+    def beside(self, said: Sequence[Piece], events: Sequence[Event]) -> tuple[Event, ...]:
+        """The events of pieces that came in a chunk beside other things, and leave by themselves."""
+        given = self.give_up()
+        self._part(piece.call for piece in said)
+        return (*given, *events)
+
+    def end(self, events: Sequence[Event], *, unchanged: bool, final: bool = False) -> tuple[Event, ...]:
+        """What leaves of earlier chunks because something else came, or because the reply is over (`final`).
+
+        `unchanged`: what the events let go of the calls is what was said.
+        """
+        if not self._waiting or not unchanged or not (final or self._all_left()):
+            return (*self.give_up(), *events)
+        mine = {piece.call.index for waiting in self._waiting for piece in waiting.said}
+        others = [event for event in events if not _is_piece(event, mine)]
+        return (*self._passed(), *others)
+
+    def give_up(self) -> tuple[Event, ...]:
+        """What may leave of the chunks that wait, written anew."""
+        given = tuple(self._given)
+        for number, waiting in enumerate(self._waiting):
+            if number == 0:
+                given = with_rest(self._choice, given, waiting.chunk)
+            else:
+                given += with_rest(self._choice, (), waiting.chunk)
+        self._part(piece.call for waiting in self._waiting for piece in waiting.said)
+        self._clear()
+        return given
+
+    def _part(self, calls: Iterable[PendingCall]) -> None:
+        """Note the calls of which a rest waits that belongs to no chunk any more."""
+        known = {id(call): call for call in (*self._parted, *calls)}
+        self._parted = [call for call in known.values() if not call.all_left]
+
+    def _all_left(self) -> bool:
+        return all(piece.call.all_left for waiting in self._waiting for piece in waiting.said)
+
+    def _clear(self) -> None:
+        self._waiting.clear()
+        self._given.clear()
+        self._bytes = 0
+
+    def _passed(self) -> tuple[Event, ...]:
+        passed = tuple(Unchanged(each.chunk.raw, tuple(self._events(each.said))) for each in self._waiting)
+        self._clear()
+        return passed
+
+    def _events(self, said: Sequence[Piece]) -> Iterable[CallOpened | CallArguments]:
+        for each in said:
+            if each.opens:
+                yield CallOpened(self._choice, each.call.index, each.call.id, each.call.name)
+            if each.fragment:
+                yield CallArguments(self._choice, each.call.index, each.fragment)
+
+
+def _is_piece(event: Event, indexes: set[int]) -> bool:
+    return isinstance(event, CallArguments | CallOpened) and event.index in indexes

@@ -1,0 +1,293 @@
+"""The engine: upstream chunks in, events out; one path for streamed and whole replies.
+
+It has no I/O and no clock. What needs no change comes out as `Unchanged`, with the bytes that came; text is held only
+while it can become a call (contract C2); finish reasons are made true at the end (contract C4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from proxy.audit_record import Repair
+from proxy.codec.json_text import Json, dump_json
+from proxy.engine.call_delta import read_event, said_calls
+from proxy.engine.choice import Choice
+from proxy.engine.choice_delta import read_entry
+from proxy.engine.events import (
+    CallArguments,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+    Usage,
+    choice_number,
+)
+from proxy.engine.fast_path import Template, learn
+from proxy.engine.pending_call import CallLimits
+from proxy.errors import UpstreamBroken, refusal
+from proxy.formats.copied_calls import Copies
+from proxy.formats.grammar import REASONING, TEXT, grammars
+from proxy.formats.scanner import Scanner
+from proxy.limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repairer
+from proxy.tools.toolset import ToolSet
+
+_KIMI = re.compile(r"functions\..{1,128}:[0-9]{1,6}")
+# A server whose chunks are never alike is not worth learning from.
+_MAX_LESSONS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the engine must know of the request.
+
+    `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
+    `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
+    for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
+    the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
+    text and reasoning in one order, so that neither may overtake the other; `policy`: what the rules say.
+    """
+
+    tools: ToolSet | None
+    seed: bytes
+    raw_text: bool = False
+    json_reply: bool = False
+    results: tuple[str, ...] = ()
+    ids: frozenset[str] = frozenset()
+    one_call: bool = False
+    ordered: bool = False
+    policy: Policy = field(default_factory=Policy)
+    max_held: int = MAX_HELD
+    max_calls: int = MAX_CALLS
+
+
+class Engine:
+    """Chunks of one reply to events; after a `Failed`, or after `finish`, nothing may be fed any more."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._copies = Copies(task.results)
+        self._choices: dict[int, Choice] = {}
+        self._finished: dict[int, bool] = {}
+        self._trailing: list[Chunk] = []
+        self._template: Template | None = None
+        self._lessons = 0
+
+    @property
+    def held(self) -> bool:
+        """True while text waits that may become a call."""
+        return any(choice.held for choice in self._choices.values())
+
+    @property
+    def audit(self) -> tuple[Repair, ...]:
+        """The repairs so far (contract C6)."""
+        return tuple(repair for choice in self._choices.values() for repair in choice.audit)
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """What began like a call and was none, counted by the reason."""
+        return sum((choice.refused for choice in self._choices.values()), Counter[str]())
+
+    @property
+    def empty_calls(self) -> int:
+        """The calls that left without arguments although their tool requires some (F25)."""
+        return sum(choice.empty_calls for choice in self._choices.values())
+
+    @property
+    def calls(self) -> int:
+        """The number of calls that the proxy opened so far."""
+        return sum(choice.calls for choice in self._choices.values())
+
+    def feed(self, chunk: Chunk) -> tuple[Event, ...]:
+        """Take one upstream chunk; give what it decides."""
+        events = self._feed(chunk)
+        self._learn(chunk, events)
+        return events
+
+    def _feed(self, chunk: Chunk) -> tuple[Event, ...]:
+        error = chunk.body.get("error")
+        if error:
+            body = dump_json({"error": error}) if isinstance(error, dict) else None
+            return (*self.release(), Failed(refusal(error, body=body)))
+        choices = chunk.body.get("choices")
+        if not isinstance(choices, list) or not choices:
+            return self._without_choices(chunk)
+        if self._task.tools is None:
+            return self._unparsed(chunk, choices)
+        events: list[Event] = []
+        plain: list[Text | Reasoning] = []
+        simple = len(choices) > 1
+        for entry in choices:
+            if isinstance(entry, dict):
+                said = read_entry(entry)
+                choice = self._choice(entry.get("index"), whole=not chunk.raw)
+                self._finished.setdefault(choice.number, False)
+                if said.nothing and len(choices) == 1 and chunk.raw and not chunk.body.get("usage"):
+                    return ()  # a sign of life that ends clients' text parts (F64); the proxy has its own
+                events += choice.feed(chunk, said, alone=len(choices) == 1)
+                self._finished[choice.number] = choice.finish is not None
+                plain += said.plain(choice.number)
+                simple = simple and not (said.deltas or said.finish)
+        if simple and events == plain:
+            # All of it could leave at once: then it leaves as it came.
+            return (Unchanged(chunk.raw, tuple(plain)),)
+        return tuple(events)
+
+    def fast_path(self, raw: bytes) -> Unchanged | None:
+        """An event that can leave as it came, told without parsing it (`engine/fast_path.py`); None for any other."""
+        template = self._template
+        text = template.text(raw) if template else None
+        if template is None or text is None or self._finished[template.choice]:
+            return None
+        self._lessons = 0
+        choice = self._choices.get(template.choice)
+        if choice is not None and not choice.fast_path(text, reasoning=template.reasoning):
+            return None
+        said = text.decode("utf-8", "replace")
+        kind = Reasoning if template.reasoning else Text
+        return Unchanged(raw, (kind(template.choice, said),))
+
+    def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
+        """Remember the shape of a chunk that passed and says one text; not for ever, if no other one has it."""
+        self._lessons += 1
+        if self._lessons > _MAX_LESSONS:
+            return
+        if len(events) == 1 and isinstance(events[0], Unchanged) and events[0].raw is chunk.raw:
+            match events[0].events:
+                case (Text(choice, text),):
+                    self._template = learn(chunk, choice, text, reasoning=False)
+                case (Reasoning(choice, text),):
+                    self._template = learn(chunk, choice, text, reasoning=True)
+
+    def release(self) -> tuple[Event, ...]:
+        """Let go what is held, as text; only an end that was already said still waits."""
+        return tuple(event for choice in self._choices.values() for event in choice.release())
+
+    def flush_prose(self) -> tuple[Event, ...]:
+        """Let the prose go that waits only to leave in the very event that it came in."""
+        return tuple(event for choice in self._choices.values() for event in choice.flush_prose())
+
+    def finish(self, *, done: bool) -> tuple[Event, ...]:
+        """Say that the upstream's body ended properly, with `[DONE]` or without; give the rest and the finish.
+
+        The reply is complete if it was `done` or if every choice has its finish reason (contract C4, F57).
+        """
+        if not self._finished or not (done or all(self._finished.values())):
+            return (*self.release(), Failed(UpstreamBroken("the model server's reply ended before it was finished")))
+        events: list[Event] = []
+        for choice in self._choices.values():
+            events += choice.end()
+            if isinstance(events[-1], Failed):
+                return tuple(events)
+        if self._task.tools is None:
+            missing = [number for number, finished in self._finished.items() if not finished]
+            events += [Finished(number, "stop", None) for number in missing]
+        return (*events, *(Unchanged(chunk.raw, _said(chunk)) for chunk in self._trailing))
+
+    def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
+        """A chunk of usage, or of nothing that we know: it passes, but never before a finish that waits."""
+        late = read_event(chunk.body) if self._task.tools is not None else None
+        if late is not None:
+            self._finished.setdefault(0, False)
+            return self._choice(0).feed_late(late)
+        if any(self._finished.values()):
+            self._trailing.append(chunk)
+            return ()
+        return (Unchanged(chunk.raw, _said(chunk)),)
+
+    def _unparsed(self, chunk: Chunk, choices: list[Json]) -> tuple[Event, ...]:
+        """Without tools everything passes as it came; only the finish waits for the end of the body."""
+        final = False
+        for entry in choices:
+            if isinstance(entry, dict):
+                number = choice_number(entry.get("index"))
+                ends = read_entry(entry).finish is not None
+                final = final or ends
+                self._finished[number] = ends or self._finished.get(number, False)
+        if final:
+            self._trailing.append(chunk)
+            return ()
+        return (Unchanged(chunk.raw, _said(chunk)),)
+
+    def _choice(self, index: Json, *, whole: bool = False) -> Choice:
+        number = choice_number(index)
+        choice = self._choices.get(number)
+        if choice is None:
+            if len(self._choices) >= MAX_CHOICES:
+                raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
+            choice = self._choices[number] = self._new_choice(number, whole=whole)
+        return choice
+
+    def _new_choice(self, number: int, *, whole: bool) -> Choice:
+        """A choice of a stream, or of a `whole` answer."""
+        task = self._task
+        tools = task.tools or ToolSet(())
+        used = set(task.ids)
+        rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
+
+        def scanner(mode: str) -> Scanner:
+            return Scanner(
+                tools,
+                rules,
+                mode=mode,
+                copies=self._copies,
+                max_held=task.max_held,
+                max_calls=task.max_calls,
+                off=task.policy.off,
+            )
+
+        return Choice(
+            number,
+            scanner(TEXT),
+            # Weak evidence never counts where the client asked for JSON (contract C3).
+            None if task.json_reply else scanner(REASONING),
+            Repairer(tools, task.policy),
+            new_id=lambda index, name, given: self._new_id(number, index, name, given, used),
+            limits=CallLimits(task.max_calls, task.max_held),
+            used=used,
+            one_call=task.one_call,
+            whole=whole,
+            ordered=task.ordered,
+        )
+
+    def _new_id(self, choice: int, index: int, name: str, given: str, used: set[str]) -> str:
+        """A new id in the style of the model's profile, the same at every cut; Kimi's own ids stay Kimi's (F8, F50).
+
+        `given` is the server's id, which is another call's already.
+        """
+        if self._task.policy.ids == "kimi" or _KIMI.fullmatch(given):
+            number = len(self._task.ids) + index
+            while f"functions.{name}:{number}" in used:
+                number += 1
+            return f"functions.{name}:{number}"
+        key = b"%b %d %d" % (self._task.seed, choice, index)
+        digits = blake2b(key, digest_size=12).hexdigest()
+        # Mistral's templates take nine letters and digits (F49).
+        return digits[:9] if self._task.policy.ids == "mistral" else f"call_{digits}"
+
+
+def _said(chunk: Chunk) -> tuple[Text | Reasoning | CallOpened | CallArguments | Finished | Usage, ...]:
+    """What a chunk that passes unparsed says, for the dialects that must say it in their own words."""
+    events: list[Text | Reasoning | CallOpened | CallArguments | Finished | Usage] = []
+    choices = chunk.body.get("choices")
+    for entry in choices if isinstance(choices, list) else []:
+        if isinstance(entry, dict):
+            said, number = read_entry(entry), choice_number(entry.get("index"))
+            events += [Reasoning(number, said.reasoning)] if said.reasoning else []
+            events += [Text(number, said.text)] if said.text else []
+            for delta in said.deltas:
+                events += said_calls(number, delta)
+            events += [Finished(number, said.finish, chunk)] if said.finish else []
+    usage = chunk.body.get("usage")
+    if isinstance(usage, dict):
+        events.append(Usage(usage))
+    return tuple(events)

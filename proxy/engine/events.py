@@ -1,0 +1,160 @@
+"""What the engine says, and the few types that everything below the engine shares.
+
+One frozen, slotted dataclass per event, one union `Event`. An event belongs to a choice (`n > 1` gives several);
+`index` counts the calls of a choice 0, 1, 2 in the order in which the client sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from proxy.audit_record import Repair
+from proxy.codec.json_text import Json, JsonObject
+from proxy.errors import ProxyError
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One `chat.completion.chunk`: its parsed body, and the bytes of the event that carried it."""
+
+    body: JsonObject
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that a client can execute: `arguments` is the text of one JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Visible text."""
+
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Text of the model's reasoning, from `reasoning` or `reasoning_content` (F73)."""
+
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOpened:
+    """A call begins; id and name are final."""
+
+    choice: int
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """The next fragment of an open call's arguments."""
+
+    choice: int
+    index: int
+    fragment: str
+    # The chunk that it came in, if that says more and cannot leave as it came.
+    source: Chunk | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CallClosed:
+    """The call is whole: all its fragments joined are `call.arguments`."""
+
+    choice: int
+    index: int
+    call: Call
+    fixes: tuple[Repair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A chunk whose calls leave later or not at all, with what else it says: logprobs, tokens, usage (contract C1)."""
+
+    choice: int
+    source: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The choice ended. `source` is the upstream's own chunk, if it sent one that says so."""
+
+    choice: int
+    reason: str
+    source: Chunk | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The token counts as the server gave them."""
+
+    usage: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The reply cannot be finished; nothing follows."""
+
+    error: ProxyError
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """An upstream event that needs no change: its bytes, and what it says (contract C1)."""
+
+    raw: bytes
+    events: tuple[Text | Reasoning | CallOpened | CallArguments | Finished | Usage, ...]
+
+
+Event: TypeAlias = (
+    Text | Reasoning | CallOpened | CallArguments | CallClosed | Rest | Finished | Usage | Failed | Unchanged
+)
+
+
+# What every chunk of a stream has, and what of a delta is said in another way.
+_ENVELOPE = frozenset(("id", "object", "created", "model", "system_fingerprint", "choices"))
+_ENTRY = frozenset(("index", "delta", "message", "finish_reason"))
+_DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "tool_calls", "function_call"))
+_NOTHING: tuple[Json, ...] = (None, "", [], {})
+
+
+def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
+    """What a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
+    choices = body.get("choices")
+    entry = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    said = entry.get("delta")
+    delta = said if isinstance(said, dict) else {}
+    return _without(body, _ENVELOPE), _without(entry, _ENTRY), _without(delta, _DELTA)
+
+
+def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
+    return {key: value for key, value in fields.items() if key not in known}
+
+
+def with_rest(choice: int, events: tuple[Event, ...], chunk: Chunk) -> tuple[Event, ...]:
+    """The events of a chunk of calls that cannot leave as it came, so that what else it says leaves with the first."""
+    if not any(value not in _NOTHING for fields in rest_of(chunk.body) for value in fields.values()):
+        return events
+    for at, event in enumerate(events):
+        if isinstance(event, CallArguments):
+            return (*events[:at], replace(event, source=chunk), *events[at + 1 :])
+    return (*events, Rest(choice, chunk))
+
+
+def choice_number(index: Json) -> int:
+    """A choice's number as a server wrote it; 0 for what is none."""
+    return index if isinstance(index, int) and index >= 0 else 0
+
+

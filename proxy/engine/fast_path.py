@@ -1,0 +1,65 @@
+"""The short way of most events: a chunk that differs from an earlier one by its text alone needs no parsing.
+
+Servers send hundreds of chunks that are equal but for one string. Once one of them was parsed, the bytes before and
+after its text tell that another one is of the same shape; if its text has neither quotation mark nor backslash, that
+text is the whole difference, but for the numbers of a usage that counts on with each chunk.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proxy.engine.events import Chunk
+
+_KEYS = (b'"content":', b'"reasoning":', b'"reasoning_content":')
+_USAGE = b'"usage":{'
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The bytes before and after the text in the chunks of one choice; `reasoning` if it is the model's reasoning.
+
+    `counts` is what stands behind `after`, with any numbers; None if nothing does.
+    """
+
+    before: bytes
+    after: bytes
+    choice: int
+    reasoning: bool
+    counts: re.Pattern[bytes] | None = None
+
+    def text(self, raw: bytes) -> bytes | None:
+        """The text of an event of this shape, or None if it has another one, or an empty text."""
+        end = len(raw)
+        if self.counts is not None:
+            end = raw.rfind(_USAGE) + len(_USAGE)
+            if not self.counts.fullmatch(raw, end):
+                return None
+        if not (raw.startswith(self.before) and raw.endswith(self.after, 0, end)):
+            return None
+        text = raw[len(self.before) : end - len(self.after)]
+        if not text or b'"' in text or b"\\" in text or end < len(self.before) + len(self.after):
+            return None
+        return text
+
+
+def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template | None:
+    """The template of a chunk that says this text and nothing else; None if it cannot be told where it stands."""
+    raw, written = chunk.raw, text.encode("utf-8", "surrogatepass")
+    places = [(raw.find(key), key) for key in (_KEYS[1:] if reasoning else _KEYS[:1]) if raw.count(key) == 1]
+    if len(places) != 1:
+        return None
+    at, key = places[0]
+    start = at + len(key)
+    start += len(raw[start:]) - len(raw[start:].lstrip(b" "))
+    if raw[start : start + 1] != b'"' or raw[start + 1 : start + 2 + len(written)] != written + b'"':
+        return None
+    if b'"' in written or b"\\" in written:
+        return None
+    before, after = raw[: start + 1], raw[start + 1 + len(written) :]
+    fixed, counted, counts = after.rpartition(_USAGE)
+    if not counted:
+        return Template(before, after, choice, reasoning)
+    pattern = re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts)))
+    return Template(before, fixed + counted, choice, reasoning, pattern)

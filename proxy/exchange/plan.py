@@ -1,0 +1,61 @@
+"""The request on its way up: what is read of it, and what the upstream gets instead of what the client sent.
+
+What the upstream gets is a deterministic function of the request (contract C8), and a body in which nothing has to
+change goes up as the very bytes that came (contract C1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.codec.json_text import JsonObject, dump_request
+from proxy.config.rules import Parse, Transport
+from proxy.dialects.chat.request import ChatRequest, is_true
+
+# Servers whose `tool_choice: "none"` keeps the tools in the prompt (README: who parses).
+KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a request goes up. `second`: it went up before, so it will not a third time."""
+
+    parse: Parse = "server"
+    transport: Transport = "live"
+    server: str = ""
+    without: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    second: bool = False
+
+
+def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
+    """True if the raw text comes back: the server is told not to look for calls.
+
+    A forced choice always goes up as it is, and so does every choice where `none` would take the tools away.
+    """
+    return plan.parse == "proxy" and request.tools is not None and not request.forced and plan.server in KEEPS_TOOLS
+
+
+def upstream_body(request: ChatRequest, plan: Plan) -> bytes:
+    """The body for the upstream."""
+    body = dict(request.body)
+    if proxy_parses(request, plan):
+        body["tool_choice"] = "none"
+        if plan.server == "vllm":
+            body["skip_special_tokens"] = False
+    if plan.transport == "whole" and request.stream:
+        body["stream"] = False
+    if not is_true(body.get("stream")):
+        # Servers refuse it beside `stream: false` (F60).
+        body.pop("stream_options", None)
+    for name in plan.without:
+        body.pop(name, None)
+    if plan.max_tokens is not None:
+        body.update({name: plan.max_tokens for name in ("max_tokens", "max_completion_tokens") if name in body})
+    return request.raw if _same(body, request.body) else dump_request(body)
+
+
+def _same(body: JsonObject, original: JsonObject) -> bool:
+    return body.keys() == original.keys() and all(body[key] is original[key] for key in body)
+
+

@@ -1,0 +1,98 @@
+"""When a request may go up a second time, and how (README: who parses).
+
+Once, and only while nothing but heartbeats has gone to the client: when no connection could be made, when the server
+refused the request before it generated anything and said what to change, and when llama-server's own parser failed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from proxy.dialects.chat.request import ChatRequest
+from proxy.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from proxy.exchange.plan import Plan, proxy_parses
+from proxy.limits import RETRY_TOKENS
+from proxy.upstream.context_overflow import read_overflow
+
+# What a server says when it was started without a tool parser (vLLM), and when its own parser failed (llama-server).
+_NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
+_PARSER_FAILED = re.compile(r"Failed to parse input|empty grammar stack")
+# What names a field that the server does not take, and the fields without which the request is still the same one.
+_REFUSED = re.compile(
+    r"extra[ _]forbidden|not permitted|not supported|unsupported|unknown|unexpected|unrecognized|not allowed",
+    re.IGNORECASE,
+)
+_OPTIONAL = frozenset(
+    (
+        *("store", "metadata", "user", "service_tier", "stream_options", "parallel_tool_calls", "reasoning_effort"),
+        *("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "include_reasoning"),
+        *("skip_special_tokens", "prediction", "modalities", "web_search_options", "chat_template_kwargs"),
+    )
+)
+_QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
+_LONGEST = 4096
+_MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+
+
+def second_plan(
+    request: ChatRequest, plan: Plan, error: UpstreamError, server: str, least: int = RETRY_TOKENS
+) -> Plan | None:
+    """The plan for a second try after this error, or None if there is to be none.
+
+    `server` is the kind of server as far as it is known; with fewer tokens than the `least` no answer is worth a try:
+    it would be cut off, and a client that is told what is wrong makes room.
+    """
+    if plan.second:
+        return None
+    again = replace(plan, second=True)
+    if isinstance(error, UpstreamUnreachable):
+        return again if error.refused else None
+    if not isinstance(error, UpstreamRefused):
+        return None
+    message = error.message[:_LONGEST]
+    if _asks_for_proxy(error.status, message):
+        again = replace(again, parse="proxy", server=server)
+        return again if proxy_parses(request, again) and not proxy_parses(request, plan) else None
+    if error.status != 400:
+        return None
+    fitting = _fitting(request, again, error, least)
+    if fitting is not None:
+        return fitting
+    field = _refused_field(request, message)
+    return replace(again, without=(*plan.without, field)) if field else None
+
+
+def asks_for_proxy(error: UpstreamError) -> bool:
+    """True if the server showed that it cannot find the calls itself."""
+    return isinstance(error, UpstreamRefused) and _asks_for_proxy(error.status, error.message[:_LONGEST])
+
+
+def _asks_for_proxy(status: int, message: str) -> bool:
+    if status == 400:
+        return bool(_NO_PARSER.search(message))
+    return status >= 500 and bool(_PARSER_FAILED.search(message))
+
+
+def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused, least: int) -> Plan | None:
+    """The plan that asks for what is left of the context, if the request asked for more than that (F85).
+
+    Where the server did not count the whole prompt, it is asked without a number: then it gives what is left.
+    """
+    found = read_overflow(error.message, error.body)
+    asked = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
+    if found is None or not isinstance(asked, int):
+        return None
+    left = None if found.prompt is None else found.limit - found.prompt
+    if left is not None and not least <= left < asked:
+        return None
+    uncounted = left is None or found.least
+    return replace(plan, without=(*plan.without, *_MAX_TOKENS)) if uncounted else replace(plan, max_tokens=left)
+
+
+def _refused_field(request: ChatRequest, message: str) -> str | None:
+    """The one optional field of the body that the message names as refused."""
+    if not _REFUSED.search(message):
+        return None
+    named = {name for name in _QUOTED.findall(message) if name in request.body} & _OPTIONAL
+    return named.pop() if len(named) == 1 else None

@@ -1,0 +1,36 @@
+"""What the engine must know of one request, from the request and the rules: the same for serving and for `replay`."""
+
+from __future__ import annotations
+
+from proxy.dialects.chat.request import ChatRequest
+from proxy.engine.engine import Task
+from proxy.limits import MAX_CALLS, MAX_HELD
+from proxy.repair.policy import Policy
+
+
+def make_task(
+    wanted: ChatRequest,
+    policy: Policy,
+    *,
+    seed: bytes,
+    raw_text: bool,
+    max_held: int = MAX_HELD,
+    max_calls: int = MAX_CALLS,
+    ordered: bool = False,
+) -> Task:
+    """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls,
+    `ordered` that the client has text and reasoning in one order.
+    """
+    return Task(
+        tools=wanted.tools,
+        seed=seed,
+        raw_text=raw_text,
+        json_reply=wanted.json_reply,
+        results=wanted.results,
+        ids=wanted.ids,
+        one_call=wanted.one_call,
+        ordered=ordered,
+        policy=policy,
+        max_held=max_held,
+        max_calls=max_calls,
+    )

@@ -1,0 +1,93 @@
+"""The arguments of a call as the text of a JSON object, whatever the model made of them (F17, F29, F30)."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice, pairwise
+
+from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.codec.literals import dump, printed_by_python, read_json, read_literal
+from proxy.parsing.cursor import NotACall
+from proxy.repair.argument_readers import ReadArguments, read_arguments
+from proxy.tools.schema import violations
+from proxy.tools.toolset import Tool
+
+# The rungs that read all of a text: nothing is left out, and nothing supplied.
+_RUNGS = frozenset(("literals", "bare_keys", "lost_commas", "comments", "smart_quotes", "inner_quotes"))
+_MAX_READINGS = 6
+# The end of one parameter and the beginning of the next, written into the first one's string.
+_END = "</parameter>"
+_RESIDUE = re.compile(r"</parameter>\s*<parameter=([^<>]{1,128})>\s*\Z")
+
+
+def arguments(value: bytes, tool: Tool) -> str:
+    """The text of the arguments' object, as it was written if it is JSON; NotACall if it is no object.
+
+    A string that holds an object is taken for it (F29), null for none (F26).
+    """
+    text = value.decode("utf-8", "surrogatepass")
+    parsed = _read(text, tool)
+    if isinstance(parsed, str):
+        text = parsed.strip() or "null"
+        parsed = _read(text, tool)
+    if parsed is None:
+        return "{}"
+    if not isinstance(parsed, dict):
+        raise NotACall("the arguments are no object")
+    changed = _without_residue(parsed)
+    if changed is None and _is_json(text):
+        return text
+    return dump(parsed if changed is None else changed)
+
+
+def read_string(quoted: bytes) -> str:
+    """The text of a string in either quotation marks; NotACall if it is none."""
+    try:
+        text = read_literal(quoted.decode("utf-8", "surrogatepass"))
+    except ValueError:
+        text = None
+    if not isinstance(text, str):
+        raise NotACall("a name was expected")
+    return text
+
+
+def _read(text: str, tool: Tool) -> Json:
+    try:
+        return read_json(text)
+    except ValueError:
+        pass
+    lists = [name for name in tool.properties if tool.is_list(name)]
+    try:
+        return read_literal(text, lists=lists, also=printed_by_python(text))
+    except ValueError as error:
+        for climbed in islice(read_arguments(text, lists=lists, shape=tool.shape), _MAX_READINGS):
+            if _is_as_written(climbed, tool):
+                return climbed.values
+        raise NotACall(f"the arguments cannot be read: {error}") from None
+
+
+def _is_as_written(climbed: ReadArguments, tool: Tool) -> bool:
+    """True if all of a text was read, and the schema accepts what could only be read by it."""
+    if climbed.by_schema and violations(climbed.values, tool.shape):
+        return False
+    return all(rung.id in _RUNGS for rung in climbed.rungs)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        load_json(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _without_residue(values: JsonObject) -> JsonObject | None:
+    """The values without the tags that one of them ends with, if these name the next key (F17); None if none does."""
+    cleaned = dict(values)
+    for key, following in pairwise([*values, ""]):
+        value = values[key]
+        at = value.rfind(_END) if isinstance(value, str) else -1
+        found = _RESIDUE.match(value, at) if isinstance(value, str) and at >= 0 else None
+        if isinstance(value, str) and found and found.group(1) == following:
+            cleaned[key] = value[:at].rstrip()
+    return cleaned if cleaned != values else None

@@ -1,0 +1,140 @@
+"""Calls written as pairs of tags: GLM's `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>`, and those of Ling,
+Hunyuan and K2 Horizon, which differ in blanks, suffixes and namespaces (F7).
+
+Models leave tags out: which one is missing is told by those that are there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proxy.codec.json_text import Json
+from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
+from proxy.formats.raw_values import RawText, RawValues
+from proxy.formats.terminators import ends_here
+from proxy.formats.xml_tags import peek_tag, tag
+from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
+from proxy.tools.toolset import Tool
+
+KEY, VALUE, TYPE = "arg_key", "arg_value", "arg_type"
+_BEFORE_TAG = re.compile(rb"<")
+_VALUE_ENDS = (b"</arg_value>",)
+
+
+def glm_pairs(cursor: Cursor, tool: Tool, first: str | None = None) -> Parsing[dict[str, Json]]:
+    """Read pairs up to the end of their call, which is not read. `first` is a key whose opening tag is missing."""
+    values: dict[str, Json] = {}
+    raw = RawValues(cursor, tool)
+    while True:
+        yield from cursor.blanks()
+        while values and (yield from cursor.which(_VALUE_ENDS)):
+            yield from cursor.blanks()
+        if first is None and (yield from _over(cursor)):
+            raw.finish(values)
+            return values
+        raw.begins(cursor.pos)
+        key = first if first is not None else (yield from _key(cursor))
+        first = None
+        cursor.reject_if(key in values or not key, f"the key {key!r} stands there twice")
+        said = yield from _type(cursor)
+        value = yield from _value(cursor, raw, key, values)
+        meant = tool.meant(key, values)
+        values[key] = tool.typed(meant, value.text, said)
+        raw.check(meant, values[key], value)
+
+
+def bare_key(cursor: Cursor) -> Parsing[bool]:
+    """Whether a key whose opening tag is missing stands here; nothing is read."""
+    return bool((yield from cursor.ahead(cursor.maybe(_bare_key(cursor)))))
+
+
+def _bare_key(cursor: Cursor) -> Parsing[bool]:
+    key = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
+    found = yield from peek_tag(cursor)
+    return bool(key) and found is not None and found.kind == KEY and found.closing
+
+
+def _over(cursor: Cursor) -> Parsing[bool]:
+    """Whether the call is over."""
+    if (yield from ends_here(cursor)):
+        return True
+    found = yield from peek_tag(cursor)
+    return found is not None and found.kind not in (KEY, VALUE) and not found.closing
+
+
+def _key(cursor: Cursor) -> Parsing[str]:
+    """Read a key with its tags, as far as they are there."""
+    found = yield from peek_tag(cursor)
+    if found is not None and found.kind == KEY and not found.closing:
+        yield from tag(cursor)
+    key = (yield from cursor.until(_BEFORE_TAG, MAX_KEY)).decode("utf-8", "replace").strip()
+    end = yield from peek_tag(cursor)
+    if end is None or end.kind not in (KEY, VALUE) or (end.kind == VALUE and end.closing):
+        raise cursor.refuse("the end of a key was expected")
+    while end is not None and end.kind == KEY and end.closing:
+        yield from tag(cursor)
+        yield from cursor.blanks()
+        end = yield from peek_tag(cursor)
+    return key
+
+
+def _type(cursor: Cursor) -> Parsing[str]:
+    """Read the type that K2 Horizon may write between key and value; empty if there is none."""
+    yield from cursor.blanks()
+    found = yield from peek_tag(cursor)
+    if found is None or found.kind != TYPE or found.closing:
+        return ""
+    yield from tag(cursor)
+    said = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
+    yield from tag(cursor)
+    return said.decode("utf-8", "replace").strip()
+
+
+def _value(cursor: Cursor, raw: RawValues, key: str, given: dict[str, Json]) -> Parsing[RawText]:
+    """Read a value and its end tag; either tag may be missing."""
+    yield from cursor.blanks()
+    found = yield from peek_tag(cursor)
+    ends: tuple[bytes, ...] = _VALUE_ENDS
+    if found is not None and found.kind == VALUE and not found.closing:
+        yield from tag(cursor)
+        ends = found.ends
+    return (yield from raw.read(_markup(cursor, ends), key, given))
+
+
+def _markup(cursor: Cursor, ends: tuple[bytes, ...]) -> Markup:
+    """The tags of pairs in the spelling of a value's end tag. The wrapper around them is the call."""
+    begins = tuple(end.replace(b"</", b"<") for end in ends)
+    keys = tuple(begin.replace(VALUE.encode(), KEY.encode()) for begin in begins)
+    wrappers = WrapperTags(cursor, tuple(end.replace(VALUE.encode(), b"tool_call") for end in ends))
+
+    def read(cursor: Cursor) -> Parsing[Mark | None]:
+        if (yield from cursor.which(ends)):
+            return Mark(Level.VALUE, True)
+        if (yield from cursor.which(begins)):
+            return Mark(Level.VALUE, False)
+        if (yield from cursor.peek(keys)):
+            key = yield from _head(cursor)
+            return Mark(Level.VALUE, False, key=key)
+        return (yield from wrappers.read(cursor))
+
+    literals = dict.fromkeys((*ends, *begins, *keys, *wrappers.literals))
+    return Markup(tuple(literals), read, _another, called=False, anywhere=True)
+
+
+def _head(cursor: Cursor) -> Parsing[str]:
+    """Read a key, its type if there is one, and the opening tag of its value."""
+    key = yield from _key(cursor)
+    yield from _type(cursor)
+    yield from cursor.blanks()
+    found = yield from tag(cursor)
+    if found.kind != VALUE or found.closing:
+        raise NotACall("the opening tag of a value was expected")
+    return key
+
+
+def _another(cursor: Cursor) -> Parsing[bool]:
+    """Whether another pair begins here."""
+    found = yield from peek_tag(cursor)
+    if found is not None:
+        return found.kind == KEY and not found.closing
+    return (yield from bare_key(cursor))

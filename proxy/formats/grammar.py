@@ -1,0 +1,249 @@
+"""The text formats in which models write tool calls, and the one scanner that finds them.
+
+A format is a line in the tables of `formats/markers.py`, or a small parser of its own that `formats/wrappers.py`
+names; the scanner knows none of them. How to add one: docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from proxy.formats.harmony import header, stripped_header
+from proxy.formats.json_calls import shown_json
+from proxy.formats.markers import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
+from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, last_call, no_call
+from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
+from proxy.formats.terminators import leftover
+from proxy.formats.unwrapped import rest_of_calls, strong, unwrapped
+from proxy.formats.wrappers import FENCE, FormatParser
+from proxy.formats.xml_tags import SEPARATOR
+from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall
+
+_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+# Stands for every other byte; UTF-8 has no such one.
+_OTHER = b"\xff"
+TEXT, REASONING = "text", "reasoning"
+# Of reasoning that does not begin the reply: no call in it is meant (F70).
+BEHIND_TEXT = " behind text"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What begins with `opener`; `parse` reads it, opener and all.
+
+    `line_start`: only at the start of a line; `apart`: not in the middle of a word; `glued`: not behind a blank or a
+    quotation mark; `in_code`: in code too; `strong`: it counts wherever it stands, once it is closed. `then` holds the
+    bytes of which one must follow, blanks aside; empty if any may. `mode` is the one that the text is in behind the
+    opener, if that changes it.
+    """
+
+    name: str
+    opener: bytes
+    parse: FormatParser = no_call
+    line_start: bool = False
+    apart: bool = False
+    glued: bool = False
+    in_code: bool = False
+    strong: bool = False
+    then: bytes = b""
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The formats that count in one mode of a reply, and patterns of the bytes that one of them can begin with.
+
+    `in_code` is that for code, and finds what can end the code too. `openers` matches a whole opener, and `longest` is
+    the length of one at most. `first` are for the first thing of a reply, whatever it begins with.
+    """
+
+    first_byte: re.Pattern[bytes]
+    in_code: re.Pattern[bytes]
+    openers: re.Pattern[bytes]
+    longest: int
+    first: tuple[Format, ...]
+    by_prefix: Mapping[bytes, tuple[Format, ...]]
+
+    def beginning(self, here: bytes) -> tuple[Format, ...]:
+        """The formats that may begin with these bytes, the longest openers first."""
+        return self.by_prefix.get(here, ()) or self.by_prefix.get(here[:1] + _OTHER, ())
+
+
+def _action(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read Command-R's `Action:` and the array behind it, fenced or not."""
+    yield from cursor.expect(b"Action:")
+    yield from cursor.blanks()
+    if (yield from cursor.byte()) not in (b"`", b"["):
+        raise cursor.refuse("an array was expected")
+    return (yield from rest_of_calls(cursor, ()))
+
+
+def _until(*closers: bytes) -> FormatParser:
+    """The parser for what holds no call whatever stands in it."""
+
+    def parse(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+        cursor.reject_if(why="nothing in it is meant")
+        yield from cursor.past(*closers)
+        raise NotACall(cursor.why)
+
+    return parse
+
+
+def _asked_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read the JSON that the client asked for, up to the tokens that end the reply: nothing in it is a call."""
+    cursor.reject_if(why="the client asked for JSON")
+    while (found := (yield from cursor.past(*_END_TOKENS))):
+        cursor.pos -= len(found)
+        if (yield from cursor.ahead(cursor.maybe(_only_tokens(cursor)))):
+            break
+        cursor.pos += len(found)
+    raise NotACall(cursor.why)
+
+
+def _left_over(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read one closer or token directly behind a call: it is no text."""
+    if not (yield from leftover(cursor)):
+        raise NotACall("it closes no call")
+    return ()
+
+
+def end_of_turn(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read nothing but end-of-turn tokens and blanks to the end of the reply: they are no text, and no call (F18)."""
+    yield from _only_tokens(cursor)
+    return ()
+
+
+def _only_tokens(cursor: Cursor) -> Parsing[bool]:
+    while not cursor.at_end():
+        if (yield from cursor.which(_END_TOKENS)) is None:
+            raise NotACall("more text follows")
+        yield from cursor.blanks()
+    return True
+
+
+def _inkling(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read a message whose header may name the tool too."""
+    yield from cursor.expect(b"<|message_model|>")
+    yield from cursor.until(_BEFORE_TOKEN, MAX_KEY)
+    return (yield from strong(cursor))
+
+
+_INVOKES = (
+    "<invoke name=", "<antml:invoke name=", "<atem:invoke name=", "<steptml:invoke name=",
+    f"{SEPARATOR}<invoke name=",
+)
+_BEFORE_TOKEN = re.compile(rb"<")
+_END_TOKENS = encoded(*END_OF_TURN)
+_WRAPPERS = tuple(
+    Format(opener, opener.encode(), strong, strong=True) for opener in OPENERS if opener not in WEAK_MARKERS
+)
+_STRONG = (
+    *_WRAPPERS,
+    Format("harmony", b"<|channel|>commentary", header, strong=True),
+    Format("harmony", b"<|channel|>analysis to=", header, line_start=True, strong=True),
+    Format("harmony", b"<|start|>assistant", header, strong=True),
+    Format("inkling", b"<|message_model|>", _inkling, strong=True),
+)
+_WEAK = (
+    *(Format(opener, opener.encode(), unwrapped) for opener in WEAK_MARKERS),
+    Format("json", b"{", unwrapped, line_start=True, then=b"\"'"),
+    Format("list", b"[", unwrapped, line_start=True, then=b"{[\"'" + _LETTERS),
+    Format("fence", FENCE, unwrapped, line_start=True),
+    Format("<function=", b"<function=", unwrapped),
+    Format("<function name=", b"<function name=", unwrapped),
+    Format("<function name=", b"<functionname=", unwrapped),
+    *(Format("<invoke", opener, unwrapped) for opener in encoded(*_INVOKES)),
+    Format("functionary", b">>>", functionary),
+    Format("TOOL_CALLS", b"TOOL_CALLS", tool_calls_word, apart=True),
+    Format("Action:", b"Action:", _action, line_start=True),
+)
+# What holds no call whatever stands in it: comments, and the JSON that the client asked for.
+_VOID = (
+    # One that is never closed is over at the end of its paragraph.
+    Format("comment", b"<!--", _until(b"-->", b"\n\n")),
+    Format("shown", b"{", shown_json, then=b"\"'"),
+    Format("shown", b"[", shown_json, then=b"\"{"),
+)
+_JSON = tuple(Format("json", opener, _asked_json, line_start=True) for opener in (b"{", b"["))
+# Directly behind a call.
+LEFTOVER = Format("leftover", b"", _left_over)
+_BEGIN_THOUGHTS = tuple(
+    Format("reasoning", t.opener.encode(), line_start=True, mode=t.opener) for t in REASONING_MARKERS
+)
+_THOUGHTS = (
+    *_BEGIN_THOUGHTS,
+    *(Format("reasoning", c.encode(), mode=TEXT) for t in REASONING_MARKERS if t.may_begin for c in t.closers),
+)
+_STRIPPED = Format("reasoning", STRIPPED.opener.encode(), mode=STRIPPED.opener)
+_STRIPPED_HEADER = Format("harmony", b"assistantcommentary to=", stripped_header)
+
+
+def format_names() -> frozenset[str]:
+    """The names of the formats in which calls are looked for; `start` is what counts as the first thing of a reply."""
+    return frozenset(("start", *(item.name for item in (*_STRONG, *_WEAK))))
+
+
+@cache
+def grammars(*, json_reply: bool, raw_text: bool) -> Mapping[str, Grammar]:
+    """The grammars of a reply by mode: its text, each kind of reasoning in it, and reasoning that came apart.
+
+    `json_reply`: the client asked for JSON (`response_format`), so weak evidence never counts (contract C3).
+    `raw_text`: the proxy alone parses, so the text holds the model's own end-of-turn token.
+    """
+    # Without raw text the token leaked, if it is one: `</s>` is a tag of HTML too.
+    tokens = [token for token in END_OF_TURN if raw_text or token.startswith(("<|", "<｜", "<end_of_turn>"))]
+    ends = [Format("end_of_turn", each, end_of_turn, in_code=raw_text, glued=not raw_text) for each in encoded(*tokens)]
+    first = _STRONG if json_reply else (*_STRONG, *_WEAK)
+    parsers = {item.opener: (item.name, item.then, item.parse) for item in first}
+    start = Format("start", b"", first_thing(parsers, residues=not json_reply))
+    text = (*_STRONG, *_THOUGHTS, *(_JSON if json_reply else _WEAK), *_VOID, *ends)
+    found = {TEXT: _grammar(text, (_STRIPPED, *_BEGIN_THOUGHTS, start)), REASONING: _grammar(_recovered())}
+    for thought in REASONING_MARKERS:
+        found[thought.opener] = _grammar((*_recovered(), *_closers(thought)))
+        found[f"{thought.opener}{BEHIND_TEXT}"] = _grammar(_closers(thought))
+    found[STRIPPED.opener] = _grammar((*text, *_closers(STRIPPED), _STRIPPED_HEADER))
+    return found
+
+
+def _recovered() -> tuple[Format, ...]:
+    return tuple(Format(item.name, item.opener, last_call) for item in _WRAPPERS)
+
+
+def _closers(thought: ReasoningMarkers) -> tuple[Format, ...]:
+    return tuple(Format("reasoning", closer.encode(), mode=TEXT) for closer in thought.closers)
+
+
+def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Grammar:
+    ordered = sorted(formats, key=lambda item: len(item.opener), reverse=True)
+    prefixes = {prefix for item in ordered for prefix in (item.opener[:1], item.opener[:2], item.opener[:1] + _OTHER)}
+
+    def begins(item: Format, prefix: bytes) -> bool:
+        # One byte may be all that has come, or all that there is of an opener.
+        return item.opener.startswith(prefix) or item.opener == prefix[:1]
+
+    table = {prefix: tuple(item for item in ordered if begins(item, prefix)) for prefix in prefixes}
+    in_code = _beginning_of(item for item in ordered if item.in_code)
+    return Grammar(
+        first_byte=re.compile(b"|".join(_beginning_of(ordered))),
+        in_code=re.compile(b"|".join([b"`", b"~", b"\\n", *in_code])),
+        openers=re.compile(b"|".join(re.escape(item.opener) for item in ordered)),
+        longest=max(len(item.opener) for item in ordered),
+        first=first,
+        by_prefix=table,
+    )
+
+
+def _beginning_of(formats: Iterable[Format]) -> list[bytes]:
+    """Patterns of the first byte of an opener, if behind it is what may follow, or the end of what has come."""
+    seconds: dict[bytes, set[bytes]] = {}
+    for item in formats:
+        after = bytes([*item.then, *b" \t\r\n"]) if item.then else bytes(range(256))
+        following = item.opener[1:2] or after
+        seconds.setdefault(item.opener[:1], set()).update(bytes([byte]) for byte in following)
+    return [
+        b"%b(?=[%b]|\\Z)" % (re.escape(first), re.escape(b"".join(sorted(following))))
+        for first, following in sorted(seconds.items())
+    ]

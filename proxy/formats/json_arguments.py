@@ -1,0 +1,238 @@
+"""The JSON arguments of a wrapped call, also where no reader of JSON can tell how far they go (F30, contract C9).
+
+    <tool_call>
+    {"name": "bash", "arguments": {"command": "echo "hi""}}
+    </tool_call>
+
+Quotation marks and brackets say where JSON ends. Where the marks of strings have no backslash, or keys no marks, they
+say nothing, or something wrong: then the end tag of the wrapper tells how far the object goes, and the tool's schema
+what it says (`proxy.unescaped`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from proxy.codec.json_text import load_json
+from proxy.formats.argument_values import arguments
+from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
+from proxy.formats.shown_closers import TWO_READINGS, goes_on
+from proxy.formats.terminators import ends_here, leftover, whole_value
+from proxy.parsing.cursor import MAX_KEY, Cursor, Enclosure, Literals, NotACall, Parsing
+from proxy.repair.schema_fixes import USUAL, ends_in_text
+from proxy.tools.toolset import Tool
+
+# The end tags of a wrapper that are tried: a string may show one.
+MAX_TRIES = 8
+# Brackets behind the arguments: those of the object that names the tool, and of the array and the object around that.
+JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
+NO_TAIL = ("",)
+_MAX_BRACKETS = 8
+MARKER_OPENED = tuple(MARKER_BY_OPENER)
+_MAX_SURPLUS = 3
+_BRACKETS = Literals((b"}", b"]"))
+_ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
+END_TOKENS = encoded(*END_OF_TURN)
+OPEN_TEXT = "a bracket is missing, and where a text ends is not known"
+# Behind a marker without a closer a call ends where the next one begins, or the turn does.
+_OPEN_ENDS = encoded(*(marker.opener for marker in MARKERS if not marker.closers), *END_OF_TURN)
+
+
+def arguments_value(
+    cursor: Cursor, tool: Tool, *, closers: tuple[bytes, ...] = (), tails: Collection[str] = NO_TAIL
+) -> Parsing[bytes]:
+    """Read the JSON of a call's arguments, which stands here, and give it.
+
+    `closers` are the texts that end the call, where it has any of its own; else the wrapper's are. `tails` are the
+    brackets that may stand between the arguments and those.
+    """
+    value = yield from _value(cursor, tool, closers, tails)
+    ends = closers or _ends_of(cursor)
+    known = not ends or cursor.void or not tool.name
+    if known or not (yield from goes_on(cursor, tool, value, ends)):
+        return value
+    cursor.reject_if(why=TWO_READINGS)
+    try:
+        # Past the closers that may be shown, and then past the call's own.
+        yield from _past_the_call(cursor, ends)
+        yield from _past_the_call(cursor, ends)
+    except NotACall:
+        pass
+    return value
+
+
+def _value(cursor: Cursor, tool: Tool, closers: tuple[bytes, ...], tails: Collection[str]) -> Parsing[bytes]:
+    start = cursor.pos
+    ends = closers or _ends_of(cursor)
+    if not ends or cursor.void or not tool.name:
+        return (yield from _whole(cursor, tool))
+    refusal: NotACall | None = None
+    value = b""
+    try:
+        value = yield from _whole(cursor, tool)
+        follows = yield from cursor.ahead(cursor.maybe(_may_follow(cursor, closers)))
+        if follows:
+            if tails is NO_TAIL:
+                yield from cursor.maybe(_surplus(cursor, closers))
+            return value
+    except NotACall as reason:
+        refusal = reason
+    end = cursor.pos
+    if not cursor.may_reread():
+        if refusal is not None:
+            raise refusal
+        return value
+    cursor.pos = start
+    loose = yield from cursor.maybe(_up_to_closer(cursor, tool, ends, tails))
+    if loose:
+        return loose
+    if refusal is not None:
+        # What its strings show is no call either.
+        yield from cursor.maybe(_past_the_call(cursor, ends))
+        raise refusal
+    cursor.pos = end
+    enclosed = closers or cursor.enclosures
+    if enclosed or not _ENDS_IN_STRING.search(value):
+        return value
+    # Nothing encloses it: prose may follow, but not the rest of what may be its last string.
+    if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
+        raise NotACall("where its last string ends can be read in two ways")
+    return value
+
+
+def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
+    """Read a JSON value whose last brackets may be missing, unless it would end in a text then."""
+    start = cursor.pos
+    value = yield from whole_value(cursor)
+    completed = len(value) > cursor.pos - start
+    if completed and not cursor.void and may_end_in_text(value, tool):
+        raise NotACall(OPEN_TEXT)
+    return value
+
+
+def may_end_in_text(value: bytes, tool: Tool) -> bool:
+    """True if arguments whose end was supplied may end in a text: where that was meant to end is not known."""
+    try:
+        values = load_json(arguments(value, tool))
+    except (NotACall, ValueError):
+        return False
+    return isinstance(values, dict) and ends_in_text(values, tool.shape, USUAL)
+
+
+def _past_the_call(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Read on to the end of the wrapper, past those that are shown in it; to the end of the reply where it has none."""
+    if not cursor.enclosures or closers is _OPEN_ENDS:
+        found = yield from cursor.past(*END_TOKENS)
+        cursor.pos -= len(found)
+        return True
+    opener = cursor.enclosures[-1].opener
+    depth = 1
+    while depth:
+        _, found = yield from cursor.find(opener, *closers)
+        depth += 1 if found == opener else -1
+    return True
+
+
+def _rest_of_line(cursor: Cursor) -> Parsing[bytes]:
+    start = cursor.pos
+    yield from cursor.past(b"\n")
+    return cursor.text(start, cursor.pos).encode("utf-8", "surrogatepass")
+
+
+def _ends_of(cursor: Cursor) -> tuple[bytes, ...]:
+    """What ends the innermost wrapper that is open; nothing where there is none."""
+    if not cursor.wrapped:
+        return ()
+    enclosure: Enclosure | None = cursor.enclosures[-1] if cursor.enclosures else None
+    return enclosure.closers if enclosure is not None and enclosure.closers else _OPEN_ENDS
+
+
+def _surplus(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Read braces too many (F31), if what ends the call follows them."""
+    yield from cursor.blanks()
+    for _ in range(_MAX_SURPLUS):
+        if not (yield from cursor.which((b"}",))):
+            break
+        yield from cursor.blanks()
+    if closers and (yield from cursor.peek(closers)):
+        return True
+    return bool((yield from ends_here(cursor)) or (yield from cursor.peek(MARKER_OPENERS)))
+
+
+def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member."""
+    yield from cursor.blanks()
+    for _ in range(_MAX_BRACKETS):
+        if closers and (yield from cursor.peek(closers)):
+            return True
+        if (yield from ends_here(cursor)) or (yield from cursor.peek(MARKER_OPENERS)):
+            return True
+        if not (yield from cursor.which(_BRACKETS)):
+            break
+        yield from cursor.blanks()
+    if (yield from cursor.which((b",", b";"))):
+        yield from cursor.blanks()
+    if (yield from cursor.byte()) == b"<":
+        return True
+    # Another member, or another object.
+    yield from cursor.which((b"{", b"[{"))
+    yield from cursor.blanks()
+    yield from cursor.string(MAX_KEY)
+    yield from cursor.blanks()
+    return (yield from cursor.byte()) == b":"
+
+
+def _up_to_closer(cursor: Cursor, tool: Tool, closers: tuple[bytes, ...], tails: Collection[str]) -> Parsing[bytes]:
+    """Read the arguments as far as the first closer before which they can be read."""
+    start = cursor.pos
+    for _ in range(MAX_TRIES):
+        at, last = yield from _closer(cursor, closers)
+        text = cursor.text(start, at).rstrip()
+        for tail in tails:
+            found = _without(text, tail)
+            if found is not None and _is_readable(found, tool):
+                value = found.encode("utf-8", "surrogatepass")
+                cursor.pos = start + len(value)
+                return value
+        # A string may show the end of its wrapper; but what stands behind that must not be the next call.
+        if last or not cursor.enclosures or (yield from cursor.ahead(cursor.maybe(_next_call(cursor)))):
+            break
+    raise NotACall("the arguments cannot be read")
+
+
+def _next_call(cursor: Cursor) -> Parsing[bool]:
+    """Whether another wrapper like the innermost one that is open begins here."""
+    yield from cursor.blanks()
+    while (yield from cursor.maybe(leftover(cursor))):
+        yield from cursor.blanks()
+    return (yield from cursor.peek((cursor.enclosures[-1].opener, *MARKER_OPENED))) is not None
+
+
+def _closer(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[tuple[int, bool]]:
+    """Read on past the next closer; where it begins, and whether it is the end of the reply instead."""
+    try:
+        at, _ = yield from cursor.find(*closers)
+    except NotACall:
+        if not cursor.stopped:
+            raise
+        yield from cursor.past(*closers)
+        return cursor.pos, True
+    return at, False
+
+
+def _without(text: str, tail: str) -> str | None:
+    """The text without these brackets at its end, between which blanks may stand; None if others stand there."""
+    for bracket in reversed(tail):
+        if not text.endswith(bracket):
+            return None
+        text = text[:-1].rstrip()
+    return text if text.endswith("}") else None
+
+
+def _is_readable(text: str, tool: Tool) -> bool:
+    try:
+        arguments(text.encode("utf-8", "surrogatepass"), tool)
+    except NotACall:
+        return False
+    return True

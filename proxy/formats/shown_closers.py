@@ -1,0 +1,107 @@
+"""Whether a string of JSON arguments goes on behind the closers of their call.
+
+    {"path": "a", "content": "X = "\\"}}</tool_call>"", "mode": 1}}
+    </tool_call>
+
+Where the quotation marks in strings have no backslash, or lines end in strings, marks and brackets do not tell whether
+`"}}</tool_call>` is the end of the call or of a text that shows one. Nor do they where a required key is missing, which
+may stand behind it. What follows does: the rest of the line has no quotation mark, and, if a key is missing, no other
+closer follows without its opener. All other calls wait for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proxy.codec.json_text import load_json
+from proxy.formats.argument_values import arguments
+from proxy.formats.markers import MARKER_OPENERS, WRAPPER_KINDS
+from proxy.formats.terminators import CALL_KINDS, blanks, leftover
+from proxy.formats.xml_tags import peek_tag
+from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
+from proxy.tools.schema import violations
+from proxy.tools.toolset import Tool
+
+TWO_READINGS = "where its last string ends can be read in two ways"
+_ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
+_BRACKETS = Literals((b"}", b"]"))
+_FENCE = (b"```",)
+_SPACES = (b" ", b"\t")
+_LINE_ENDS = (b"\r", b"\n")
+_NEXT_MESSAGE = (b"<|start|>", b"<|channel|>")
+_MAX_CLOSERS = 8
+
+
+def goes_on(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Whether the text that was read as the arguments, up to here, may be more; nothing is read."""
+    if not _ENDS_IN_STRING.search(value):
+        return False
+    try:
+        load_json(value.decode("utf-8", "surrogatepass"))
+        legal = True
+    except ValueError:
+        legal = False
+    # The end of a fence stands on a line of its own, where the template writes it.
+    in_line = closers == _FENCE and (yield from cursor.byte()) not in _LINE_ENDS
+    lacks = in_line or _lacks(value, tool, legal)
+    if legal and not lacks:
+        return False
+    return bool((yield from cursor.ahead(cursor.maybe(_goes_on(cursor, lacks, closers)))))
+
+
+def _goes_on(cursor: Cursor, lacks: bool, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    yield from _past_closers(cursor)
+    if (yield from _call_begins(cursor)):
+        return False
+    start = cursor.pos
+    yield from cursor.past(b"\n")
+    if '"' in cursor.text(start, cursor.pos):
+        return True
+    if not cursor.enclosures or not lacks:
+        return False
+    wrapper = cursor.enclosures[-1]
+    _, found = yield from cursor.find(wrapper.opener, *(wrapper.closers if closers == _FENCE else closers))
+    return found != wrapper.opener
+
+
+def _past_closers(cursor: Cursor) -> Parsing[None]:
+    """Read the brackets and the closers that stand here, and the spaces behind them."""
+    yield from cursor.maybe(blanks(cursor))
+    while (yield from cursor.which(_BRACKETS)):
+        yield from cursor.maybe(blanks(cursor))
+    for _ in range(_MAX_CLOSERS):
+        if not (yield from cursor.maybe(_closer(cursor))):
+            break
+    while (yield from cursor.which(_SPACES)):
+        pass
+
+
+def _closer(cursor: Cursor) -> Parsing[bool]:
+    """Read a closer, on this line or another."""
+    yield from cursor.blanks()
+    return bool((yield from cursor.which(_FENCE))) or (yield from leftover(cursor))
+
+
+def _call_begins(cursor: Cursor) -> Parsing[bool]:
+    """Whether the next call stands here."""
+    if (yield from cursor.peek(MARKER_OPENERS)) or (yield from cursor.peek(_NEXT_MESSAGE)):
+        return True
+    if (yield from cursor.byte()) not in (b"<", b"]"):
+        return False
+    found = yield from peek_tag(cursor)
+    if found is None or found.closing:
+        return False
+    return found.kind in CALL_KINDS | WRAPPER_KINDS or found.marked
+
+
+def _lacks(value: bytes, tool: Tool, legal: bool) -> bool:
+    """Whether something is missing in the arguments: of legal ones a required key, whatever its spelling."""
+    try:
+        given = load_json(arguments(value, tool))
+    except (NotACall, ValueError):
+        return False
+    if not isinstance(given, dict):
+        return False
+    if not legal:
+        return violations(given, tool.shape) > 0
+    return not tool.required <= {tool.meant(key, ()) for key in given}

@@ -1,0 +1,22 @@
+"""Bodies beside each other in one wrapper: what names a tool that was not offered stays text, and does not take those
+along that name one which was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.parsing.cursor import Cursor, Parsing, RawCall
+
+
+def sibling_calls(
+    cursor: Cursor, body: Callable[[Cursor], Parsing[tuple[RawCall, ...]]], before: int
+) -> Parsing[tuple[RawCall, ...]]:
+    """Read one body behind `before` calls of its wrapper; no call if it stays text."""
+    start, outside = cursor.pos, cursor.before
+    cursor.before += before
+    try:
+        calls = yield from body(cursor)
+        return () if cursor.resume(start) else calls
+    finally:
+        cursor.before = outside

@@ -1,0 +1,194 @@
+"""What a text consists of: prose and calls; and a parser at work on what may be one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from proxy.formats.grammar import Format
+from proxy.formats.quotations import MARKS, MAX_BEHIND, Quotation, blanks_behind, quotation
+from proxy.formats.unwrapped import rest_of_calls
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.markdown import Markdown
+from proxy.tools.toolset import ToolSet
+
+# Whatever is undecided when something else comes was let go; only what had named a tool is worth a word.
+WAITED = "waited"
+# The reasons that are counted, by how they begin.
+_REASONS = (
+    ("no tool ", "not_offered"),
+    ("it is quoted", "quoted"),
+    ("it was copied", "copied"),
+    ("it is over a limit", "limit"),
+    ("it waited too long", WAITED),
+    ("its format is off", "format_off"),
+    ("the client asked for JSON", "json_reply"),
+    ("the text ends", "cut_off"),
+)
+OTHER = "broken"
+QUOTES = tuple(mark.encode() for mark in MARKS)
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpan:
+    """The text between two byte offsets of the reply is no call."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallSpan:
+    """The text between two byte offsets is these calls; none for blanks and tokens that are dropped.
+
+    `weak` if they were taken because the reply ended with them (contract C3).
+    """
+
+    start: int
+    end: int
+    calls: tuple[RawCall, ...]
+    format: str
+    weak: bool = False
+
+
+Piece: TypeAlias = TextSpan | CallSpan
+
+
+def parted(found: CallSpan, left: Iterable[tuple[int, int, int]]) -> Iterator[Piece]:
+    """What was found, without the spans in it that stay text; each has so many of its calls before it."""
+    start, taken = found.start, 0
+    for first, last, before in left:
+        # Some of it may have been let go before.
+        begin, end = max(first, start), max(last, start)
+        if begin > start or before > taken:
+            yield replace(found, start=start, end=begin, calls=found.calls[taken:before])
+        yield TextSpan(begin, end)
+        start, taken = end, before
+    if start < found.end or taken < len(found.calls) or not taken:
+        yield replace(found, start=start, calls=found.calls[taken:])
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedSpan:
+    """What began like a call at a byte offset and was none, and why."""
+
+    start: int
+    end: int
+    format: str
+    why: str
+
+
+class Candidate:
+    """A parser at work on a span that may become calls.
+
+    `start` is where it begins, `seen` up to where the Markdown around it was followed; `calls` what was read, once it
+    is complete, `around` the quotations that are open before it, once they were looked for, and `decided` whether what
+    stands behind it does not matter any more.
+    """
+
+    def __init__(self, item: Format, buffer: TextBuffer, start: int, tools: ToolSet, may_go_back: bool = True) -> None:
+        self.item = item
+        self.start = self.seen = start
+        self.cursor = Cursor(buffer, start, tools)
+        self.cursor.may_go_back = may_go_back
+        self.calls: tuple[RawCall, ...] | None = None
+        self.around: Quotation | None = None
+        self.decided = False
+        self._buffer, self._tools = buffer, tools
+        self._next: Candidate | None = None
+        self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.cursor)
+
+    def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
+        """Tells whether a quotation is open before it, when it is asked."""
+
+        def is_open() -> bool:
+            if self.around is None:
+                self.around = quotation(markdown.before.decode("utf-8", "replace"))
+            return bool(self.around)
+
+        return is_open
+
+    def only_last(self) -> None:
+        """Let the calls count only if the reply ends with them: they stand where code would."""
+        self._parsing = _only_last(self.cursor, self._parsing)
+
+    def go_on(self) -> tuple[RawCall, ...] | None:
+        """The calls, or None while more text is needed; NotACall if it is none."""
+        if self.calls is None:
+            try:
+                next(self._parsing)
+            except StopIteration as done:
+                self.calls = done.value
+        return self.calls
+
+    def is_quoted(self, markdown: Markdown, limit: int, beginning: Callable[[int], tuple[Format, ...]]) -> bool | None:
+        """Whether the calls that were read stand in a quotation that ends behind them; None while more text must tell.
+
+        `beginning` gives the formats that may begin at a position: one quotation may show several calls.
+        """
+        if self.cursor.void or self.decided or not self.calls:
+            return False
+        if self.cursor.weak:
+            # Nothing follows.
+            return self.item.strong and self._buffer.behind(self.start, QUOTES)
+        if self.around is None:
+            self.around = quotation(markdown.before.decode("utf-8", "replace"))
+        while self.around:
+            joined = self._join_next(limit)
+            if not joined:
+                return joined
+            behind = self._buffer.part(self.cursor.pos, self.cursor.pos + MAX_BEHIND)
+            complete = self._buffer.ended or len(behind) == MAX_BEHIND
+            ends = self.around.ends(behind.decode("utf-8", "replace"), complete=complete)
+            if ends is not False:
+                return ends
+            at = self.cursor.pos + blanks_behind(behind)
+            begins = self._begin_next(at, beginning(at))
+            if not begins:
+                return begins
+        return False
+
+    def _begin_next(self, at: int, formats: Iterable[Format]) -> bool | None:
+        """Whether another wrapper begins at a position behind the calls: it counts together with them."""
+        for item in formats:
+            here = self._buffer.part(at, at + len(item.opener))
+            if item.strong and here == item.opener:
+                self._next = Candidate(item, self._buffer, at, self._tools)
+                self._next.cursor.in_quotation = self.cursor.in_quotation
+                return True
+            if item.strong and item.opener.startswith(here) and not self._buffer.ended:
+                return None
+        return False
+
+    def _join_next(self, limit: int) -> bool | None:
+        """Take the call behind these along, if there is one; None while more text is needed. What is none, or may be
+        weak, or ends beyond the limit of bytes is left for itself.
+        """
+        if self._next is None:
+            return True
+        other = self._next.cursor
+        try:
+            calls = self._next.go_on()
+            if calls is None:
+                return None
+        except NotACall:
+            calls = ()
+        self._next = None
+        if not calls or other.void or other.weak or other.pos - self.start > limit:
+            return False
+        self.calls = (*(self.calls or ()), *calls)
+        self.cursor.pos = other.pos
+        self.cursor.spans += other.spans
+        return True
+
+
+def _only_last(cursor: Cursor, parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
+    calls = yield from parsing
+    return (yield from rest_of_calls(cursor, calls))
+
+
+def reason(why: str) -> str:
+    """The short name by which a refusal is counted."""
+    return next((name for begins, name in _REASONS if why.startswith(begins)), OTHER)

@@ -1,0 +1,108 @@
+"""Calls without a wrapper: weak evidence (contract C3), committed only where the reply ends with them.
+
+A row is what may end a reply: bare JSON objects or arrays, fenced blocks of them, functions in tags, one or several
+behind each other, with nothing but blanks, orphan closers (F3) and end-of-turn tokens (F18) between and after them.
+All else makes the whole row prose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from proxy.codec.json_text import JsonObject, load_json
+from proxy.formats.terminators import leftover
+from proxy.formats.tool_definitions import is_definition
+from proxy.formats.wrappers import WRAPPER, closed_by_itself, read_call, read_wrapper
+from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
+
+_SURPLUS = (b"}", b"]")
+_BETWEEN = (b",", b";", b">>>")
+
+
+def strong(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read a wrapper that stands here: its calls if it is closed; else it is a row to the end of the reply."""
+    calls = yield from read_wrapper(cursor)
+    return (yield from closed(cursor, calls))
+
+
+def closed(cursor: Cursor, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
+    """The calls that were read, if their evidence was strong; else with the row that they begin."""
+    if cursor.left and (cursor.cut or cursor.weak):
+        # What stays text ends a row before it begins; behind it one may begin.
+        if cursor.may_go_back:
+            cursor.pos = cursor.back_to = cursor.left[-1][1]
+        raise NotACall(cursor.why)
+    if cursor.cut:
+        cursor.weak = True
+        _check(cursor, calls)
+        return calls
+    if not cursor.weak:
+        return calls
+    return (yield from rest_of_calls(cursor, calls))
+
+
+def unwrapped(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read a row from its first call, which stands here, to the end of the reply."""
+    return (yield from rest_of_calls(cursor, ()))
+
+
+def rest_of_calls(cursor: Cursor, before: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
+    """Read a row on to the end of the reply, behind these calls of it."""
+    calls = [*before]
+    try:
+        while not (cursor.void and calls):
+            yield from cursor.blanks()
+            if cursor.at_end():
+                break
+            if calls and ((yield from leftover(cursor)) or (yield from cursor.which(_SURPLUS))):
+                continue
+            if calls and (yield from cursor.which(_BETWEEN)):
+                yield from cursor.blanks()
+            calls += yield from _next_item(cursor)
+        cursor.weak = True
+        _check(cursor, calls)
+    except NotACall as reason:
+        cursor.pos = cursor.pos if cursor.back_to < 0 else cursor.back_to
+        cursor.why = f"more text follows ({reason})" if calls and not cursor.at_end() else str(reason)
+        raise
+    return tuple(calls)
+
+
+def _next_item(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read one call, or several in a wrapper, which is strong evidence: it counts although what stands before it may
+    not. Only a few times in a reply is the same text read again for that.
+    """
+    start = cursor.pos
+    if cursor.back_to < 0 and not cursor.void and (yield from closed_by_itself(cursor)) == WRAPPER:
+        if not cursor.may_go_back:
+            raise NotACall("a wrapped call follows")
+        cursor.back_to = start
+    calls = yield from read_call(cursor)
+    cursor.spans.append((start, cursor.pos))
+    return calls
+
+
+def _check(cursor: Cursor, calls: Collection[RawCall]) -> None:
+    """Weak evidence needs the natural end of the reply, every key to be a property and every required one there."""
+    if cursor.void:
+        raise NotACall(cursor.why)
+    if not cursor.stopped and not cursor.cut:
+        raise NotACall("the reply was cut off, and what is not enclosed counts only at its natural end")
+    if not calls or cursor.left:
+        raise NotACall(cursor.why or "there is no call")
+    for call in calls:
+        arguments = load_json(call.arguments)
+        if not isinstance(arguments, dict) or not _fits(cursor, call, arguments):
+            keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
+            raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
+        if is_definition(arguments, call.tool):
+            raise NotACall("it is the definition of a tool")
+
+
+def _fits(cursor: Cursor, call: RawCall, arguments: JsonObject) -> bool:
+    """Whether the keys are the tool's. An object that says name and arguments and is the whole reply may have one more:
+    models add a `description` to every command.
+    """
+    if call.tool.accepts(arguments):
+        return True
+    return cursor.first and call.explicit and call.tool.tolerates(arguments)

@@ -1,0 +1,302 @@
+"""Calls written as tags that name the tool: Qwen's `<function=NAME><parameter=KEY>VALUE</parameter></function>`, the
+`<invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>` of Claude, MiniMax, DeepSeek (DSML) and many
+more, MiniMax M3's `<invoke name="NAME"><KEY>VALUE</KEY></invoke>` (F3, F4, F5, F10, F12, F13).
+
+Values are raw text, typed by the tool's schema. An end tag counts only if a legal next tag follows, so that a value
+may hold it. In Qwen's spelling a line end behind the opening tag, and then one before the end tag, are markup.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, load_json
+from proxy.codec.literals import dump
+from proxy.formats.argument_values import arguments
+from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
+from proxy.formats.json_arguments import arguments_value
+from proxy.formats.raw_values import RawText, RawValues
+from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
+from proxy.formats.xml_elements import begins_element, element_value, inner_keys
+from proxy.formats.xml_tags import SEPARATOR, Tag, peek_tag, tag
+from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall
+from proxy.tools.toolset import Tool
+
+PARAMETER_KINDS = VALUE_KINDS
+_CDATA = b"<![CDATA["
+# Beam pads its values as Qwen does.
+_BEAM = b"</rfl:"
+_LEADING = re.compile(r"\A\r?\n")
+_TRAILING = re.compile(r"\r?\n\Z")
+_CALL_ENDS = (b"</function>",)
+
+
+def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read one call that stands here, opening tag and all."""
+    lined = cursor.begins_line(cursor.pos) if cursor.enclosures else None
+    opener = yield from tag(cursor)
+    if opener.kind not in CALL_KINDS or opener.closing or not opener.name:
+        raise NotACall("a tag that names a function was expected")
+    tool = cursor.tool(opener.name)
+    while (yield from cursor.maybe(_again(cursor, opener))):
+        pass  # an opening tag that stands there twice is one
+    start = cursor.pos
+    yield from cursor.blanks()
+    if (yield from cursor.byte()) == b"{":
+        value = yield from arguments_value(cursor, tool, closers=opener.ends)
+        text = "" if cursor.void else arguments(value, tool)
+        yield from _expect_end(cursor)
+        return (RawCall(tool, opener.name, text),)
+    padded = cursor.pos > start
+    values = yield from parameters(cursor, tool, CallTag(opener.ends, lined), padded)
+    return (RawCall(tool, opener.name, dump(values)),)
+
+
+def _again(cursor: Cursor, opener: Tag) -> Parsing[bool]:
+    """Read the same opening tag once more; whether it stood here."""
+    yield from cursor.blanks()
+    if (yield from cursor.byte()) not in (b"<", b"]") or (yield from peek_tag(cursor)) != opener:
+        return False
+    yield from tag(cursor)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class CallTag:
+    """The tag around the parameters: what ends it, whether it stands on a line of its own inside its wrapper (None if
+    that says nothing), and whether it was there at all.
+    """
+
+    ends: tuple[bytes, ...]
+    lined: bool | None = None
+    there: bool = True
+
+
+NO_CALL_TAG = CallTag(_CALL_ENDS, there=False)
+
+
+def parameters(
+    cursor: Cursor, tool: Tool, call: CallTag = NO_CALL_TAG, padded: bool = True
+) -> Parsing[dict[str, Json]]:
+    """Read parameters up to the end of their call, end tag and all if it is there.
+
+    `padded`: a line end behind a parameter's opening tag, and then one before its end tag, belong to the markup.
+    """
+    values: dict[str, Json] = {}
+    raw = RawValues(cursor, tool, call.lined)
+    while True:
+        before = cursor.pos
+        yield from cursor.blanks()
+        padded = padded or cursor.pos > before
+        if cursor.at_end():
+            if not values or not cursor.stopped:
+                raise cursor.refuse("a parameter or the end of the call was expected")
+            cursor.weak = True
+            break
+        start = cursor.pos
+        found = yield from _next_tag(cursor)
+        if found is None:
+            break  # the end tag is missing where a wrapper ends or another call begins
+        yield from tag(cursor)
+        if found.closing:
+            break
+        raw.begins(start)
+        named = found.kind in PARAMETER_KINDS and bool(found.name)
+        yield from (_parameter if named else _element)(cursor, raw, _Place(found, call, tool, padded), values)
+    raw.finish(values)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The opening tag of a value, the tag around it, the tool, and whether line ends around values are markup."""
+
+    opener: Tag
+    call: CallTag
+    tool: Tool
+    padded: bool
+
+
+def _parameter(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+    """Read the value of `<parameter=KEY>`, in any spelling, behind its opening tag."""
+    opener, tool = place.opener, place.tool
+    key = opener.name
+    cursor.reject_if(key in values, f"the parameter {key!r} stands there twice")
+    if opener.kind == "param" and (yield from cursor.which((_CDATA,))):
+        value = RawText((yield from _character_data(cursor, opener)))
+    else:
+        markup = _named_markup(cursor, opener, place.call)
+        value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded))
+    meant = tool.meant(key, values)
+    values[key] = _typed(tool, meant, _trimmed(value.text, opener, place.padded), opener)
+    raw.check(meant, values[key], value)
+
+
+def _element(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+    """Read the value of `<KEY>` behind its opening tag."""
+    key = place.opener.kind
+    cursor.reject_if(key not in place.tool.properties or key in values, "no parameter has this tag")
+    value = yield from raw.read(_element_markup(cursor, place, key), key, values)
+    # It may be an element inside this one's object.
+    cursor.reject_if(value.unended and not value.text.strip(), "its values can be read in two ways")
+    values[key] = element_value(value.text, place.tool, key)
+    unread = isinstance(values[key], str) and not raw.is_text(key) and begins_element(value.text)
+    cursor.reject_if(unread, "its elements do not end")
+    raw.check(key, values[key], value)
+
+
+def _character_data(cursor: Cursor, opener: Tag) -> Parsing[str]:
+    """Read the rest of `<![CDATA[…]]>`, and the end tag behind it."""
+    start = cursor.pos
+    end, _ = yield from cursor.find(b"]]>")
+    text = cursor.text(start, end)
+    yield from cursor.blanks()
+    if (yield from cursor.which(opener.ends)) is None:
+        raise cursor.refuse("an end tag was expected")
+    return text
+
+
+def _next_tag(cursor: Cursor) -> Parsing[Tag | None]:
+    """The next tag, which is not read: a parameter's, or the call's end tag; None where the call must be over without
+    one. End tags of parameters that stand there twice are read.
+    """
+    while True:
+        found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
+        if found is not None and found.kind in PARAMETER_KINDS and found.closing:
+            yield from tag(cursor)
+            yield from cursor.blanks()
+            continue
+        if found is not None and found.kind in CALL_KINDS:
+            return found if found.closing else None
+        if found is not None and not found.closing:
+            return found
+        if (yield from ends_here(cursor)):
+            return None
+        raise cursor.refuse("a parameter or the end of the call was expected")
+
+
+def _expect_end(cursor: Cursor) -> Parsing[None]:
+    yield from cursor.blanks()
+    found = yield from peek_tag(cursor)
+    if found is not None and found.closing and found.kind in CALL_KINDS:
+        yield from tag(cursor)
+    elif not (yield from ends_here(cursor)):
+        raise cursor.refuse("the end of the call was expected")
+    elif found is None:
+        cursor.weak = True
+
+
+def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """What the opening tags of these end tags begin with."""
+    return tuple(end.replace(b"</", b"<").removesuffix(b">") for end in ends)
+
+
+def _named_markup(cursor: Cursor, opener: Tag, call: CallTag) -> Markup:
+    """The tags of `<parameter=KEY>` in its spelling."""
+    outside = _Outside(cursor, call)
+
+    def read(cursor: Cursor) -> Parsing[Mark | None]:
+        if (yield from cursor.which(opener.ends)):
+            return Mark(Level.VALUE, True)
+        mark = yield from outside.read(cursor)
+        if mark is not None:
+            return mark
+        found = yield from peek_tag(cursor)
+        if found is None or found.closing or found.kind not in PARAMETER_KINDS or not found.name:
+            return None
+        if not set(found.ends) & set(opener.ends):
+            return None
+        yield from tag(cursor)
+        return Mark(Level.VALUE, False, key=found.name)
+
+    literals = (*opener.ends, *_begins(opener.ends), *outside.literals)
+    return Markup(tuple(dict.fromkeys(literals)), read, _another_parameter, call.there)
+
+
+def _element_markup(cursor: Cursor, place: _Place, key: str) -> Markup:
+    """The tags of `<KEY>`, with or without the separator."""
+    separator = SEPARATOR if place.opener.ends[0].startswith(SEPARATOR.encode()) else ""
+    outside = _Outside(cursor, place.call)
+    keys = dict.fromkeys((key, *place.tool.properties))
+    marks = {f"{separator}</{name}>".encode(): Mark(Level.VALUE, True, name) for name in keys}
+    marks |= {f"{separator}<{name}>".encode(): Mark(Level.VALUE, False, name, name) for name in keys}
+    marks |= {end: Mark(Level.VALUE, True, key) for end in place.opener.ends}
+    table = Literals(tuple(marks))
+
+    def read(cursor: Cursor) -> Parsing[Mark | None]:
+        found = yield from cursor.which(table)
+        if found:
+            return marks[found]
+        return (yield from outside.read(cursor))
+
+    return Markup(
+        (*marks, *outside.literals),
+        read,
+        _another_element,
+        place.call.there,
+        anywhere=bool(separator),
+        own=key,
+        inner=inner_keys(place.tool, key),
+    )
+
+
+class _Outside:
+    """The tags around the values: the call's and those of its wrappers."""
+
+    def __init__(self, cursor: Cursor, call: CallTag) -> None:
+        self._ends = call.ends
+        self._wrappers = WrapperTags(cursor)
+        self.literals = (*self._ends, *_begins(self._ends), *self._wrappers.literals)
+
+    def read(self, cursor: Cursor) -> Parsing[Mark | None]:
+        """Read one that stands here."""
+        if (yield from cursor.which(self._ends)):
+            return Mark(Level.CALL, True)
+        mark = yield from self._wrappers.read(cursor)
+        if mark is not None:
+            return mark
+        found = yield from peek_tag(cursor)
+        if found is None or found.closing or not set(found.ends) & set(self._ends):
+            return None
+        if found.kind in CALL_KINDS and not found.name:
+            return None
+        yield from tag(cursor)
+        return Mark(Level.CALL, False)
+
+
+def _another_parameter(cursor: Cursor) -> Parsing[bool]:
+    """Whether another parameter begins here."""
+    found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
+    return found is not None and not found.closing and found.kind in PARAMETER_KINDS and bool(found.name)
+
+
+def _another_element(cursor: Cursor) -> Parsing[bool]:
+    """Whether another element begins here, or a parameter."""
+    found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
+    return found is not None and not found.closing and found.kind not in CALL_KINDS
+
+
+def _in_lines(opener: Tag, padded: bool) -> bool:
+    """Whether line ends around a value belong to the markup."""
+    return padded if opener.assigned else opener.ends[0].startswith(_BEAM)
+
+
+def _trimmed(text: str, opener: Tag, padded: bool) -> str:
+    """The value without the line ends of the markup."""
+    if not _in_lines(opener, padded) or not _LEADING.match(text):
+        return text
+    return _TRAILING.sub("", _LEADING.sub("", text))
+
+
+def _typed(tool: Tool, key: str, text: str, opener: Tag) -> Json:
+    """The value as the schema types it, or as DSML's attribute does."""
+    said = opener.attributes.get("string")
+    if said == "true":
+        return text
+    if said == "false":
+        try:
+            return load_json(text.strip())
+        except ValueError:
+            pass
+    return tool.typed(key, text)

@@ -1,0 +1,162 @@
+"""MiniMax M3's values: elements named by the key, nested, an array as repeated `<item>` (F12).
+
+What an element is, the schema decides; a string keeps the markup in it as it was written. An element that stands there
+several times is a list. Text beside elements is `$text`, as MiniMax's own parser has it, where the object may have such
+a key: `<shipping>by air<city>Oslo</city></shipping>` is `{"$text": "by air", "city": "Oslo"}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.limits import MAX_DEPTH
+from proxy.tools.schema_types import ALL_TYPES, allowed_types, parts, typed
+from proxy.tools.toolset import Tool
+
+_OPENING = re.compile(r"\s*(?:\]<\]minimax\[>\[)?<([A-Za-z_][\w.-]*)>")
+_REST = re.compile(r"\s*\Z")
+# Where the schema says nothing, MiniMax's own separator tells an element from a text that shows one.
+_MARKED = re.compile(r"\s*\]<\]minimax\[>\[<[A-Za-z_]")
+_BLANKS = re.compile(r"\s*")
+# Its separator may stand before a tag, where text ends.
+_TAG_AHEAD = re.compile(r"\]<\]minimax\[>\[<|<[A-Za-z_/]")
+# JSON has no such integer; a text of digits alone is one all the same where nothing else is allowed.
+_ZEROS = re.compile(r"\s*(-?)0+([0-9]+)\s*\Z")
+_ITEM, _TEXT = "item", "$text"
+
+
+def element_value(text: str, tool: Tool, key: str) -> Json:
+    """The value of parameter `key`, of which `text` is all between its tags."""
+    return _value(text, tool.properties.get(key), tool.schema, 0)
+
+
+def inner_keys(tool: Tool, key: str) -> frozenset[str]:
+    """The keys that the objects of a parameter declare, also those in an array."""
+    schema = tool.properties.get(key)
+    items = _inner(schema, tool.schema, "items")
+    found: set[str] = set()
+    for part in (*parts(schema, tool.schema), *parts(items, tool.schema)):
+        declared = part.get("properties")
+        found.update(declared if isinstance(declared, dict) else ())
+    return frozenset(found)
+
+
+def begins_element(text: str) -> bool:
+    """Whether a text begins with the opening tag of an element."""
+    return _OPENING.match(text) is not None
+
+
+def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
+    types = allowed_types(schema, root)
+    raw = "string" in types and not (types == ALL_TYPES and _MARKED.match(text))
+    if raw or depth > MAX_DEPTH:
+        return typed(text, schema, root)
+    found = _children(text)
+    if found is None or not found.children:
+        return _scalar(text, types, schema, root)
+    if "array" in types and all(name == _ITEM for name, _ in found.children) and not found.text:
+        items = _inner(schema, root, "items")
+        return [_value(inner, items, root, depth + 1) for _, inner in found.children]
+    if found.text and not ("object" in types and _may_have_text(schema, root)):
+        return text
+    return _object(found, schema, root, depth)
+
+
+def _scalar(text: str, types: Collection[str], schema: Json, root: JsonObject) -> Json:
+    """The value of a text without elements, which may not be a string."""
+    if not text.strip() and "null" not in types and "array" in types:
+        return []
+    if not text.strip() and "null" not in types and "object" in types:
+        return {}
+    digits = _ZEROS.match(text)
+    if digits and "integer" in types and not {"array", "object"} & set(types):
+        return typed(f"{digits[1]}{digits[2]}", schema, root)
+    return typed(text, schema, root)
+
+
+def _object(found: _Children, schema: Json, root: JsonObject, depth: int) -> JsonObject:
+    """The object of these elements; those of one name are a list."""
+    by_name: dict[str, list[str]] = {}
+    for name, inner in found.children:
+        by_name.setdefault(name, []).append(inner)
+    values: JsonObject = {_TEXT: found.text} if found.text else {}
+    for name, inners in by_name.items():
+        inside = _property(schema, root, name)
+        if len(inners) == 1:
+            values[name] = _value(inners[0], inside, root, depth + 1)
+            continue
+        items = _inner(inside, root, "items") if "array" in allowed_types(inside, root) else inside
+        values[name] = [_value(inner, items, root, depth + 1) for inner in inners]
+    return values
+
+
+def _may_have_text(schema: Json, root: JsonObject) -> bool:
+    """Whether an object may have a key for text: it declares it, or declares none and forbids none."""
+    if _declared(schema, root, _TEXT) is not None:
+        return True
+    found = parts(schema, root)
+    return not any(part.get("properties") or part.get("additionalProperties") is False for part in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """The elements that a text consists of, by name, and the one text beside them, without blanks around it."""
+
+    children: tuple[tuple[str, str], ...]
+    text: str
+
+
+def _children(text: str) -> _Children | None:
+    """What a text consists of; None if an element in it does not end, or text stands in several places of it."""
+    found: list[tuple[str, str]] = []
+    beside = ""
+    at = 0
+    while not _REST.match(text, at):
+        opening = _OPENING.match(text, at)
+        if opening is not None:
+            end = _end(text, opening.end(), opening.group(1))
+            if end is None:
+                return None
+            inner_end, at = end
+            found.append((opening.group(1), text[opening.end() : inner_end]))
+            continue
+        blanks = _BLANKS.match(text, at)
+        start = blanks.end() if blanks else at
+        tag = _TAG_AHEAD.search(text, start)
+        at = tag.start() if tag else len(text)
+        if beside or at == start:
+            return None
+        beside = text[start:at].rstrip()
+    return _Children(tuple(found), beside)
+
+
+def _end(text: str, start: int, name: str) -> tuple[int, int] | None:
+    """Where the element that was opened ends: its inside, and its end tag."""
+    tags = re.compile(rf"(?:\]<\]minimax\[>\[)?<(/?){re.escape(name)}>")
+    level = 1
+    for found in tags.finditer(text, start):
+        level += -1 if found.group(1) else 1
+        if not level:
+            return found.start(), found.end()
+    return None
+
+
+def _inner(schema: Json, root: JsonObject, key: str) -> Json:
+    return next((part[key] for part in parts(schema, root) if key in part), None)
+
+
+def _property(schema: Json, root: JsonObject, name: str) -> Json:
+    """The schema of a key: its own, or that of all keys that are not declared."""
+    own = _declared(schema, root, name)
+    return _inner(schema, root, "additionalProperties") if own is None else own
+
+
+def _declared(schema: Json, root: JsonObject, name: str) -> Json:
+    for part in parts(schema, root):
+        declared = part.get("properties")
+        if isinstance(declared, dict) and name in declared:
+            return declared[name]
+    return None

@@ -1,0 +1,112 @@
+"""What models write between `<` and `>`, in all its spellings: one reader of tags for all the XML-like families.
+
+`<parameter=path>`, `<parameter name="path">`, `<atem:parameter name='path'>`, `<｜DSML｜parameter name="path"
+string="true">`, `]<]minimax[>[<path>`, `<arg_key:opensource>`, `<ifm|arg_key>` are tags of the same few kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proxy.parsing.cursor import Cursor, Parsing
+
+# MiniMax M3 writes it before every tag.
+SEPARATOR = "]<]minimax[>["
+MAX_TAG = 240
+_STARTS = (b"<", SEPARATOR.encode())
+_AFTER_TAG = re.compile(rb"[<>\r\n]")
+_HEAD = re.compile(r"(/?)\s*([^<>]*?)\s*/?\Z", re.S)
+# DSML and GCML in the bars that they really have, and in those that models make of them (F10).
+_BARS = re.compile(r"[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*")
+_WORD = re.compile(r"([A-Za-z_][\w.|:-]*)\s*(?:=\s*(.*)|(.*))\Z", re.S)
+_ATTRIBUTE = re.compile(r"""([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_GLUED = {"functionname": "function", "invokename": "invoke", "parametername": "parameter", "paramname": "param"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag: its `kind` without namespace and suffix, what it names, and its attributes.
+
+    `closing` if it is an end tag; `ends` are the texts that can end what it begins, `begins` those that begin another
+    one spelled alike; `marked` if it is DSML's or
+    GCML's; `assigned` if the name stands behind the kind (`<function=NAME>`).
+    """
+
+    kind: str
+    name: str
+    closing: bool
+    attributes: dict[str, str]
+    ends: tuple[bytes, ...]
+    begins: tuple[bytes, ...]
+    marked: bool = False
+    assigned: bool = False
+
+
+def tag(cursor: Cursor) -> Parsing[Tag]:
+    """Read the tag that stands here; NotACall, and nothing is read, if it is none."""
+    found = yield from peek_tag(cursor)
+    if found is None:
+        raise cursor.refuse("a tag was expected")
+    cursor.pos = cursor.known[2]
+    return found
+
+
+def peek_tag(cursor: Cursor) -> Parsing[Tag | None]:
+    """The tag that stands here, not read yet; None if there is none."""
+    at, known, _ = cursor.known
+    if at == cursor.pos and isinstance(known, Tag):
+        return known
+    return (yield from cursor.ahead(_known_tag(cursor)))
+
+
+def _known_tag(cursor: Cursor) -> Parsing[Tag | None]:
+    start = cursor.pos
+    found = yield from cursor.maybe(_tag(cursor))
+    if found is not None:
+        cursor.known = (start, found, cursor.pos)
+    return found
+
+
+def _tag(cursor: Cursor) -> Parsing[Tag | None]:
+    separated = yield from cursor.which(_STARTS)
+    if separated is None:
+        raise cursor.refuse("a tag was expected")
+    if separated != b"<":
+        yield from cursor.expect(b"<")
+    inside = yield from cursor.until(_AFTER_TAG, MAX_TAG)
+    yield from cursor.expect(b">")
+    return read_tag(inside.decode("utf-8", "replace"), SEPARATOR if separated != b"<" else "")
+
+
+def read_tag(inside: str, separator: str = "") -> Tag | None:
+    """The tag of what stands between `<` and `>`; None if that is no tag."""
+    head = _HEAD.match(inside)
+    if not head:
+        return None
+    bars = _BARS.match(inside, head.start(2))
+    word = _WORD.match(inside, bars.end() if bars else head.start(2))
+    if not word:
+        return None
+    spelled, equal, rest = word.groups()
+    pairs = _ATTRIBUTE.findall(rest or "")
+    attributes = {key.lower(): double or single or bare for key, double, single, bare in pairs}
+    kind = _kind(spelled)
+    name = (equal or "").strip().strip("\"'") or attributes.get("name", "")
+    written = inside[: word.end(1)]
+    spellings = (written, written.replace(" ", ""), *((_GLUED[kind],) if kind in _GLUED else ()))
+    ends = dict.fromkeys(f"{separator}</{full}>" for full in spellings)
+    closers = tuple(end.encode() for end in ends)
+    begins = (f"{separator}<{written}{'=' if equal else ' name='}".encode(),) if equal or "name" in attributes else ()
+    return Tag(_GLUED.get(kind, kind), name, bool(head.group(1)), attributes, closers, begins, bool(bars), bool(equal))
+
+
+def _kind(spelled: str) -> str:
+    """The word without its namespace (`atem:invoke`, `ifm|tool_call`) or suffix (`tool_call:opensource`)."""
+    first, _, last = spelled.replace("|", ":").partition(":")
+    known = first in SUFFIXED
+    return first if known or not last else last
+
+
+# Kinds that Hunyuan's checkpoints write with a suffix.
+SUFFIXED = frozenset(("tool_call", "tool_calls", "tool_sep", "arg_key", "arg_value"))

@@ -1,0 +1,1 @@
+"""Reading a text that is still being written: buffer, cursor, Markdown."""

@@ -1,0 +1,1 @@
+"""A call's name and arguments as they must have been meant."""

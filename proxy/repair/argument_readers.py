@@ -1,0 +1,318 @@
+"""The text of a call's arguments to an object, whatever a server or a model made of it (F19 to F21, F26 to F31).
+
+A ladder: strict JSON first, then one rung after the other, each a pure function from a text to an object, or to a text
+that is nearer to one and is climbed again. No rung makes anything up (contract C9): every string is what stood between
+its marks, and a string that does not end has no reading. The last rung reads by the schema, and the caller must check
+that the schema accepts what comes of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.literals import Also, dump, missing_closers, printed_by_python, read_json, read_literal
+from proxy.repair.unescaped_strings import read_unescaped
+from proxy.tools.schema import Schema, same
+
+# Rungs behind each other, and readings of one text.
+MAX_RUNGS = 3
+MAX_READINGS = 48
+# What may stand before and behind the arguments (F31).
+_BEFORE = re.compile(r"[^{}\[\]\"']{1,96}(?=\{)")
+_MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
+_BEHIND = re.compile(rf"[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*")
+_MARKUP_BEHIND = re.compile(rf"(?:\s*(?:{_MARKUP}))*\s*")
+_BLANKS = re.compile(r"\s*")
+_MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
+# A string, also one that never ends, and what follows a comment that never ends, stay as they are.
+_COMMENT = re.compile(
+    r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)"""
+    r"|(?<![\w.)\]])//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/",
+    re.DOTALL,
+)
+_LAST_STRING = re.compile(r"""["'][\s\]}]*\Z""")
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the tool's schema says of its arguments: `lists` are the keys whose value can be nothing but an array, and
+    so may have lost its brackets (F14); `shape` is None where the tool is not known.
+    """
+
+    lists: Collection[str] = ()
+    shape: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentReader:
+    """One way to read a text. `read` gives None, or raises ValueError, where it does not apply.
+
+    `example` is a text that this rung is for, as arguments of `EXAMPLE_SCHEMA`. `by_schema`: only where the schema
+    accepts what comes of it. `completes`: only for what the model ended by itself (contract C4, F56). `behind` are the
+    only rungs that may have led to the text; None for any.
+    """
+
+    id: str
+    why: str
+    example: str
+    read: Callable[[str, Hints], Json]
+    by_schema: bool = False
+    completes: bool = False
+    behind: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadArguments:
+    """An object, its strict JSON text, and the rungs that led to it, in their order; none for strict JSON."""
+
+    values: JsonObject
+    text: str
+    rungs: tuple[ArgumentReader, ...]
+
+    @property
+    def by_schema(self) -> bool:
+        """True if the object is to be taken only if the schema accepts it."""
+        return any(rung.by_schema for rung in self.rungs)
+
+
+    @property
+    def completed(self) -> bool:
+        """True if closers were supplied."""
+        return any(rung.id == "closers" for rung in self.rungs)
+
+
+def read_arguments(
+    text: str, *, lists: Collection[str] = (), shape: Schema | None = None, stopped: bool = True
+) -> Iterator[ReadArguments]:
+    """The objects that the text may stand for, the surest first; none if it stands for none.
+
+    `stopped`: the model ended by itself, so closers that are missing may be supplied. `lists` and `shape` are those of
+    `Hints`.
+    """
+    climber = _Readers(tuple(rung for rung in READERS if stopped or not rung.completes), Hints(lists, shape))
+    return climber.climb(text, ())
+
+
+class _Readers:
+    def __init__(self, rungs: tuple[ArgumentReader, ...], hints: Hints) -> None:
+        self._rungs = rungs
+        self._hints = hints
+        self._left = MAX_READINGS
+
+    def climb(self, text: str, below: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
+        """The objects of a text that the rungs `below` have led to."""
+        strict = _read(_strict, text, self._hints)
+        if isinstance(strict, dict):
+            yield ReadArguments(strict, text, below)
+            return
+        for rung in self._rungs if len(below) < MAX_RUNGS else ():
+            if rung in below or not _may_follow(rung, below):
+                continue
+            self._left -= 1
+            value = _read(rung.read, text, self._hints) if self._left >= 0 else None
+            if isinstance(value, dict):
+                yield from _read_by(value, (*below, rung))
+            elif isinstance(value, str):
+                yield from self.climb(value, (*below, rung))
+
+
+def _may_follow(rung: ArgumentReader, below: tuple[ArgumentReader, ...]) -> bool:
+    return rung.behind is None or all(each.id in rung.behind for each in below)
+
+
+def _read_by(values: JsonObject, rungs: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
+    """The object, unless it is nested too deeply to be written."""
+    try:
+        text = dump(values)
+    except ValueError:
+        return
+    yield ReadArguments(values, text, rungs)
+
+
+def _read(read: Callable[[str, Hints], Json], text: str, hints: Hints) -> Json:
+    try:
+        return read(text, hints)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _strict(text: str, hints: Hints) -> Json:
+    return read_json(text)
+
+
+def _same_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
+    found: JsonObject = {}
+    for key, value in pairs:
+        if not same(found.setdefault(key, value), value):
+            raise ValueError("a key is there twice, with two values")
+    return found
+
+
+def _same_twice(text: str, hints: Hints) -> Json:
+    found = read_json(text, _same_doubles)
+    return found if isinstance(found, dict) else None
+
+
+def _nothing(text: str, hints: Hints) -> Json:
+    return {} if text.strip() in ("", "null", '""') else None
+
+
+def _inner(text: str, hints: Hints) -> Json:
+    """The text that a JSON string holds."""
+    value = json.loads(text)
+    return value if isinstance(value, str) and "{" in value else None
+
+
+_DECODER = json.JSONDecoder()
+
+
+def objects_in(text: str) -> list[str]:
+    """The texts of the objects that stand behind each other in a text, of which the last may be cut off; the text
+    itself if it is anything else.
+    """
+    found: list[str] = []
+    start = 0
+    while start < len(text) and text[start] == "{":
+        try:
+            end = _DECODER.raw_decode(text, start)[1]
+        except (ValueError, RecursionError):
+            end = len(text)
+        found.append(text[start:end])
+        start = _behind_blanks(text, end)
+    return found if start == len(text) and found else [text]
+
+
+def _doubled(text: str, hints: Hints) -> Json:
+    """The first object, if only repetitions of it follow."""
+    start = _behind_blanks(text, 0)
+    first, end = _DECODER.raw_decode(text, start)
+    at = _behind_blanks(text, end)
+    if not isinstance(first, dict) or at == len(text):
+        return None
+    while at < len(text):
+        again, at = _DECODER.raw_decode(text, at)
+        if again != first:
+            return None
+        at = _behind_blanks(text, at)
+    return text[:end]
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _opened(text: str, hints: Hints) -> Json:
+    return "{" + text if _MEMBER.match(text) else None
+
+
+def _without_junk(text: str, hints: Hints) -> Json:
+    """The object without what stands before it and behind it."""
+    before = _BEFORE.match(text)
+    start = before.end() if before else len(text) - len(text.lstrip())
+    if text[start : start + 1] != "{":
+        return None
+    try:
+        end = _DECODER.raw_decode(text, start)[1]
+    except ValueError:
+        end = text.rfind("}") + 1
+    if end <= start or not _BEHIND.fullmatch(text, end):
+        return None
+    return text[start:end] if end - start < len(text.strip()) else None
+
+
+def _literals(text: str, hints: Hints) -> Json:
+    return read_literal(text, lists=hints.lists, also=printed_by_python(text))
+
+
+def _without_comments(text: str, hints: Hints) -> Json:
+    """The text without JavaScript's comments, which stand in no string.
+
+    What holds a quotation mark may be a string's own: `{"code": "f("} // x")"}`.
+    """
+    marks = "\"'" if text.lstrip("{ \t\r\n").startswith("'") else '"'
+    for found in _COMMENT.finditer(text):
+        if not found.group(1) and any(mark in found.group() for mark in marks):
+            return None
+    return _changed(text, _bare(text))
+
+
+def _bare(text: str) -> str:
+    return _COMMENT.sub(lambda found: found.group(1) or " ", text)
+
+
+def _typographic(text: str, hints: Hints) -> Json:
+    """The object with typographic quotation marks around strings; those within strings stay."""
+    return read_literal(text, lists=hints.lists, also=Also.TYPOGRAPHIC)
+
+
+def _changed(before: str, after: str) -> str | None:
+    return after if after != before else None
+
+
+def _closed(text: str, hints: Hints) -> Json:
+    closers = missing_closers(text)
+    if not closers or text.rstrip()[-1:] in (",", ":", "["):
+        return None
+    if text.rstrip().endswith("{") and text.strip() != "{":
+        return None  # the first key of an object inside did not come
+    return text + closers
+
+
+def _bare_keys(text: str, hints: Hints) -> Json:
+    return read_literal(text, lists=hints.lists, also=Also.BARE_KEYS)
+
+
+def _without_commas(text: str, hints: Hints) -> Json:
+    """The object whose commas are missing. Where its last value is a string, all between may be a part of a string."""
+    if _LAST_STRING.search(text):
+        return None
+    return read_literal(text, lists=hints.lists, also=Also.LOST_COMMAS)
+
+
+def _unescaped(text: str, hints: Hints) -> Json:
+    """The object whose strings hold marks without a backslash; markup behind it is not its own."""
+    end = text.rfind("}") + 1
+    if hints.shape is None or not end or not _MARKUP_BEHIND.fullmatch(text, end):
+        return None
+    found = read_unescaped(text[:end], hints.shape)
+    bare = _bare(text[:end])
+    if bare.endswith("}") and isinstance(_read(_literals, bare, hints), dict):
+        # In `{"a": "b" // "c"⏎}` the comment may be a part of the string.
+        raise ValueError("what may be a comment can be read in two ways")
+    return found
+
+
+EXAMPLE_SCHEMA: JsonObject = {"type": "object", "properties": {"a": {}}}
+READERS = (
+    ArgumentReader("empty_arguments", "nothing, or null, stands for no arguments", "null", _nothing, completes=True),
+    ArgumentReader("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}', _same_twice),
+    ArgumentReader("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"', _inner),
+    ArgumentReader("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}', _doubled),
+    ArgumentReader("opening_brace", "the opening brace was missing", '"a": 1}', _opened),
+    ArgumentReader("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>', _without_junk),
+    ArgumentReader("literals", "it was not written as JSON is", "{'a': True,}", _literals),
+    ArgumentReader("bare_keys", "its keys stood without quotation marks", "{a: 'b'}", _bare_keys),
+    ArgumentReader("lost_commas", "commas were missing", '{"a": 1 "b": 2}', _without_commas),
+    ArgumentReader("comments", "comments stood in it", '{"a": 1 /* one */}', _without_comments),
+    ArgumentReader("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}", _typographic),
+    ArgumentReader("closers", "the model stopped, and only closers were missing", '{"a": [1', _closed, completes=True),
+    ArgumentReader(
+        "inner_quotes",
+        "marks within strings had no backslash; the schema tells where the strings end",
+        '{"a": "b "c" d"}',
+        _unescaped,
+        by_schema=True,
+        completes=True,
+        behind=frozenset(("double_encoded", "opening_brace")),
+    ),
+)
+
+
+def is_junk(text: str) -> bool:
+    """True for what may stand behind the arguments and says nothing (F31): a few characters, closers, markup."""
+    return bool(_BEHIND.fullmatch(text.strip()))

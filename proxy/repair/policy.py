@@ -1,0 +1,72 @@
+"""How a model's calls are treated: what the rules say to the engine about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from proxy.codec.json_text import Json
+
+IdStyle = Literal["openai", "kimi", "mistral"]
+Condition = Literal["is_string", "missing", "missing_or_empty", "exists", "invalid_enum", "matches", "is_type"]
+Action = Literal[
+    "parse_json_array",
+    "parse_json_object",
+    "convert_string_to_boolean",
+    "set_default",
+    "remove_parameter",
+    "convert_tool_to_write",
+    "rename_parameter",
+    "rename_tool",
+    "wrap_in_array",
+    "to_string",
+    "strip_markup",
+    "unescape_html",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRule:
+    """One entry of `tools.<name>.fixes` in rules.yaml.
+
+    `name` is what audit records call it; where the file gives none, the action. `tool` and `models` are globs on names;
+    no models are all. `parameter` is the path to what is looked at, `("a", "b", "[]")` for `a.b[]`. `default` and
+    `fallback` are one-tuples of the value, or empty where the file gives none; `valid` are the values that an enum has,
+    `pattern` is a glob on text, `type` a type of JSON, `to` the new name of a tool or of a path's last key. Which of
+    them a condition or an action needs is checked when the file is read.
+    """
+
+    name: str
+    tool: str
+    parameter: tuple[str, ...]
+    condition: Condition
+    action: Action
+    models: tuple[str, ...] = ()
+    default: tuple[Json, ...] = ()
+    fallback: tuple[Json, ...] = ()
+    valid: tuple[Json, ...] = ()
+    pattern: str = ""
+    type: str = ""
+    to: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the rules say of one model's calls.
+
+    `rules` act whenever their condition holds; `guarded` ones, the built-in rules, only where the offered schema finds
+    a call invalid and they make it less so. `case_sensitive`: rules name their tools exactly. `whole`: no call opens
+    before it is complete. `by_table`: a call without a name may be told by the earlier systems' table of keys.
+    `typos`: a misspelled key is put right if it is one letter from a required one that is missing (F33). `off` are
+    the formats in which no call is looked for.
+    """
+
+    rules: tuple[ToolRule, ...] = ()
+    guarded: tuple[ToolRule, ...] = ()
+    case_sensitive: bool = False
+    whole: bool = False
+    ids: IdStyle = "openai"
+    by_table: bool = False
+    typos: bool = False
+    off: frozenset[str] = frozenset()

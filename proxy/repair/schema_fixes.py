@@ -1,0 +1,309 @@
+"""What is put right in the values of a call, by the tool's own schema (F22 to F24, F33 to F35).
+
+One ordered tuple of pure functions. Each gets a value and what the schema says of its place, and gives the value that
+must have been meant, or the very same one. None is even asked where the schema accepts the value as it stands, all its
+keys among those that it declares, and what it gives is taken only if the schema accepts that better (contract C3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.literals import dump, read_literal
+from proxy.tools.key_spelling import fold, without_markup
+from proxy.tools.schema import Schema, Validator, all_parts, children, inner_schemas, type_fits
+
+MAX_DEPTH = 64
+# Values that are looked at in one call.
+MAX_VALUES = 2_000
+# Steps of judging in one call, and pairs of keys that are compared letter by letter.
+MAX_JUDGED = 100_000
+MAX_PAIRS = 10_000
+_WRAPPERS = frozenset(
+    ("arguments", "parameters", "input", "args", "kwargs", "params", "tool_input", "parsed_arguments")
+)
+
+Apply = Callable[[Json, Schema, Validator], Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One fix: `apply` is pure, idempotent, and gives the very same value where it has nothing to do.
+
+    `example` is a schema, a value that it refuses, and what the fix makes of it. `complete`: the result is taken only
+    if nothing is wrong with it any more.
+    """
+
+    id: str
+    why: str
+    example: tuple[JsonObject, Json, Json]
+    apply: Apply
+    complete: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A fix that was applied: where, and the value before and after."""
+
+    fix: Fix
+    place: str
+    before: Json
+    after: Json
+
+
+def apply_fixes(value: Json, shape: Schema, fixes: Iterable[Fix]) -> tuple[Json, tuple[Step, ...]]:
+    """The value as near to the schema as the fixes bring it, and what they did; the very same value if nothing."""
+    return _SchemaFixer(tuple(fixes)).mend(value, shape, "", 0)
+
+
+class _SchemaFixer:
+    def __init__(self, fixes: tuple[Fix, ...]) -> None:
+        self._fixes = fixes
+        self._left = MAX_VALUES
+        self._judge = Validator(MAX_JUDGED)
+
+    def mend(self, value: Json, shape: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+        """Mend what is in the value, then the value, until no fix brings it nearer."""
+        judge = self._judge
+        self._left -= 1
+        if depth > MAX_DEPTH or self._left < 0 or not self._is_odd(value, shape):
+            return value, ()
+        now, steps = self._inside(value, shape, place, depth)
+        best = judge.score(now, shape)
+        for fix in self._fixes:
+            changed = fix.apply(now, shape, judge) if any(best) and not judge.spent else now
+            if changed is now:
+                continue
+            result, inner = self._inside(changed, shape, place, depth)
+            reached = judge.score(result, shape)
+            if not judge.spent and reached < best and not (fix.complete and reached[1]):
+                steps += (Step(fix, place, now, changed), *inner)
+                now, best = result, reached
+        return now, steps
+
+    def _is_odd(self, value: Json, shape: Schema) -> bool:
+        """True if the schema refuses the value, or does not know a key of it."""
+        return bool(self._judge.faults(value, shape) or self._judge.unknown_keys(value, shape))
+
+    def _inside(self, value: Json, shape: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+        """Mend the members or items of a value by what the schemas that apply to it say of them."""
+        if not isinstance(value, dict | list) or not self._is_odd(value, shape):
+            return value, ()
+        shapes = self._judge.applied(value, shape)
+        steps: list[Step] = []
+        found: dict[str | int, Json] = {}
+        for key, member in _members(value):
+            found[key] = member
+            for said in inner_schemas(key, shapes) if self._left >= 0 else ():
+                found[key], done = self.mend(found[key], said, f"{place}.{key}" if place else str(key), depth + 1)
+                steps += done
+        if not steps:
+            return value, ()
+        return (_strings(found) if isinstance(value, dict) else list(found.values())), tuple(steps)
+
+
+def _members(value: list[Json] | JsonObject) -> Iterator[tuple[str | int, Json]]:
+    yield from value.items() if isinstance(value, dict) else enumerate(value)
+
+
+def _strings(found: Mapping[str | int, Json]) -> JsonObject:
+    return {str(key): value for key, value in found.items()}
+
+
+def _known_keys(value: JsonObject, shape: Schema, judge: Validator) -> frozenset[str]:
+    return frozenset(key for part in judge.applied(value, shape) for key in part.properties)
+
+
+def _renamed(values: JsonObject, shape: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
+    """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
+    parts = all_parts(shape)
+    meant = {key: new_key(key) for key in values if not any(key in part.properties for part in parts)}
+    times = Counter(meant.values())
+    new = {key: name for key, name in meant.items() if name and times[name] == 1}
+    return {new.get(key, key): value for key, value in values.items()} if new else values
+
+
+def _only(candidates: Sequence[str]) -> str | None:
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def clean_keys(values: Json, shape: Schema, judge: Validator) -> Json:
+    """Keys without the markup and the quotation marks that stuck to them (F7, F15)."""
+    if not isinstance(values, dict):
+        return values
+    known = _known_keys(values, shape, judge)
+    free = known - values.keys()
+
+    def new_key(key: str) -> str | None:
+        bare = without_markup(key)
+        return bare if bare in free else None
+
+    return _renamed(values, shape, new_key)
+
+
+def spell_keys(values: Json, shape: Schema, judge: Validator) -> Json:
+    """Keys in the letter case and with the separators of the schema (F34): `filePath` for `file_path`."""
+    if not isinstance(values, dict):
+        return values
+    known = _known_keys(values, shape, judge)
+    alike: dict[str, list[str]] = {}
+    for name in known - values.keys():
+        alike.setdefault(fold(name), []).append(name)
+    return _renamed(values, shape, lambda key: _only(alike.get(fold(key), ())))
+
+
+def fix_typos(values: Json, shape: Schema, judge: Validator) -> Json:
+    """Keys that are one letter from a required one that is missing (F33)."""
+    if not isinstance(values, dict):
+        return values
+    known = _known_keys(values, shape, judge)
+    required = frozenset(name for part in judge.applied(values, shape) for name in part.required)
+    missing = (required & known) - values.keys()
+    if len(missing) * len(values) > MAX_PAIRS:
+        return values
+    return _renamed(values, shape, lambda key: _only([name for name in missing if _one_apart(key, name)]))
+
+
+def _one_apart(one: str, other: str) -> bool:
+    """True if one letter was added, lost or changed, or two neighbours were swapped, in a word of four or more."""
+    if len(other) < 4 or abs(len(one) - len(other)) > 1:
+        return False
+    short, long = sorted((one, other), key=len)
+    start = next((at for at, letter in enumerate(short) if letter != long[at]), len(short))
+    if len(short) < len(long):
+        return short[start:] == long[start + 1 :]
+    swapped = short[start + 1 : start + 2] + short[start : start + 1] + short[start + 2 :]
+    return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
+
+
+def unwrap(values: Json, shape: Schema, judge: Validator) -> Json:
+    """The arguments out of an object whose only key no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`,
+    `{"get_weather": {…}}`. Under a name that no wrapper has, all of its keys must be the schema's.
+    """
+    if not isinstance(values, dict) or len(values) != 1:
+        return values
+    key, inner = next(iter(values.items()))
+    known = _known_keys(values, shape, judge)
+    if key in known or not known:
+        return values
+    if isinstance(inner, str):
+        inner = _literal(inner)
+    if not isinstance(inner, dict):
+        return values
+    return inner if key in _WRAPPERS or (inner and inner.keys() <= known) else values
+
+
+def drop_optional(values: Json, shape: Schema, judge: Validator) -> Json:
+    """The object without those optional members that are empty or null where the schema forbids it (F35)."""
+    if not isinstance(values, dict):
+        return values
+    shapes = judge.applied(values, shape)
+    required = frozenset(name for part in shapes for name in part.required)
+
+    def stays(key: str, value: Json) -> bool:
+        empty = value is None or value == ""
+        return key in required or not empty or not any(judge.faults(value, said) for said in children(key, shapes))
+
+    kept = {key: value for key, value in values.items() if stays(key, value)}
+    return kept if len(kept) < len(values) else values
+
+
+def read_value(value: Json, shape: Schema, _: Validator) -> Json:
+    """What a string is an exact literal of, if that is of a type that the schema allows (F22, F24)."""
+    if not isinstance(value, str):
+        return value
+    meant = _literal(value)
+    return meant if not isinstance(meant, str) and type_fits(meant, shape.kinds) else value
+
+
+def _literal(text: str) -> Json:
+    try:
+        return read_literal(text.strip())
+    except (ValueError, RecursionError):
+        return text
+
+
+def write_text(value: Json, shape: Schema, _: Validator) -> Json:
+    """The JSON text of an object or a number where the schema wants a string (F23)."""
+    if isinstance(value, bool) or not isinstance(value, dict | int | float):
+        return value
+    if "string" not in shape.kinds or type_fits(value, shape.kinds):
+        return value
+    return dump(value)
+
+
+def wrap_item(value: Json, shape: Schema, _: Validator) -> Json:
+    """A lone value as the only item of the array that the schema wants."""
+    if value in (None, "") or "array" not in shape.kinds or type_fits(value, shape.kinds):
+        return value
+    return [value]
+
+
+def match_enum(value: Json, shape: Schema, _: Validator) -> Json:
+    """The one allowed value that differs by letter case, or by blanks around it, only."""
+    if not isinstance(value, str):
+        return value
+    folded = value.strip().casefold()
+    alike = {choice for part in all_parts(shape) for choice in part.words.get(folded, ())}
+    return value if len(alike) != 1 or value in alike else alike.pop()
+
+
+def ends_in_text(values: JsonObject, shape: Schema, fixes: Iterable[Fix]) -> bool:
+    """True if the last value of an object whose brackets were missing would become a text, or should be one.
+
+    `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
+    """
+    now, steps = apply_fixes(values, shape, fixes)
+    if not isinstance(now, dict):
+        return False
+    texts = {step.place for step in steps if step.fix.id == "text"}
+    judge = Validator()
+    shapes: tuple[Schema, ...] = (shape,)
+    place = ""
+    while isinstance(now, dict | list) and now:
+        applied = [part for said in shapes for part in judge.applied(now, said)]
+        key, now = list(_members(now))[-1]
+        shapes = inner_schemas(key, applied)
+        place = f"{place}.{key}" if place else str(key)
+        if place in texts:
+            return True
+        if any("string" in said.kinds and not type_fits(now, said.kinds) for said in shapes):
+            return True
+    return False
+
+
+def _object(properties: JsonObject, *required: str) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+
+
+_PATH: JsonObject = _object({"file_path": {"type": "string"}}, "file_path")
+_COUNT: JsonObject = _object({"count": {"type": "integer"}})
+
+FIXES = (
+    Fix(
+        "key_markup",
+        "markup had stuck to a key",
+        (_PATH, {"file_path</arg_key>": "a"}, {"file_path": "a"}),
+        clean_keys,
+    ),
+    Fix("unwrapped", "one key held them all", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
+    Fix("key_spelling", "a key was spelled in another way", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
+    Fix(
+        "key_typo",
+        "a key was one letter from a required one",
+        (_PATH, {"file_pth": "a"}, {"file_path": "a"}),
+        fix_typos,
+        optional=True,
+    ),
+    Fix("literal", "a string held the value that the schema wants", ({"type": "integer"}, "10", 10), read_value),
+    Fix("text", "the schema wants a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
+    Fix("enum_case", "an allowed value in other letters", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
+    Fix("item", "the schema wants an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
+    Fix("dropped", "the schema forbids it, and it may be left out", (_COUNT, {"count": ""}, {}), drop_optional),
+)
+# Those that no setting asks for.
+USUAL = tuple(fix for fix in FIXES if not fix.optional)

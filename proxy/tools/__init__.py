@@ -1,0 +1,1 @@
+"""The tools that a request offers, and their JSON Schemas."""

@@ -1,0 +1,348 @@
+"""A tool's JSON Schema, compiled once: what it says of each place of a value, and how far a value is from it.
+
+The schema is the client's and therefore hostile input: `$ref` resolves only inside it, its parts, its depth and every
+walk are bounded, and `pattern`, `patternProperties`, `propertyNames` and `format` are never evaluated. What is not
+understood allows everything, so that no value is called wrong that may be right.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.literals import VerbatimNumber
+from proxy.tools.schema_types import allowed_types, own_types, resolve, type_of
+
+MAX_SHAPES = 4096
+MAX_LEVELS = 100
+MAX_STEPS = 20_000
+MAX_APPLIED = 64
+# Values of an enum that are compared in one step.
+_CHEAP = 8
+
+
+@dataclass(slots=True, eq=False)
+class Schema:
+    """One schema. `parts` must hold too (`allOf`, `$ref`), and one of each of `groups` (`anyOf`, `oneOf`).
+
+    `kinds` are the types that a value may have, all parts considered. `closed`: no key but those of `properties`;
+    `others` is what the remaining keys' values must be, None for anything; `extensible`: the schema says itself that
+    other keys may be there. `never`: nothing is allowed (`false`). `words` are the strings among `values`, by what
+    they are without letter case.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    values: tuple[Json, ...] | None = None
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    properties: Mapping[str, Schema] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    closed: bool = False
+    others: Schema | None = None
+    extensible: bool = False
+    prefix: tuple[Schema, ...] = ()
+    items: Schema | None = None
+    parts: tuple[Schema, ...] = ()
+    groups: tuple[tuple[Schema, ...], ...] = ()
+    limits: tuple[tuple[str, float], ...] = ()
+    never: bool = False
+
+
+def compile_schema(schema: JsonObject) -> Schema:
+    """The shape of a whole schema; what is over MAX_SHAPES parts allows everything."""
+    return _Compiler(schema).shape(schema)
+
+
+# What a schema may say of keys that it does not name.
+_FOR_OTHER_KEYS = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+
+
+class _Compiler:
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._known: dict[int, Schema] = {}
+        self._depth = 0
+        self._open = Schema(kinds=allowed_types({}, root), own=allowed_types({}, root))
+
+    def shape(self, schema: Json) -> Schema:
+        """The shape of a schema; a schema that is met again, as in a circle of references, is the same shape."""
+        if schema is False:
+            return Schema(never=True)
+        known = self._known.get(id(schema))
+        if known is not None:
+            return known
+        if not isinstance(schema, dict) or len(self._known) >= MAX_SHAPES or self._depth >= MAX_LEVELS:
+            return self._open
+        found = self._known[id(schema)] = Schema()
+        self._depth += 1
+        self._fill(found, schema)
+        self._depth -= 1
+        return found
+
+    def _fill(self, shape: Schema, schema: JsonObject) -> None:
+        shape.kinds = allowed_types(schema, self._root)
+        shape.own = own_types(schema)
+        shape.values = _values(schema)
+        shape.words = _words(shape.values or ())
+        shape.limits = _limits(schema)
+        declared = schema.get("properties")
+        declared = declared if isinstance(declared, dict) else {}
+        shape.properties = {key: self.shape(inner) for key, inner in declared.items()}
+        shape.required = frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
+        if "patternProperties" not in schema:
+            rest = schema.get("additionalProperties")
+            shape.closed = rest is False
+            shape.others = self.shape(rest) if isinstance(rest, dict) else None
+        shape.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
+        self._fill_items(shape, schema)
+        parts = [*_list(schema.get("allOf")), *([resolve(schema["$ref"], self._root)] if "$ref" in schema else [])]
+        shape.parts = tuple(map(self.shape, parts))
+        groups = (_list(schema.get(key)) for key in ("anyOf", "oneOf"))
+        shape.groups = tuple(tuple(map(self.shape, group)) for group in groups if group)
+
+    def _fill_items(self, shape: Schema, schema: JsonObject) -> None:
+        """Read `prefixItems` and `items`, or what they were called before 2020-12."""
+        items = schema.get("items")
+        listed = _list(items) or _list(schema.get("prefixItems"))
+        shape.prefix = tuple(map(self.shape, listed))
+        rest = schema.get("additionalItems") if isinstance(items, list) else items
+        shape.items = self.shape(rest) if rest is False or isinstance(rest, dict) else None
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _values(schema: JsonObject) -> tuple[Json, ...] | None:
+    """The values of `enum` or `const`; None where there is neither."""
+    listed = schema.get("enum")
+    if "const" in schema:
+        return (schema["const"],)
+    return tuple(listed) if isinstance(listed, list) and listed else None
+
+
+def _words(values: tuple[Json, ...]) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for value in dict.fromkeys(value for value in values if isinstance(value, str)):
+        found.setdefault(value.casefold(), []).append(value)
+    return {folded: tuple(alike) for folded, alike in found.items()}
+
+
+_LIMITS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    *("minLength", "maxLength", "minItems", "maxItems"),
+)
+
+
+def _limits(schema: JsonObject) -> tuple[tuple[str, float], ...]:
+    found = ((name, schema.get(name)) for name in _LIMITS)
+    return tuple((name, limit) for name, limit in found if type(limit) in (int, float))  # type: ignore[misc]
+
+
+def same(one: Json, other: Json) -> bool:
+    """True if two values are equal as JSON: `true` is not 1, but 1.0 is."""
+    return one == other and _strictly(one, other)
+
+
+def _strictly(one: Json, other: Json) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_strictly, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_strictly(value, other[key]) for key, value in one.items())
+    return one == other
+
+
+def type_fits(value: Json, kinds: frozenset[str]) -> bool:
+    """True if the value is of one of these types; 10.0 is an integer too, and so are digits beyond a float's range."""
+    return type_of(value) in kinds or ("integer" in kinds and isinstance(value, float) and _is_whole(value))
+
+
+def _is_whole(value: float) -> bool:
+    return value.is_integer() or (isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit())
+
+
+def violations(value: Json, shape: Schema) -> int:
+    """How many things are wrong with a value; 0 if the schema accepts it, as far as it is understood.
+
+    Of alternatives, those of the nearest one count.
+    """
+    return Validator().faults(value, shape)
+
+
+class Validator:
+    """Bounded walks through values and a schema. Each pair is judged once, so alternatives do not multiply.
+
+    Once `steps` are `spent`, what was not yet judged counts as right.
+    """
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self._left = steps
+        self._depth = 0
+        # The values are kept, so that no other one gets the identity of a judged one.
+        self._known: dict[tuple[int, int], tuple[int, Json]] = {}
+        self._unknown: dict[tuple[int, int], tuple[int, Json]] = {}
+
+    @property
+    def spent(self) -> bool:
+        """True if its answers are not to be trusted any more."""
+        return self._left < 0
+
+    def faults(self, value: Json, shape: Schema) -> int:
+        """How many things are wrong with a value."""
+        if shape.never:
+            return 1
+        self._left -= 1
+        key = (id(value), id(shape))
+        known = self._known.get(key)
+        if known is not None:
+            return known[0]
+        if self._left < 0 or self._depth >= MAX_LEVELS:
+            return 0
+        self._depth += 1
+        self._known[key] = 0, value  # a circle adds nothing to itself
+        found = self._of(value, shape)
+        for part in shape.parts:
+            found += self.faults(value, part)
+        for group in shape.groups:
+            found += min([self.faults(value, choice) for choice in group])
+        self._known[key] = found, value
+        self._depth -= 1
+        return found
+
+    def score(self, value: Json, shape: Schema) -> tuple[bool, int, int]:
+        """How far a value is from what a schema says: the wrong type is worse than any number of faults inside, and
+        these are worse than keys that the schema does not know.
+        """
+        wrong_type = not type_fits(value, shape.kinds) or shape.never
+        return wrong_type, self.faults(value, shape), self.unknown_keys(value, shape)
+
+    def unknown_keys(self, value: Json, shape: Schema) -> int:
+        """How many keys in a value no schema of their object declares, where one declares some and none says that
+        there may be others. They are allowed, but may be misspelled (contract C1).
+        """
+        if not isinstance(value, dict | list):
+            return 0
+        self._left -= 1
+        key = (id(value), id(shape))
+        known = self._unknown.get(key)
+        if known is not None:
+            return known[0]
+        if self._left < 0 or self._depth >= MAX_LEVELS:
+            return 0
+        self._depth += 1
+        self._unknown[key] = 0, value  # a circle adds nothing to itself
+        found = _undeclared(value, shape) if isinstance(value, dict) else 0
+        applied = self.applied(value, shape)
+        for place, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            found += sum(self.unknown_keys(inner, part) for part in inner_schemas(place, applied))
+        self._unknown[key] = found, value
+        self._depth -= 1
+        return found
+
+    def applied(self, value: Json, shape: Schema) -> tuple[Schema, ...]:
+        """The shapes that say something of a value: the shape, its parts, the nearest alternative of each group."""
+        found: dict[int, Schema] = {}
+        waiting = deque([shape])
+        while waiting and len(found) < MAX_APPLIED:
+            current = waiting.popleft()
+            if id(current) in found:
+                continue
+            found[id(current)] = current
+            waiting += current.parts
+            waiting += [min(group, key=lambda choice: self.score(value, choice)) for group in current.groups]
+        return tuple(found.values())
+
+    def _of(self, value: Json, shape: Schema) -> int:
+        if not type_fits(value, shape.own):
+            return 1
+        if shape.values is not None and not self._is_listed(value, shape):
+            return 1
+        found = sum(_beyond(value, name, limit) for name, limit in shape.limits)
+        if isinstance(value, dict):
+            return found + self._of_object(value, shape)
+        return found + (self._of_list(value, shape) if isinstance(value, list) else 0)
+
+    def _is_listed(self, value: Json, shape: Schema) -> bool:
+        if isinstance(value, str):
+            return value in shape.words.get(value.casefold(), ())
+        self._left -= len(shape.values or ()) // _CHEAP
+        return any(same(value, allowed) for allowed in shape.values or ())
+
+    def _of_object(self, values: JsonObject, shape: Schema) -> int:
+        found = len(shape.required - values.keys())
+        for key, value in values.items():
+            inner = shape.properties.get(key, shape.others)
+            if self.spent:
+                break
+            if inner is not None:
+                found += self.faults(value, inner)
+            elif shape.closed:
+                found += 1
+        return found
+
+    def _of_list(self, values: list[Json], shape: Schema) -> int:
+        found = 0
+        for number, value in enumerate(values):
+            inner = shape.prefix[number] if number < len(shape.prefix) else shape.items
+            if self.spent:
+                break
+            found += self.faults(value, inner) if inner is not None else 0
+        return found
+
+
+def _beyond(value: Json, name: str, limit: float) -> bool:
+    """True if the value is over or under this limit."""
+    measured: float
+    if name.endswith("Length"):
+        if not isinstance(value, str):
+            return False
+        measured = len(value)
+    elif name.endswith("Items"):
+        if not isinstance(value, list):
+            return False
+        measured = len(value)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    else:
+        measured = value
+    if name.startswith("exclusive"):
+        return measured <= limit if name.endswith("Minimum") else measured >= limit
+    return measured < limit if name.startswith("min") else measured > limit
+
+
+def _undeclared(values: JsonObject, shape: Schema) -> int:
+    parts = all_parts(shape)
+    if any(part.extensible for part in parts) or not any(part.properties for part in parts):
+        return 0
+    return sum(not any(key in part.properties for part in parts) for key in values)
+
+
+def inner_schemas(place: str | int, shapes: Sequence[Schema]) -> tuple[Schema, ...]:
+    """What these shapes say of the member or the item at a place."""
+    if isinstance(place, str):
+        return children(place, shapes)
+    found = (shape.prefix[place] if place < len(shape.prefix) else shape.items for shape in shapes)
+    return tuple(inner for inner in found if inner is not None)
+
+
+def children(key: str, shapes: Sequence[Schema]) -> tuple[Schema, ...]:
+    """What these shapes say of the value of a key."""
+    found = (shape.properties.get(key, shape.others) for shape in shapes)
+    return tuple(inner for inner in found if inner is not None)
+
+
+def all_parts(shape: Schema) -> tuple[Schema, ...]:
+    """The shape, its parts and all of its alternatives, as far as a bounded walk comes."""
+    found: dict[int, Schema] = {}
+    waiting = deque([shape])
+    while waiting and len(found) < MAX_APPLIED:
+        part = waiting.popleft()
+        if id(part) not in found:
+            found[id(part)] = part
+            waiting += part.parts
+            waiting += {id(choice): choice for group in part.groups for choice in group}.values()
+    return tuple(found.values())

@@ -1,0 +1,230 @@
+"""The tools that a request offers: the measure of every name and argument in its reply."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from proxy.codec.json_text import Json, JsonObject, dump_json
+from proxy.tools.key_spelling import respelled
+from proxy.tools.schema import Schema, compile_schema
+from proxy.tools.schema_types import allowed_types, literal, parts, type_of, typed
+
+_MAX_NAME = 256
+_MAX_ANSWERS = 256
+# What models and servers put before and after a name (F8, F11, F36): namespaces, counters, left-over tokens.
+_PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_browser)[.:/]")
+_SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+# Kimi's id with the separators that a server made of its own: `functions_read_2` (F8).
+_UNDERSCORED = re.compile(r"\Afunctions_(?P<bare>.+)_[0-9]{1,6}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One offered function: its exact name, and its parameters' JSON Schema."""
+
+    name: str
+    schema: JsonObject
+    _compiled: list[Schema] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def shape(self) -> Schema:
+        """The schema, compiled when it is first asked for."""
+        if not self._compiled:
+            self._compiled.append(compile_schema(self.schema))
+        return self._compiled[0]
+
+    @property
+    def properties(self) -> JsonObject:
+        """The declared parameters; empty where the schema declares none."""
+        declared = self.schema.get("properties")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the parameters that a call must have."""
+        names = self.schema.get("required")
+        return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
+
+    def typed(self, name: str, text: str, said: str = "") -> Json:
+        """The value of parameter `name` written as raw text; `said` is the type that the format itself gives it."""
+        if said == "string":
+            return text
+        return literal(text) if said else typed(text, self.properties.get(name), self.schema)
+
+    def meant(self, name: str, given: Iterable[str] = ()) -> str:
+        """The parameter that `name` is another spelling of, if one that is not given is; else the name itself.
+
+        Raw text is typed by the schema before its key is repaired.
+        """
+        if name in self.properties:
+            return name
+        return respelled(name, self.properties.keys() - set(given)) or name
+
+    def is_text(self, name: str) -> bool:
+        """True if parameter `name` can be nothing but a string."""
+        return allowed_types(self.properties.get(name), self.schema) == {"string"}
+
+    def is_list(self, name: str) -> bool:
+        """True if parameter `name` can be nothing but an array."""
+        return allowed_types(self.properties.get(name), self.schema) == {"array"}
+
+    def fit(self, values: JsonObject) -> JsonObject:
+        """The values with each string that the schema does not allow as one read as the literal that it is."""
+        return {key: self.typed(key, value) if isinstance(value, str) else value for key, value in values.items()}
+
+    def accepts(self, names: Iterable[str]) -> bool:
+        """True if every name is a property and every required one is among them (contract C3, weak evidence)."""
+        given = set(names)
+        return given <= self.properties.keys() and self.required <= given
+
+    def tolerates(self, values: JsonObject) -> bool:
+        """True if every required name is there and at most one is no property, if the schema allows that one."""
+        more = values.keys() - self.properties.keys()
+        if not self.required <= values.keys() or len(more) > 1:
+            return False
+        return all(self._allows_more(values[name]) for name in more)
+
+    def _allows_more(self, value: Json) -> bool:
+        """True if the value of a key that is not declared may stand there."""
+        for part in parts(self.schema, self.schema):
+            if part.get("additionalProperties") is False or part.get("unevaluatedProperties") is False:
+                return False
+            others = part.get("additionalProperties")
+            if isinstance(others, dict) and type_of(value) not in allowed_types(others, self.schema):
+                return False
+        return True
+
+
+class ToolSet:
+    """All tools of one request, by name.
+
+    `resolve` repairs a name only by a unique match on a ladder (contract C3, F36): exact; known prefix, suffix or token
+    residue stripped; Kimi's id with underscores (F8); said several times in a row (F39); letter case; `-`, `_` and `.`.
+    Never by likeness.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._exact = {tool.name: tool for tool in tools}
+        self._rungs: tuple[dict[str, Tool | None], ...] | None = None
+        self._answers: dict[str, Tool | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._exact)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._exact.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names as they were offered."""
+        return tuple(self._exact)
+
+    def split(self, text: str) -> tuple[Tool, str] | None:
+        """The offered tool that a text begins with, the longest, and the property of it that the rest is (F7)."""
+        for name in sorted(self._exact, key=len, reverse=True):
+            rest = text.removeprefix(name)
+            if rest != text and rest in self._exact[name].properties:
+                return self._exact[name], rest
+        return None
+
+    def resolve(self, name: str) -> Tool | None:
+        """The offered tool that `name` means, or None if there is none or more than one."""
+        tool = self._exact.get(name)
+        if tool is not None or len(name) > _MAX_NAME:
+            return tool
+        if name in self._answers:
+            return self._answers[name]
+        answer = self._climb(name)
+        if len(self._answers) < _MAX_ANSWERS:
+            self._answers[name] = answer
+        return answer
+
+    def _climb(self, name: str) -> Tool | None:
+        bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
+        if bare in self._exact:
+            return self._exact[bare]
+        numbered = self._underscored(bare)
+        if numbered is not None:
+            return numbered
+        repeated = [tool for name, tool in self._exact.items() if _says_again(bare, name)]
+        if len(repeated) == 1:
+            return repeated[0]
+        if self._rungs is None:
+            self._rungs = tuple(_unique(self._exact.values(), fold) for fold in _FOLDS)
+        for fold, rung in zip(_FOLDS, self._rungs, strict=True):
+            if fold(bare) in rung:
+                return rung[fold(bare)]
+        return None
+
+    def _underscored(self, name: str) -> Tool | None:
+        """The tool that Kimi's id with underscores is of, if that is the only way to read it."""
+        found = _UNDERSCORED.match(name)
+        if found is None:
+            return None
+        without_counter = name.rpartition("_")[0]
+        without_prefix = name.removeprefix("functions_")
+        if without_counter in self._exact or without_prefix in self._exact:
+            return None
+        return self._exact.get(found["bare"])
+
+
+def _says_again(text: str, name: str) -> bool:
+    """True if a text says a name several times and nothing else: `readread`, `read.read`."""
+    glued = name * max(2, len(text) // len(name))
+    dotted = ".".join([name] * max(2, (len(text) + 1) // (len(name) + 1)))
+    return text in (glued, dotted)
+
+
+def _case(name: str) -> str:
+    return name.casefold()
+
+
+def _separators(name: str) -> str:
+    return name.casefold().translate(_NO_SEPARATORS)
+
+
+_NO_SEPARATORS = str.maketrans("", "", "-_.")
+_FOLDS: tuple[Callable[[str], str], ...] = (_case, _separators)
+
+
+def _unique(tools: Iterable[Tool], fold: Callable[[str], str]) -> dict[str, Tool | None]:
+    """Tools by folded name; None where two tools fold to the same."""
+    table: dict[str, Tool | None] = {}
+    for tool in tools:
+        key = fold(tool.name)
+        table[key] = None if key in table else tool
+    return table
+
+
+# Compiled tools by the digest of their bytes: an agent offers the same ones with every request.
+_known: dict[bytes, ToolSet] = {}
+MAX_KNOWN = 32
+MAX_KEPT = 256 * 1024
+
+
+def read_tools(tools: Json) -> ToolSet:
+    """The tools of a chat-completions request body; entries that are no function are not ours to call."""
+    if not tools:
+        return ToolSet(())
+    data = dump_json(tools)
+    digest = blake2b(data, digest_size=16).digest()
+    found = _known.get(digest)
+    if found is None:
+        found = ToolSet(_functions(tools))
+        for oldest in [*_known][: max(0, len(_known) - MAX_KNOWN + 1)]:
+            _known.pop(oldest, None)
+        if len(data) <= MAX_KEPT:
+            _known[digest] = found
+    return found
+
+
+def _functions(tools: Json) -> Iterator[Tool]:
+    for entry in tools if isinstance(tools, list) else []:
+        function = entry.get("function") if isinstance(entry, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if isinstance(function, dict) and isinstance(name, str) and name:
+            schema = function.get("parameters")
+            yield Tool(name, schema if isinstance(schema, dict) else {})

@@ -1,0 +1,1 @@
+"""Model servers: connections, the pump, and what servers answer."""

@@ -1,0 +1,191 @@
+"""The upstream's HTTP/1.1 response, undone without I/O: bytes to status, headers and body (RFC 9112).
+
+The pump reads the socket itself, so that nothing is buffered where its poll cannot see it; this is the small decoder
+that it needs for that.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+from collections.abc import Callable
+
+from proxy.errors import UpstreamBroken
+from proxy.limits import MAX_HEAD
+
+_MAX_CHUNK_LINE = 1024
+_MAX_INTERIM = 16
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+
+
+class ResponseDecoder:
+    """Bytes in any cut to the bytes of the body; `status` is 0 until the head is whole.
+
+    What is no HTTP, or breaks off, raises UpstreamBroken.
+    """
+
+    def __init__(self, max_head: int = MAX_HEAD) -> None:
+        self._max_head = max_head
+        self._buffer = bytearray()
+        self._body: list[bytes] = []
+        # The state is the method that reads what comes next; it returns False when it needs more bytes.
+        self._read: Callable[[ResponseDecoder], bool] = ResponseDecoder._head
+        self._left = 0
+        self._searched = 0
+        # Interim answers, later bytes of trailers: what may come beside the answer is limited too.
+        self._extra = 0
+        self.length: int | None = None
+        self.failure: UpstreamBroken | None = None
+        self.status = 0
+        self.headers = http.client.HTTPMessage()
+
+    @property
+    def complete(self) -> bool:
+        """True once the body ended as its framing says; a body without framing ends with `finish`."""
+        return self._read is ResponseDecoder._nothing
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes; give what they add to the body.
+
+        If they are no HTTP any more, what came before is given first and `failure` is set, which is then raised.
+        """
+        if self.failure is not None:
+            raise self.failure
+        self._buffer += data
+        try:
+            while self._read(self):
+                pass
+        except UpstreamBroken as error:
+            self.failure = error
+            if not self._body:
+                raise
+        body = b"".join(self._body)
+        self._body.clear()
+        return body
+
+    def finish(self) -> None:
+        """Say that the upstream closed the connection."""
+        if self.failure is not None:
+            raise self.failure
+        if self._read is ResponseDecoder._until_close:
+            self._read = ResponseDecoder._nothing
+        elif self._read is ResponseDecoder._head:
+            raise UpstreamBroken("the model server closed the connection before it answered")
+        elif not self.complete:
+            raise UpstreamBroken("the model server's answer broke off")
+
+    def _head(self) -> bool:
+        # The blank line may come byte by byte: the search goes on where the last one stopped.
+        end = self._buffer.find(b"\r\n\r\n", max(0, self._searched - 3))
+        self._searched = len(self._buffer)
+        if end < 0:
+            if len(self._buffer) > self._max_head:
+                raise UpstreamBroken(f"the model server sent more than {self._max_head} bytes of headers (max_header)")
+            return False
+        head = bytes(self._buffer[: end + 4])
+        del self._buffer[: end + 4]
+        self._searched = 0
+        first, _, rest = head.partition(b"\r\n")
+        version, _, after = first.partition(b" ")
+        code = after[:3]
+        if not version.startswith(b"HTTP/1.") or len(code) != 3 or not code.isdigit():
+            raise UpstreamBroken("the model server did not answer in HTTP/1.1")
+        try:
+            headers = http.client.parse_headers(io.BytesIO(rest))
+        except http.client.HTTPException as error:
+            raise UpstreamBroken("the model server's headers cannot be read") from error
+        if 100 <= int(code) < 200:  # an interim response (RFC 9110, 15.2); the real one follows
+            self._extra += 1
+            if self._extra > _MAX_INTERIM:
+                raise UpstreamBroken("the model server sent interim answers and no real one")
+            return True
+        self.status, self.headers = int(code), headers
+        self._frame()
+        return True
+
+    def _frame(self) -> None:
+        """Tell from the headers where the body ends (RFC 9112, 6.3)."""
+        coding = ", ".join(self.headers.get_all("transfer-encoding") or []).strip().lower()
+        length = self.headers.get_all("content-length") or []
+        if self.status in (204, 304):
+            self._read = ResponseDecoder._nothing
+        elif coding:
+            if coding != "chunked":
+                raise UpstreamBroken("the model server used a transfer coding other than chunked")
+            self._read = ResponseDecoder._chunk
+        elif length:
+            value = length[0].strip()
+            if len(set(length)) > 1 or not (value.isascii() and value.isdigit()):
+                raise UpstreamBroken("the model server sent a Content-Length that is no length")
+            self.length = self._left = int(value)
+            self._read = ResponseDecoder._counted if self._left else ResponseDecoder._nothing
+        else:
+            self._read = ResponseDecoder._until_close
+
+    def _nothing(self) -> bool:
+        self._buffer.clear()
+        return False
+
+    def _until_close(self) -> bool:
+        self._body.append(bytes(self._buffer))
+        self._buffer.clear()
+        return False
+
+    def _counted(self) -> bool:
+        part = bytes(self._buffer[: self._left])
+        del self._buffer[: len(part)]
+        self._body.append(part)
+        self._left -= len(part)
+        if self._left == 0:
+            self._read = ResponseDecoder._nothing
+        return False
+
+    def _chunk(self) -> bool:
+        """The size line of a chunk; most chunks are here whole with it."""
+        end = self._line_end()
+        if end < 0:
+            return False
+        digits = self._buffer[:end].partition(b";")[0].strip()
+        if not digits or len(digits) > 16 or not _HEX.issuperset(digits):
+            raise _broken_chunks()
+        self._left = int(digits, 16)
+        del self._buffer[: end + 2]
+        self._read = ResponseDecoder._chunk_data if self._left else ResponseDecoder._trailer
+        return True
+
+    def _chunk_data(self) -> bool:
+        if self._left:
+            part = bytes(self._buffer[: self._left])
+            del self._buffer[: len(part)]
+            self._body.append(part)
+            self._left -= len(part)
+        if self._left or len(self._buffer) < 2:
+            return False
+        if self._buffer[:2] != b"\r\n":
+            raise _broken_chunks()
+        del self._buffer[:2]
+        self._read = ResponseDecoder._chunk
+        return True
+
+    def _trailer(self) -> bool:
+        end = self._line_end()
+        if end < 0:
+            return False
+        del self._buffer[: end + 2]
+        self._extra += end
+        if self._extra > self._max_head:
+            raise UpstreamBroken(f"the model server sent more than {self._max_head} bytes of trailers (max_header)")
+        if end == 0:
+            self._read = ResponseDecoder._nothing
+        return True
+
+    def _line_end(self) -> int:
+        """Where the line that begins here ends; -1 if it does not yet."""
+        end = self._buffer.find(b"\r\n")
+        if end > _MAX_CHUNK_LINE or (end < 0 and len(self._buffer) > _MAX_CHUNK_LINE):
+            raise _broken_chunks()
+        return end
+
+
+def _broken_chunks() -> UpstreamBroken:
+    return UpstreamBroken("the model server's chunked encoding is broken")

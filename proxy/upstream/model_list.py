@@ -1,0 +1,117 @@
+"""The models that the upstream says it serves, and the name under which a Messages client's model is asked of it.
+
+Sans-IO. The cards are those of an OpenAI `GET /v1/models`: `id`, `owned_by`, `created`, and on vLLM and SGLang `root`,
+`parent` and `max_model_len`; llama-server has its context in `meta.n_ctx`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.config.rules import Rules
+from proxy.errors import NotFound
+
+# The names by which Claude Code and its kin ask when nothing else is set.
+CLAUDE = "claude-"
+_RULE = 'aliases: {"claude-*": NAME}'
+_LISTED = 10
+_SHOWN = 100
+# The last second of the year 9999, up to which a time can be written.
+_LAST_SECOND = 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """One model of the upstream's list.
+
+    `root` is what was loaded under this name and `parent` the model that a LoRA adapter sits on, each "" where the
+    server does not say; `max_len` is the context in tokens, or None; `created` is in seconds since 1970, 0 if unknown.
+    """
+
+    id: str
+    owner: str = ""
+    root: str = ""
+    parent: str = ""
+    max_len: int | None = None
+    created: int = 0
+
+
+def read_cards(body: bytes) -> tuple[ModelCard, ...]:
+    """The cards of an answer to `GET /v1/models`, in its order; empty if it is none.
+
+    What is no card with an id is passed over, and a field that is not as it should be counts as missing.
+    """
+    try:
+        answer = load_json(body)
+    except ValueError:
+        return ()
+    data = answer.get("data") if isinstance(answer, dict) else None
+    entries = data if isinstance(data, list) else []
+    return tuple(_card(entry) for entry in entries if isinstance(entry, dict) and _text(entry.get("id")))
+
+
+def _card(entry: JsonObject) -> ModelCard:
+    meta = entry.get("meta")
+    length = _count(entry.get("max_model_len")) or _count(meta.get("n_ctx") if isinstance(meta, dict) else None)
+    created = _count(entry.get("created"))
+    return ModelCard(
+        id=_text(entry.get("id")),
+        owner=_text(entry.get("owned_by")),
+        root=_text(entry.get("root")),
+        parent=_text(entry.get("parent")),
+        max_len=length or None,
+        created=created if created <= _LAST_SECOND else 0,
+    )
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: Json) -> int:
+    """A number that is not negative, whole; 0 for anything else."""
+    number = int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    return max(number, 0)
+
+
+def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
+    """The name under which the upstream is asked for the model that a Messages client calls `name`.
+
+    An alias of the rules comes first, then a name that the upstream serves itself; else a `claude-*` name means the
+    only model that is served. Raises NotFound if there are several: the message lists them, and the rule to write.
+    With no cards (the upstream did not answer) and for all other names it is `name`.
+    """
+    if rules.has_alias(name):
+        return rules.alias(name)
+    if not name.startswith(CLAUDE) or any(card.id == name for card in cards):
+        return name
+    models = _models(cards)
+    if len(models) > 1:
+        raise NotFound(_several(name, models))
+    return models[0] if models else name
+
+
+def _models(cards: Sequence[ModelCard]) -> list[str]:
+    """The first name of each model: names with one root are one model's, and a LoRA adapter is none of its own."""
+    first: dict[str, str] = {}
+    for card in cards:
+        if not card.parent:
+            first.setdefault(card.root or card.id, card.id)
+    return list(first.values())
+
+
+def _several(name: str, models: Sequence[str]) -> str:
+    listed = ", ".join(_shown(model) for model in models[:_LISTED])
+    more = f" and {len(models) - _LISTED} more" if len(models) > _LISTED else ""
+    return (
+        f"model: {_shown(name)} is not served, and the model server has several models: {listed}{more}; "
+        f"write into rules.yaml which of them is meant: {_RULE}"
+    )
+
+
+def _shown(name: str) -> str:
+    """A name for a message: on one line, and short."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return plain if len(plain) <= _SHOWN else f"{plain[: _SHOWN - 3]}..."

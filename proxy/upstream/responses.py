@@ -1,0 +1,120 @@
+"""Answers of the upstream that are read whole: bodies, and what an answer that is no success means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Mapping
+from http import HTTPStatus
+
+from proxy.codec.json_text import Json, load_json
+from proxy.codec.masking import Secrets
+from proxy.codec.redaction import clean, redact
+from proxy.errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
+from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
+from proxy.upstream.client import ModelServer, UpstreamCall
+from proxy.upstream.content_encoding import decoded
+from proxy.upstream.pump import Pump, Timeouts
+
+_MAX_QUOTED = 300
+_PASSED_HEADERS = ("Retry-After", "X-Should-Retry", "X-Request-Id")
+
+
+def read_body(
+    parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
+) -> Generator[None, None, bytes]:
+    """All parts joined; yields where a part is None.
+
+    Over the limit, and where the answer breaks off, it raises if `strict`; else it gives what came until there.
+    """
+    found: list[bytes] = []
+    size = 0
+    try:
+        for part in parts:
+            if part is None:
+                yield
+                continue
+            found.append(part)
+            size += len(part)
+            if size > limit:
+                raise UpstreamBroken(f"the model server's answer is longer than {limit} bytes")
+    except UpstreamBroken:
+        if strict or not found:
+            raise
+    return b"".join(found)[:limit]
+
+
+def error_of_response(call: UpstreamCall, body: bytes, secrets: Secrets = ()) -> ProxyError:
+    """The error that an answer other than 200 stands for: its own status and words, in the OpenAI shape.
+
+    The `secrets` are taken out before anything is cut off: half a key is known by nobody.
+    """
+    status = call.status
+    if 300 <= status < 400:
+        return UpstreamBroken(f"the model server answered with a redirect ({status}), which is not followed")
+    if not 400 <= status <= 599:
+        return UpstreamBroken(f"the model server answered with status {status}")
+    error = _error_of(call, redact(body, secrets), secrets)
+    error.headers = tuple((name, call.header(name)) for name in _PASSED_HEADERS if call.header(name))
+    return error
+
+
+def _error_of(call: UpstreamCall, body: bytes, secrets: Secrets) -> UpstreamRefused:
+    try:
+        parsed = load_json(body)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict):
+        given = parsed.get("error")
+        if isinstance(given, dict):
+            return refusal(given, status=call.status, body=body)
+        if isinstance(parsed.get("message"), str):
+            return refusal(parsed, status=call.status)  # vLLM's older, flat form
+        text = clean(_words(given or parsed.get("detail")), secrets)
+        if text:
+            return refusal(text[:_MAX_QUOTED], status=call.status)
+    return refusal(_described(call, body), status=call.status)
+
+
+def _words(given: Json) -> str:
+    """vLLM's 401 has a string for an error, FastAPI's 422 a list of what is wrong where; the SDKs expect an object.
+
+    Of that list only place and message are said: it also holds the client's own input.
+    """
+    if not isinstance(given, list):
+        return given if isinstance(given, str) else ""
+    said = []
+    for item in given:
+        if isinstance(item, dict) and isinstance(item.get("msg"), str):
+            place = item.get("loc")
+            said.append(f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"]))
+    return "; ".join(said)
+
+
+def _described(call: UpstreamCall, body: bytes) -> str:
+    """A sentence for an answer without a JSON error: an HTML page of something between, or plain text."""
+    try:
+        phrase = f"{call.status} {HTTPStatus(call.status).phrase}"
+    except ValueError:
+        phrase = str(call.status)
+    text = body.decode("utf-8", "replace").strip()
+    if not text or text.startswith("<"):
+        return f"the model server, or something before it, answered {phrase}" + (" with an HTML page" if text else "")
+    return f"the model server answered {phrase}: {text[:_MAX_QUOTED]}"
+
+
+def fetch(
+    upstream: ModelServer, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
+) -> tuple[int, bytes]:
+    """GET something small: the status and at most `limit` bytes of the body, within about so many seconds.
+
+    Raises an UpstreamError if there is no answer.
+    """
+    pump = Pump(None, Timeouts(header=seconds, idle=seconds))
+    with upstream.open("GET", path, headers, within=seconds) as call:
+        pump.alarm(time.monotonic() + seconds)
+        whole = read_body(decoded(call, pump.receive(call)), limit, strict=False)
+        try:
+            next(whole)
+        except StopIteration as done:
+            return call.status, done.value
+    raise UpstreamTimeout(f"the model server did not answer {path} within {seconds:g} s")

@@ -1,0 +1,1 @@
+"""Flask: routes, access, views, errors, access log."""

@@ -1,0 +1,197 @@
+"""The log's line for each request, and what it counts. What clients and models say is quoted: no line can be forged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping
+
+from proxy.codec.redaction import clean
+from proxy.dialects.chat.request import ChatRequest
+from proxy.web.context import RequestContext
+from proxy.worker.audit_log import Audited, lines, total
+from proxy.worker.logging_setup import lost_lines
+from proxy.worker.metrics import OTHER, RequestSample, count, upstream_kind
+
+log = logging.getLogger("proxy")
+# Lines about the repairs of one reply; the request's own line counts them all.
+MAX_LINES = 100
+# Characters of one fact; one so short holds no key.
+MAX_TEXT = 500
+_SHORT = 8
+# The longest key that a header can carry, each character of it an escape.
+_MAX_KEY = 6 * 8192
+_PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
+
+
+def log_request(ctx: RequestContext, status: int) -> None:
+    """One line about a request that has ended."""
+    facts: dict[str, object] = {"id": ctx.id, "method": ctx.method, "path": ctx.path, "status": status}
+    facts["ms"] = round((time.monotonic() - ctx.began) * 1000, 1)
+    facts |= {"dialect": ctx.dialect} | ({"route": ctx.route} if ctx.route else {})
+    if ctx.client:
+        facts["client"] = ctx.client
+    if ctx.key is not None:
+        facts["key"] = ctx.key.name
+    if ctx.first_byte:
+        facts["ttfb_ms"] = round((ctx.first_byte - ctx.began) * 1000, 1)
+    facts["bytes"] = ctx.sent
+    if ctx.asked is not None:
+        facts |= _chat_facts(ctx, ctx.asked.chat)
+    if state := _upstream(ctx, status):
+        facts["upstream"] = state
+    if ctx.gone:
+        facts["gone"] = _gone(ctx)
+    error = ctx.error or ctx.outcome.error
+    if error:
+        facts["error"] = error
+    _told.tell()
+    _log(ctx, logging.INFO, "request", facts)
+    if ctx.asked is not None:
+        _audit(ctx, ctx.asked.chat)
+
+
+class _LostLines:
+    """What was lost of the log since that was last counted, or told."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known = 0
+
+    def count(self) -> int:
+        """How many lines more."""
+        with self._lock:
+            before, self._known = self._known, lost_lines()
+            return self._known - before
+
+    def tell(self) -> None:
+        """Say so in the log; if that is lost too, the next one says it."""
+        with self._lock:
+            lost = lost_lines()
+            if lost == self._known:
+                return
+            log.warning("%d lines of the log were lost, for nobody read it", lost - self._known)
+            if lost_lines() == lost:
+                self._known = lost
+
+
+_counted, _told = _LostLines(), _LostLines()
+
+
+def measure(ctx: RequestContext, status: int) -> None:
+    """Count a request that has ended, for /metrics."""
+    outcome = ctx.outcome
+    ended = RequestSample(
+        dialect=ctx.dialect,
+        status=status,
+        seconds=time.monotonic() - ctx.began,
+        model=_model(ctx, ctx.asked.chat.model) if ctx.asked is not None else "",
+        first_byte=ctx.first_byte - ctx.began if ctx.first_byte else None,
+        calls=outcome.calls,
+        fixes=total(outcome.audit),
+        refusals=outcome.refusals,
+        heartbeats=outcome.heartbeats,
+        when=_gone(ctx),
+        kind=upstream_kind(_failure(ctx)),
+        denied=ctx.denied,
+        lost=_counted.count(),
+    )
+    count(ctx.service.memory.tally, ended)
+
+
+def _model(ctx: RequestContext, named: str) -> str:
+    """The model's name for the metrics: no client's key, and none that no server has, as far as that is known now. A
+    scrape, which knows more, shows less.
+    """
+    known = ctx.snapshot.known_models()
+    strange = bool(known) and named not in known
+    return OTHER if named and (strange or clean(named, ctx.secrets) != named) else named
+
+
+def _failure(ctx: RequestContext) -> BaseException | None:
+    return ctx.failure or ctx.outcome.failure
+
+
+def _gone(ctx: RequestContext) -> str:
+    """When the client left, or ""."""
+    if not ctx.gone:
+        return ""
+    return "answering" if ctx.sent else "waiting"
+
+
+def _upstream(ctx: RequestContext, status: int) -> str:
+    """How the model server did: ok, or what failed; "" where it was not asked, or nobody waited for the end."""
+    kind = upstream_kind(_failure(ctx))
+    if kind or ctx.gone or ctx.dialect == "own" or status >= 400:
+        return kind
+    return "ok" if ctx.first_byte else ""
+
+
+def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
+    """Count what was done to a reply and tell it: without values in the log, with them in the audit file."""
+    outcome = ctx.outcome
+    word = "would repair" if outcome.observe else "repair"
+    ctx.service.counters.count(total(outcome.audit), outcome.refusals, outcome.empty_calls)
+    # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
+    told = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.asked) :]
+    for repair in told[:MAX_LINES]:
+        about = {"id": ctx.id, "model": wanted.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
+        _log(ctx, logging.INFO, word, about)
+        if log.isEnabledFor(logging.DEBUG):
+            _log(ctx, logging.DEBUG, word, {"id": ctx.id, "before": repair.before, "after": repair.after})
+    if len(told) > MAX_LINES:
+        _log(ctx, logging.INFO, word, {"id": ctx.id, "more": len(told) - MAX_LINES})
+    if outcome.audit and ctx.snapshot.audit is not None:
+        audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
+        ctx.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets)))
+
+
+def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:
+    """One record: its facts, and the line that they are as text. A client's key may stand where it does not belong."""
+    clean = {name: _clean(value, ctx.secrets) for name, value in facts.items()}
+    start = "" if event == "request" else f"{event} "
+    log.log(level, "%s%s", start, _line(clean), extra={"event": event, "facts": clean})
+
+
+def _clean(value: object, secrets: tuple[str, ...]) -> object:
+    """A fact without secrets, and not too long."""
+    if not isinstance(value, str) or len(value) < _SHORT:
+        return value
+    # Cut only then: half a key is known by nobody.
+    return clean(value[: MAX_TEXT + _MAX_KEY], secrets)[:MAX_TEXT]
+
+
+def _line(facts: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={_shown(value)}" for name, value in facts.items())
+
+
+def _chat_facts(ctx: RequestContext, wanted: ChatRequest) -> dict[str, object]:
+    outcome = ctx.outcome
+    facts: dict[str, object] = {"model": wanted.model, "stream": wanted.stream, "calls": outcome.calls}
+    if outcome.observe:
+        facts["observe"] = True
+    fixes = total(outcome.audit)
+    if fixes:
+        facts["fixes"] = fixes
+    if outcome.tries > 1:
+        facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
+    if outcome.swallowed and wanted.tools is not None:
+        log.warning(
+            "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; "
+            "set parse: proxy for this model in rules.yaml",
+            _shown(clean(wanted.model, ctx.secrets)),
+        )
+    return facts
+
+
+def _shown(value: object) -> str:
+    """A plain word as it is, everything else as a JSON string."""
+    if isinstance(value, dict):
+        value = ",".join(f"{name}:{number}" for name, number in value.items())
+    text = value if isinstance(value, str) else json.dumps(value)
+    if _PLAIN.fullmatch(text):
+        return text
+    return json.dumps(text[:MAX_TEXT])

@@ -1,0 +1,69 @@
+"""Who may use the admin paths: who has the admin's key or, while there is none, a program on this very machine.
+
+A web page that the operator has open is none, although the browser that asks for it is on this machine: it names its
+`Origin`, and where it has made a name of its own mean this machine, that name is the `Host`. A front on this machine
+is none either: it asks for others, and says so.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.config.api_keys import Forbidden, Keys, Unauthorized
+from proxy.web.request_body import credential
+
+_HOST = re.compile(r"(?:localhost|\[::1\]|(127(?:\.[0-9]{1,3}){3}))(?::[0-9]{1,5})?", re.IGNORECASE)
+# What says that somebody else asks, each by its name in the environment of WSGI and its own.
+_NAMES = ("Origin", "Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP")
+_TOLD = tuple((f"HTTP_{name.upper().replace('-', '_')}", name) for name in _NAMES)
+_FORWARDED = "HTTP_X_FORWARDED"
+
+
+def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
+    """Raise Unauthorized or Forbidden if this request may not use an admin path."""
+    if keys.admin:
+        if not keys.is_admin(key_bytes(environ)):
+            needed = "this path needs the admin's key, as Authorization: Bearer KEY or x-api-key: KEY"
+            raise Unauthorized(needed, "admin")
+        return
+    reason = _stranger(environ)
+    if reason:
+        raise Forbidden(
+            "without an admin key this path answers only programs on this machine that ask for it by a loopback "
+            f"address, and {reason}; ask there, or set admin_key_file",
+            "admin",
+        )
+
+
+def key_bytes(environ: Mapping[str, Any]) -> bytes:
+    """The client's key as the bytes that it sent: WSGI shows each of them as a character."""
+    return credential(environ).encode("latin-1", "replace")
+
+
+def _stranger(environ: Mapping[str, Any]) -> str:
+    """Why this is no request of a program on this machine, or ""."""
+    if not _is_loopback(str(environ.get("REMOTE_ADDR", ""))):
+        return "this request comes from elsewhere"
+    if not _is_literal(str(environ.get("HTTP_HOST", ""))):
+        return "the Host of this request is no loopback address"
+    named = [name for key, name in _TOLD if key in environ]
+    if named or any(key.startswith(_FORWARDED) for key in environ):
+        return f"this request has the header {named[0] if named else 'X-Forwarded-...'}"
+    return ""
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None)  # a listener on :: sees IPv4 so
+    return bool((mapped or parsed).is_loopback)
+
+
+def _is_literal(host: str) -> bool:
+    found = _HOST.fullmatch(host)
+    return found is not None and (found[1] is None or _is_loopback(found[1]))

@@ -1,0 +1,295 @@
+"""The views: what each path does with a request that was read and checked."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+
+from flask import Response, request
+
+from proxy import __version__
+from proxy.codec.json_text import dump_json
+from proxy.codec.masking import Masking, mask_of
+from proxy.codec.redaction import Redactor
+from proxy.config.rules import Profile
+from proxy.config.settings import Settings
+from proxy.dialects.chat.request import ChatRequest
+from proxy.engine.engine import Engine
+from proxy.errors import BadRequest, ClientGone, ProxyError, RulesError
+from proxy.exchange.capture import Capture
+from proxy.exchange.exchange import Exchange, run_exchange
+from proxy.exchange.loop_guard import limit_answer, render_limit_answer
+from proxy.exchange.plan import Plan, proxy_parses
+from proxy.exchange.task import make_task
+from proxy.limits import MAX_ERROR_BODY
+from proxy.upstream.content_encoding import KNOWN, decoded
+from proxy.upstream.passthrough import pass_through
+from proxy.upstream.pump import HasDescriptor, Pump, Timeouts
+from proxy.upstream.responses import error_of_response
+from proxy.upstream.server_pool import ServerCandidates
+from proxy.web.context import JSON_TYPE, PreparedRequest, RequestContext, json_response, request_context
+from proxy.web.prepare import way_as_it_came
+from proxy.web.request_body import upstream_headers
+from proxy.worker.audit_log import as_header
+from proxy.worker.metrics import CONTENT_TYPE, exposition
+from proxy.worker.snapshot import Snapshot
+
+log = logging.getLogger("proxy")
+
+CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+COUNT_TOKENS = "/v1/messages/count_tokens"
+MODELS = "/v1/models"
+# What the upstream answers itself, and how it is asked.
+PASSED: Mapping[str, tuple[str, ...]] = {
+    MODELS: ("GET",),
+    "/v1/completions": ("POST",),
+    "/v1/embeddings": ("POST",),
+    "/tokenize": ("POST",),
+    "/detokenize": ("POST",),
+}
+_QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
+_SSE_HEADERS = (
+    ("Content-Type", "text/event-stream; charset=utf-8"),
+    ("Cache-Control", "no-cache"),
+    ("X-Accel-Buffering", "no"),
+)
+
+
+def reply() -> Response:
+    """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
+    ctx = request_context()
+    asked = ctx.asked
+    assert asked is not None  # the rewriter reads it before every request of these paths
+    wanted, settings = asked.chat, ctx.snapshot.settings
+    ctx.outcome.observe = settings.observe
+    if settings.observe:
+        # It goes up as it came, and once.
+        asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
+    ending = None if settings.observe else limit_answer(wanted, settings.max_tool_calls)
+    if ending is not None:
+        ctx.error = "loop guard"
+        data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
+        return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
+    parts = run_exchange(_exchange(ctx, asked))
+    if not wanted.stream:
+        return _whole(ctx, parts)
+    first = next(parts, b"")
+    ctx.first_byte = time.monotonic()
+    headers = [*_SSE_HEADERS, *ctx.outcome.headers]
+    response = Response(_sent(ctx, chain((first,), parts)), 200, headers, content_type=ctx.outcome.content_type or None)
+    response.call_on_close(parts.close)
+    ctx.service.streams(1)
+    response.call_on_close(lambda: ctx.service.streams(-1))
+    return response
+
+
+def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
+    """An answer that was waited for: what was repaired in it is known before its headers go."""
+    body = b"".join(parts)
+    ctx.first_byte, ctx.sent = time.monotonic(), len(body)
+    response = Response(body, 200, [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers])
+    if ctx.outcome.audit and not ctx.outcome.observe:
+        response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
+    return response
+
+
+def passed(path: str) -> Response:
+    """A path that the upstream answers itself: request and answer go through untouched."""
+    ctx = request_context()
+    settings = ctx.snapshot.settings
+    patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
+    pump = Pump(ctx.socket, patience, ctx.service.drain)
+    headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
+    body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
+    method = "GET" if request.method == "HEAD" else request.method
+    ctx.way = way_as_it_came(ctx, path.removeprefix(f"{MODELS}/") if path.startswith(f"{MODELS}/") else "")
+    call = ctx.way.open(method, path + _query(), headers, body)
+    try:
+        answer = pass_through(call, pump)
+        parts, headers_down, length = answer.parts, answer.headers, answer.length
+        if answer.status >= 400:
+            if call.coding and call.coding not in KNOWN:
+                raise error_of_response(call, b"", ctx.secrets)  # what cannot be read may quote a key
+            if call.coding:
+                parts, length = filter(None, decoded(call, parts)), None
+                headers_down = tuple(header for header in headers_down if header[0] != "Content-Encoding")
+            # What breaks off is told by a status while it can be.
+            discreet = _discreet(ctx, parts)
+            parts = chain((next(discreet, b""),), discreet)
+    except BaseException:
+        call.close()
+        raise
+    ctx.first_byte = time.monotonic()
+    sized = [] if length is None else [("Content-Length", str(length))]
+    response = Response(_sent(ctx, parts), answer.status, [*headers_down, *sized])
+    response.call_on_close(call.close)
+    return response
+
+
+def _discreet(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """An error's body, of the same length, without the keys that it may quote; its beginning is looked at as one."""
+    redactor = Redactor(ctx.secrets)
+    beginning = b""
+    for part in parts:
+        beginning += part
+        if len(beginning) > MAX_ERROR_BODY:
+            break
+    yield redactor.feed(beginning)
+    yield from map(redactor.feed, parts)
+    yield redactor.finish()
+
+
+def _query() -> str:
+    """The query as it came, if it is one."""
+    query = request.query_string.decode("latin-1")
+    if query and not _QUERY.fullmatch(query):
+        raise BadRequest("the query of the URL holds characters that do not belong there")
+    return f"?{query}" if query else ""
+
+
+def reload() -> Response:
+    """`POST /_reload`: settings and rules are read anew, for all workers; 422 if they cannot be used."""
+    try:
+        request_context().service.reload()
+    except RulesError as error:
+        log.error("not reloaded, the rules that were in force stay so: %s", error.message)
+        told = {"status": "error", "message": "the configuration was not reloaded", "errors": [error.message]}
+        return json_response(dump_json(told), 422)
+    return json_response(b'{"status":"success","message":"Configuration reloaded"}')
+
+
+def metrics() -> Response:
+    """`GET /metrics`: what all workers have counted, for Prometheus."""
+    memory, snapshot = request_context().service.memory, request_context().snapshot
+    models = snapshot.all_models(snapshot.keys.upstream)
+    data = exposition(memory.tally, __version__, rules_in_force=not memory.error(), models=models)
+    return Response(data, content_type=CONTENT_TYPE)
+
+
+def root() -> Response:
+    """`GET /`: what this is, and what it answers."""
+    about = {"service": "vllm-tool-proxy", "version": __version__, "paths": paths(request_context().snapshot)}
+    return json_response(dump_json(about))
+
+
+def health() -> Response:
+    """`GET /health`: the process lives; the upstream is not asked."""
+    return json_response(dump_json(request_context().service.health()))
+
+
+def ready() -> Response:
+    """`GET /_ready`: 200 if a model server answers, else 503."""
+    if request_context().snapshot.ready():
+        return json_response(b'{"status":"ready"}')
+    response = json_response(b'{"status":"unavailable","reason":"the model server does not answer"}', 503)
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+def paths(snapshot: Snapshot) -> list[str]:
+    """All paths that are answered."""
+    own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/_reload", "/metrics", "/"]
+    return [CHAT, MESSAGES, COUNT_TOKENS, *PASSED, f"{MODELS}/{{id}}", *snapshot.settings.pass_through, *own]
+
+
+def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
+    snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, asked.chat, asked.profile
+    headers = upstream_headers(request.environ, JSON_TYPE, ctx.id)
+    seed = secrets.token_bytes(16)
+    way = ctx.way or snapshot.upstream.way()
+    policy = snapshot.rules.policy(wanted.model)
+
+    def engine(plan: Plan) -> Engine:
+        raw_text = proxy_parses(wanted, plan)
+        limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
+        ordered = not asked.dialect.verbatim  # the blocks of Messages
+        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits))
+
+    return Exchange(
+        way=way,
+        path=CHAT,
+        headers=headers,
+        request=wanted,
+        plan=_plan(snapshot, asked, headers, way),
+        auto=profile.parse == "auto",
+        pump=Pump(ctx.socket, _patience(settings, wanted, profile), ctx.service.drain),
+        engine=engine,
+        dialect=asked.dialect,
+        server=lambda: profile.server or snapshot.server_kind(headers, way),
+        elsewhere=lambda: _plan(snapshot, asked, headers, way) if way.move() else None,
+        remember=lambda: snapshot.remember(wanted.model),
+        crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
+        max_event=settings.max_event,
+        hold_timeout=settings.hold_timeout,
+        retry_tokens=settings.retry_tokens,
+        capture=_capture(ctx),
+        observe=ctx.outcome.observe,
+        outcome=ctx.outcome,
+        secrets=ctx.secrets,
+    )
+
+
+def _capture(ctx: RequestContext) -> Capture | None:
+    folder = ctx.snapshot.settings.capture
+    return Capture(folder, ctx.id, ctx.secrets) if folder else None
+
+
+def _plan(snapshot: Snapshot, asked: PreparedRequest, headers: dict[str, str], way: ServerCandidates) -> Plan:
+    """How the request goes up first (README: who parses)."""
+    wanted, profile = asked.chat, asked.profile
+    proxied = profile.parse == "proxy" or (profile.parse == "auto" and snapshot.parses(wanted.model))
+    server = profile.server
+    if proxied and not server and wanted.tools is not None:
+        server = snapshot.server_kind(headers, way)
+    return Plan(parse="proxy" if proxied else "server", transport=profile.upstream, server=server)
+
+
+def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Timeouts:
+    return Timeouts(
+        header=settings.header_timeout,
+        idle=settings.idle_timeout,
+        heartbeat=settings.heartbeat if wanted.stream else 0.0,
+        whole=not wanted.stream or profile.upstream == "whole",
+        total=settings.total_timeout,
+    )
+
+
+def _sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The body on its way out, without the request's secrets, and counted. What cannot be finished must not look
+    finished: the connection is cut.
+
+    It closes nothing: it may never be begun (a HEAD request, a client that is gone).
+    """
+    masking = Masking(mask_of(ctx.secrets))
+    try:
+        for part in parts:
+            if ready := masking.feed(part):
+                ctx.sent += len(ready)
+                yield ready
+        if rest := masking.finish():
+            ctx.sent += len(rest)
+            yield rest
+    except (ClientGone, GeneratorExit) as error:
+        ctx.error, ctx.gone = "client gone", True
+        if isinstance(error, GeneratorExit):
+            raise
+    except Exception as error:
+        ctx.error, ctx.failure = str(error), error
+        if not isinstance(error, ProxyError):
+            log.exception("a reply could not be finished")
+        _cut(ctx.socket)
+
+
+def _cut(client: HasDescriptor | None) -> None:
+    """End the client's connection without the end of the body."""
+    if isinstance(client, socket.socket):
+        with contextlib.suppress(OSError):  # it may be gone already
+            client.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,78 @@
+"""The views of the Messages dialect beside the message itself: its tokens counted, and the models."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from proxy.codec.json_text import dump_json
+from proxy.dialects.messages.models import model_info, models_page
+from proxy.dialects.messages.request import translate_count
+from proxy.dialects.messages.token_count import HEADER, count
+from proxy.errors import NotFound
+from proxy.upstream.content_encoding import decoded
+from proxy.upstream.model_list import ModelCard, read_cards, served_name
+from proxy.upstream.pump import Pump, Timeouts
+from proxy.upstream.responses import error_of_response, read_body
+from proxy.web.completions import MODELS
+from proxy.web.context import JSON_TYPE, json_response, request_context
+from proxy.web.prepare import translated
+from proxy.web.request_body import parse_body, upstream_headers
+
+# Seconds in which the model server must have counted, or listed its models; a client waits for it to go on.
+_SECONDS = 30.0
+_NO_KEY = (401, 403)
+
+
+def count_tokens() -> Response:
+    """`POST /v1/messages/count_tokens`: the number, and in a header the way it came (F95)."""
+    ctx = request_context()
+    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    translation, *_ = translated(ctx, request.environ, body, translate_count)
+    number, way = count(lambda path, data: _ask("POST", path, data), translation.body, body)
+    response = json_response(dump_json({"input_tokens": number}))
+    response.headers[HEADER] = way
+    return response
+
+
+def models() -> Response:
+    """`GET /v1/models` of a Messages client."""
+    given = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
+    return json_response(dump_json(models_page(_cards(), **given)))
+
+
+def model(name: str) -> Response:
+    """`GET /v1/models/{id}` of a Messages client; a name that stands for another one is one too."""
+    ctx, cards = request_context(), _cards()
+    served = served_name(name, cards, ctx.snapshot.rules)
+    servers = ctx.snapshot.profile(served, ctx.client).servers
+    if servers:
+        ctx.way = ctx.snapshot.upstream.way(servers)
+        cards = _cards()
+    card = next((card for card in cards if card.id == served), None)
+    if card is None:
+        raise NotFound(f"model: {name[:100]!r} is not served; GET {MODELS} lists what is")
+    return json_response(dump_json(model_info(card, name)))
+
+
+def _cards() -> tuple[ModelCard, ...]:
+    _, body = _ask("GET", MODELS, None)
+    return read_cards(body)
+
+
+def _ask(method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
+    """Status and body of the model server's answer; an error that the client must know of is raised."""
+    ctx = request_context()
+    headers = upstream_headers(request.environ, JSON_TYPE if data is not None else "", ctx.id)
+    pump = Pump(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.service.drain)
+    way = ctx.way = ctx.way or ctx.snapshot.upstream.way()
+    with way.open(method, path, headers, data) as call:
+        whole = read_body(decoded(call, pump.receive(call)))
+        while True:
+            try:
+                next(whole)
+            except StopIteration as done:
+                body: bytes = done.value
+                break
+        if call.status in _NO_KEY or (method == "GET" and call.status != 200):
+            raise error_of_response(call, body, ctx.secrets)
+        return call.status, body

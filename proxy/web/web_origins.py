@@ -1,0 +1,129 @@
+"""Which web pages may ask: a browser says which page a request comes from, and under which name it found this proxy.
+
+A program that is no browser sends none of these headers, and is not looked at. A page could otherwise drive the model
+of whoever has it open: a POST of `text/plain` needs nobody's leave, and a page that makes its own name mean this
+machine (DNS rebinding) even reads the answers.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.config.api_keys import Forbidden
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LOOPBACK = "loopback"
+ANY = "*"
+# A host with its port, which may be empty (RFC 3986, 3.2.3): a name or an IPv4 address, or an IPv6 one in brackets.
+_HOST = re.compile(r"(?:([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)|\[([0-9a-f:.]+)\])(?::[0-9]{0,5})?")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
+_URL = re.compile(rf"({_ORIGIN.pattern})(?:[/?#].*)?")
+_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
+_PLAIN_LIST = re.compile(r"[A-Za-z0-9_, -]{1,1000}")
+# Of our answer's headers those that mean something to a program; a page sees no other without leave.
+_SHOWN = "X-Request-Id, Request-Id, Retry-After, X-Should-Retry, X-Tool-Proxy-Fixes"
+# For how long a browser may remember what an OPTIONS said, in seconds.
+_REMEMBERED = "600"
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    """The page that a request comes from: its origin as the browser says it, "" if it does not say."""
+
+    origin: str
+
+
+def web_page_of(environ: Mapping[str, Any]) -> WebPage | None:
+    """The page that a request comes from; None if nothing says that it comes from one."""
+    if "HTTP_ORIGIN" in environ:
+        return WebPage(str(environ["HTTP_ORIGIN"]).strip(" \t"))
+    if "HTTP_REFERER" in environ:
+        return WebPage(_origin_of(str(environ["HTTP_REFERER"]).strip(" \t")))
+    crossing = str(environ.get("HTTP_SEC_FETCH_SITE", "")).strip().lower() == "cross-site"
+    return WebPage("") if crossing else None
+
+
+def _origin_of(url: str) -> str:
+    found = _URL.fullmatch(url.lower())
+    return found[1] if found else ""
+
+
+def check_web_page(environ: Mapping[str, Any], origins: Sequence[str], hosts: Sequence[str]) -> None:
+    """Raise Forbidden if this request comes from a page that may not ask, or under a name that is not this proxy's."""
+    page = web_page_of(environ)
+    if page is None:
+        return
+    if not _allows(origins, page.origin):
+        named = f"the web page {page.origin[:100]!r}" if page.origin else "a web page that does not say which it is"
+        told = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
+        raise Forbidden(told, "page")
+    host = str(environ.get("HTTP_HOST", ""))
+    if not _is_own(host, hosts):
+        told = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy, list it in hosts"
+        raise Forbidden(told, "page")
+
+
+def _allows(origins: Sequence[str], origin: str) -> bool:
+    if ANY in origins:
+        return True
+    origin = origin.lower()
+    found = _ORIGIN.fullmatch(origin)
+    if found is None:  # `null` is every sandbox and every file
+        return False
+    scheme, host = found[1], found[2]
+    if host and not _HOST.fullmatch(host):
+        return False
+    if origin in origins or f"{scheme}://" in origins:
+        return True
+    return LOOPBACK in origins and scheme in ("http", "https") and _is_loopback(host)
+
+
+def _is_loopback(host: str) -> bool:
+    name, address = _read_host(host)
+    # All names under localhost are this machine (RFC 6761, 6.3), and browsers see to it.
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    return address is not None and address.is_loopback
+
+
+def _read_host(host: str) -> tuple[str, _Address | None]:
+    """The name of a host without its port, or its address; ("", None) for what is no host."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return "", None
+    name = found[1] or ""
+    try:
+        if name:
+            return name, ipaddress.IPv4Address(name)
+        address = ipaddress.IPv6Address(found[2])
+    except ValueError:
+        return name, None
+    return "", address.ipv4_mapped or address
+
+
+def _is_own(host: str, hosts: Sequence[str]) -> bool:
+    """True for an address, which nobody can make mean another one, and for a name that is known to be ours."""
+    name, address = _read_host(host.lower())
+    return address is not None or name == "localhost" or (name != "" and name in hosts)
+
+
+def cors(environ: Mapping[str, Any]) -> dict[str, str]:
+    """The headers by which a browser lets a page that was not turned away read the answer (Fetch Standard, CORS)."""
+    origin = str(environ.get("HTTP_ORIGIN", "")).strip(" \t")
+    if not origin:
+        return {}
+    headers = {"Access-Control-Allow-Origin": origin, "Vary": "Origin", "Access-Control-Expose-Headers": _SHOWN}
+    if environ.get("REQUEST_METHOD") != "OPTIONS":
+        return headers
+    headers |= {"Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": _REMEMBERED}
+    wanted = str(environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", ""))
+    if _PLAIN_LIST.fullmatch(wanted):
+        headers["Access-Control-Allow-Headers"] = wanted
+    if environ.get("HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK") == "true":
+        headers["Access-Control-Allow-Private-Network"] = "true"
+    return headers

@@ -1,0 +1,1 @@
+"""A worker's state and what it tells: reload, shared memory, metrics, audit, log."""

@@ -1,0 +1,183 @@
+"""The audit file: one line of JSON for each repair, with what was before and after (contract C6).
+
+Several workers, and the threads of each, append to it and rotate it at the same time. The lock is on the file itself,
+taken through a descriptor of one's own, and holds only if the file is still the one at that path.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+from proxy.audit_record import Repair
+from proxy.codec.json_text import dump_json
+
+log = logging.getLogger("proxy")
+
+# Old files that are kept, as PATH.1 (the newest) to PATH.3.
+KEPT = 3
+# Characters of each text in a record, and records of one reply.
+MAX_VALUE = 10_000
+MAX_RECORDS = 1000
+# The longest key that a header can carry, each character of it an escape.
+_LONGEST = 6 * 8192
+# Fixes in a header, and characters of the name of each.
+MAX_NAMES = 50
+MAX_NAME = 80
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._:-]")
+# For how long, in seconds, a request may wait for its turn to write.
+PATIENCE = 1.0
+_PAUSE = 0.005
+# Nothing else is written to than a plain file that is this user's alone: a temporary folder is open to others.
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One reply's repairs, and whose it was. `observed`: they are what would have been done."""
+
+    id: str
+    model: str
+    client: str
+    repairs: tuple[Repair, ...]
+    observed: bool = False
+
+
+def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> bytes:
+    """The records of one reply, each on a line of its own, at the time `when` (seconds since 1970); `clean` takes the
+    secrets out of a text.
+    """
+
+    def said(text: str) -> str:
+        # Cut only then: half a key is known by nobody.
+        return _bounded(clean(text[: MAX_VALUE + _LONGEST]), len(text))
+
+    moment = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    top = {
+        "time": moment,
+        "id": audited.id,
+        "model": said(audited.model),
+        "client": audited.client,
+        "observed": audited.observed,
+    }
+    return b"".join(
+        dump_json(
+            {
+                **top,
+                "tool": said(repair.tool),
+                "fix": repair.id,
+                "before": said(repair.before),
+                "after": said(repair.after),
+                "why": said(repair.why),
+            }
+        )
+        + b"\n"
+        for repair in islice(audited.repairs, MAX_RECORDS)
+    )
+
+
+def _bounded(text: str, length: int) -> str:
+    """The text, or its beginning and the `length` that it had."""
+    return text if length <= MAX_VALUE else f"{text[:MAX_VALUE]}... ({length} characters)"
+
+
+def total(repairs: Iterable[Repair]) -> dict[str, int]:
+    """How often each fix is among the repairs, by its id, in order."""
+    counts: dict[str, int] = {}
+    for repair in repairs:
+        counts[repair.id] = counts.get(repair.id, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def as_header(repairs: Iterable[Repair]) -> str:
+    """The total for a header, `name:count, name:count`; the name of a rule in the rules file may be any text."""
+    fixes = islice(total(repairs).items(), MAX_NAMES)
+    return ", ".join(f"{_NOT_PLAIN.sub('_', name[:MAX_NAME])}:{count}" for name, count in fixes)
+
+
+class AuditFile:
+    """The file at `path`, rotated when it would grow over `size` bytes. An error never gets out of it."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self._size = size
+        self._failed = False
+
+    def write(self, data: bytes) -> bool:
+        """Append `data` in one piece; no data only tries whether it could. False, told once in the log, if not."""
+        try:
+            self._append(data)
+        except OSError as error:
+            if not self._failed:
+                reason = "it is a symlink" if error.errno == errno.ELOOP else error.strerror or error
+                log.error("the audit file %s cannot be written (%s); its records are lost", self.path, reason)
+            self._failed = True
+            return False
+        self._failed = False
+        return True
+
+    def _append(self, data: bytes) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            file = os.open(self.path, _FLAGS, 0o600)
+            try:
+                _check(file)
+                _lock(file, deadline)
+                size = os.fstat(file).st_size
+                # Another may have rotated it away before the lock was ours.
+                if _is_at(self.path, file):
+                    if size + len(data) <= max(self._size, len(data)):
+                        _write(file, size, data)
+                        return
+                    _rotate(self.path)
+            finally:
+                os.close(file)
+
+
+def _check(file: int) -> None:
+    about = os.fstat(file)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink > 1:
+        raise OSError("it is not a plain file of this user's own")
+    if about.st_mode & 0o077:
+        os.fchmod(file, 0o600)
+
+
+def _lock(file: int, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise OSError("another process keeps it locked") from None
+            time.sleep(_PAUSE)
+
+
+def _is_at(path: str, file: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _write(file: int, size: int, data: bytes) -> None:
+    """Append all of the data or none: half a line would spoil the next one."""
+    if os.write(file, data) < len(data):
+        os.ftruncate(file, size)
+        raise OSError("no space is left for it")
+
+
+def _rotate(path: str) -> None:
+    """PATH.2 becomes PATH.3, and so on; only while PATH is locked."""
+    names = [path, *(f"{path}.{number}" for number in range(1, KEPT + 1))]
+    for older, newer in zip(reversed(names[1:]), reversed(names[:-1]), strict=True):
+        if os.path.lexists(newer):
+            os.rename(newer, older)

@@ -1,0 +1,132 @@
+"""How the log is written: to standard error, as text or JSON, one line for each record, that nobody can forge.
+
+What clients and models say is quoted by who logs it. Here nothing gets past that could begin a line or move a cursor,
+and nothing that looks like a key; the lines of a traceback are indented, or all in one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from proxy.codec.masking import Mask, mask_of
+from proxy.codec.redaction import redact
+from proxy.config.load import environment
+
+log = logging.getLogger("proxy")
+
+# gunicorn's own words about what it refuses, in front of what it quotes of it: a line of the client's.
+_REFUSED = re.compile(r"Invalid request from ip=[^ ]*: [A-Za-z -]*")
+# What the request that a thread works on, or has worked on last, has for secrets.
+_thread = threading.local()
+_LEVELS = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+
+
+def set_up_logging(*, verbose: bool, json_lines: bool = False) -> None:
+    """Log to standard error; a log that cannot be written never disturbs a request."""
+    logging.raiseExceptions = False
+    if not log.handlers:
+        log.addHandler(logging.StreamHandler())
+        log.propagate = False
+        logging.getLogger("gunicorn.error").addFilter(redact_gunicorn)
+    adjust_logging(verbose=verbose, json_lines=json_lines)
+
+
+def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
+    """Log more or less, and in which form, if the log was set up here."""
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    if log.propagate:
+        return
+    for handler in log.handlers:
+        handler.setFormatter(JsonLines() if json_lines else TextLines(_is_journal()))
+    if json_lines:
+        for handler in logging.getLogger("gunicorn.error").handlers:
+            handler.setFormatter(JsonLines())
+
+
+def keep_secret(secrets: tuple[str, ...]) -> None:
+    """Until it works on another request, no line that this thread logs shows these: also what nobody cleaned before,
+    the words of an exception.
+    """
+    _thread.mask = mask_of(secrets)
+
+
+def _redacted(text: str) -> str:
+    mask: Mask = getattr(_thread, "mask", None) or mask_of(())
+    return redact(mask.text(text).encode()).decode()
+
+
+def lost_lines() -> int:
+    """How many lines this process could not write, for nobody read them (server/log_stream.py)."""
+    return getattr(sys.stderr, "lost", 0)
+
+
+def _is_journal() -> bool:
+    """True if standard error is the journal itself (sd-daemon(3)): it then reads each line's level from its start."""
+    try:
+        about = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+    return environment().get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}"
+
+
+class TextLines(logging.Formatter):
+    """`LEVEL message`; for the `journal` each line begins with the number of its level."""
+
+    def __init__(self, journal: bool = False) -> None:
+        super().__init__("%(levelname)s %(message)s")
+        self._journal = journal
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line, and those of its traceback."""
+        lines = [f"{record.levelname} {plain(record.getMessage())}"]
+        lines += [f"  {plain(line)}" for line in _traceback(record).split("\n") if line]
+        start = f"<{_LEVELS.get(record.levelname, 6)}>" if self._journal else ""
+        return "\n".join(start + line for line in lines)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object: time, level, what it is about (`event`), and either the facts or a `message`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line of ASCII."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        said: dict[str, object] = {"time": moment.replace("+00:00", "Z"), "level": record.levelname.lower()}
+        facts: Mapping[str, object] | None = getattr(record, "facts", None)
+        if facts is None:
+            said |= {"event": "message", "message": record.getMessage()}
+        else:
+            said |= {"event": getattr(record, "event", "message"), **facts}
+        if trace := _traceback(record):
+            said["traceback"] = trace
+        return _redacted(json.dumps(said))
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    return logging.Formatter().formatException(record.exc_info) if record.exc_info and record.exc_info[0] else ""
+
+
+def plain(text: str) -> str:
+    """The text on one line, without what looks like a key; what cannot be printed is escaped."""
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return _redacted(text)
+
+
+def redact_gunicorn(record: logging.LogRecord) -> bool:
+    """For gunicorn's log: what it quotes of a request that it refuses, or could not answer, may hold a key."""
+    if isinstance(record.msg, str) and (refused := _REFUSED.match(record.msg)):
+        record.msg = refused.group().rstrip(" -")
+    if isinstance(record.args, tuple):
+        record.args = tuple(_without_query(arg) for arg in record.args)
+    return True
+
+
+def _without_query(given: object) -> object:
+    return given.partition("?")[0] if isinstance(given, str) and given.startswith("/") else given

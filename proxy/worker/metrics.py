@@ -1,0 +1,231 @@
+"""What `/metrics` shows: counters over all workers, since the master started, in the text form of Prometheus.
+
+prometheus-client writes the form; the numbers are in the memory that the workers share (`worker/shared_counters.py`),
+not in its files:
+of those each worker leaves some behind when it ends, and they are read anew each time. Names that clients or the rules
+choose are bounded: so many of each, the others are `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+from proxy.codec.redaction import redact
+from proxy.errors import (
+    LimitExceeded,
+    ProxyError,
+    UpstreamBroken,
+    UpstreamRefused,
+    UpstreamSlow,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from proxy.worker.shared_counters import SPLIT, SharedCounters
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+STREAMS = "streams"
+# Different names of models, and of fixes and reasons each; bytes of one name.
+MAX_MODELS = 100
+MAX_NAMES = 256
+MAX_NAME = 100
+OTHER = "other"
+
+_PREFIX = "tool_proxy_"
+# Each counter with its labels and what it counts; the first is the name of its group in the tally.
+_COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "requests": (("dialect", "model", "status"), "Requests that have ended."),
+    "calls": (("how",), "Tool calls that left, by how the model server gave them."),
+    "repairs": (("fix",), "Repairs by the id of the fix."),
+    "refusals": (("reason",), "What began like a call and was none."),
+    "heartbeats": ((), "Heartbeats that were sent to clients."),
+    "disconnects": (("when",), "Clients that left before their answer was whole."),
+    "upstream_errors": (("kind",), "Answers of the model server that were none."),
+    "log_lost": ((), "Lines of the log that were lost, for nobody read it."),
+    "denied": (("reason",), "Requests that were turned away for their key."),
+}
+_HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
+    "request_duration_seconds": (
+        (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800),
+        "From the first byte of a request to the last of its answer.",
+    ),
+    "time_to_first_byte_seconds": (
+        (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+        "From the first byte of a request to the first of its answer.",
+    ),
+}
+_SERVED = "served"
+_INFINITE = "+Inf"
+_SUM = "sum"
+_KINDS: tuple[tuple[type[ProxyError], str], ...] = (
+    (UpstreamUnreachable, "unreachable"),
+    (UpstreamSlow, "connect_timeout"),
+    (UpstreamTimeout, "timeout"),
+    (LimitExceeded, "limit"),
+    (UpstreamBroken, "broken"),
+    (UpstreamRefused, "refused"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSample:
+    """A request that has ended; `model` is "" where none was asked.
+
+    `first_byte` is None where nothing was answered; `when` a client left ("waiting", "answering", or "" if it did
+    not); `kind` is that of the model server's error, `denied` why the key was not enough, each "" where nothing is;
+    `lost` are lines of the log, of whichever request, that were lost until then.
+    """
+
+    dialect: str
+    status: int
+    seconds: float
+    model: str = ""
+    first_byte: float | None = None
+    calls: int = 0
+    fixes: Mapping[str, int] = field(default_factory=dict)
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    heartbeats: int = 0
+    when: str = ""
+    kind: str = ""
+    denied: str = ""
+    lost: int = 0
+
+
+def upstream_kind(error: BaseException | None) -> str:
+    """The kind of a model server's failure; "" for all other errors."""
+    return next((kind for type_, kind in _KINDS if isinstance(error, type_)), "")
+
+
+def count(tally: SharedCounters, ended: RequestSample) -> None:
+    """Count a request that has ended."""
+    numbers: dict[str, float] = {
+        _name("requests", ended.dialect, _model(tally, ended), str(ended.status)): 1,
+        _name("heartbeats"): ended.heartbeats,
+        _name("log_lost"): ended.lost,
+    }
+    as_text = min(ended.fixes.get("text_call", 0), ended.calls)
+    numbers |= {_name("calls", "text"): as_text, _name("calls", "structured"): ended.calls - as_text}
+    for group, names in (("repairs", ended.fixes), ("refusals", ended.refusals)):
+        for name, more in names.items():
+            label = _bounded(tally, group, name, MAX_NAMES)
+            numbers[_name(group, label)] = numbers.get(_name(group, label), 0) + more
+    for group, name in (("disconnects", ended.when), ("upstream_errors", ended.kind), ("denied", ended.denied)):
+        if name:
+            numbers[_name(group, name)] = 1
+    numbers |= _observed("request_duration_seconds", ended.dialect, ended.seconds)
+    if ended.first_byte is not None:
+        numbers |= _observed("time_to_first_byte_seconds", ended.dialect, ended.first_byte)
+    tally.add({name: number for name, number in numbers.items() if number})
+
+
+def exposition(
+    tally: SharedCounters, version: str, *, rules_in_force: bool, models: frozenset[str] = frozenset()
+) -> bytes:
+    """The text for `/metrics`. Of models only those have a label that a server lists: now, which are `models`, or at an
+    earlier scrape of any worker. Every other name may be a key that got lost.
+    """
+    for model in sorted(models):
+        tally.admit(_name(_known(_SERVED), _label(model)), MAX_MODELS)
+    return generate_latest(_Collector(tally, version, rules_in_force))
+
+
+def _model(tally: SharedCounters, ended: RequestSample) -> str:
+    """The model's label. A name gets one of its own only when the model server took it: clients can invent any."""
+    if not ended.model:
+        return ""
+    if ended.status < 400:
+        return _bounded(tally, "models", ended.model, MAX_MODELS)
+    return label if tally.knows(_name(_known("models"), label := _label(ended.model))) else OTHER
+
+
+def _bounded(tally: SharedCounters, group: str, name: str, most: int) -> str:
+    label = _label(name)
+    return label if tally.admit(_name(_known(group), label), most) else OTHER
+
+
+def _known(group: str) -> str:
+    """Counters of nothing: which names there are, for all workers."""
+    return f"{group} known"
+
+
+def _label(name: str) -> str:
+    """A name as a label: short, on one line, and without what looks like a key."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in name[:MAX_NAME])
+    return redact(plain.encode()[:MAX_NAME]).decode("utf-8", "ignore")
+
+
+def _name(group: str, *labels: str) -> str:
+    return SPLIT.join((group, *labels))
+
+
+def _observed(group: str, dialect: str, seconds: float) -> dict[str, float]:
+    """An observation, in the one bucket that it falls into."""
+    bounds, _ = _HISTOGRAMS[group]
+    bucket = next((_number(bound) for bound in bounds if seconds <= bound), _INFINITE)
+    return {_name(group, dialect, bucket): 1, _name(group, dialect, _SUM): seconds}
+
+
+def _number(bound: float) -> str:
+    return str(float(bound))
+
+
+class _Collector(Collector):
+    """The families, as prometheus-client wants them."""
+
+    def __init__(self, tally: SharedCounters, version: str, rules_in_force: bool) -> None:
+        self._tally = tally
+        self._version = version
+        self._rules_in_force = rules_in_force
+
+    def collect(self) -> Iterable[Metric]:
+        groups: dict[str, list[tuple[Sequence[str], float]]] = {}
+        for name, value in self._shown().items():
+            group, *labels = name.split(SPLIT)
+            groups.setdefault(group, []).append((labels, value))
+        yield from self._gauges()
+        for group, (names, text) in _COUNTERS.items():
+            family = CounterMetricFamily(_PREFIX + group, text, labels=names)
+            for given, value in groups.get(group, [] if names else [((), 0.0)]):
+                family.add_metric(given, value)
+            yield family
+        for group in _HISTOGRAMS:
+            yield _histogram(group, groups.get(group, []))
+
+    def _shown(self) -> Mapping[str, float]:
+        """What was counted; requests for models that no server has are those for others."""
+        shown: dict[str, float] = {}
+        values = self._tally.values()
+        listed = _name(_known(_SERVED), "")
+        served = {"", OTHER, *(name.removeprefix(listed) for name in values if name.startswith(listed))}
+        for name, value in values.items():
+            group, *labels = name.split(SPLIT)
+            strange = group == "requests" and labels[1] not in served
+            under = _name(group, labels[0], OTHER, *labels[2:]) if strange else name
+            shown[under] = shown.get(under, 0.0) + value
+        return shown
+
+    def _gauges(self) -> Iterator[Metric]:
+        about = GaugeMetricFamily(f"{_PREFIX}info", "The release that answers.", labels=("version",))
+        about.add_metric((self._version,), 1)
+        yield about
+        streams = "Streams that are under way, in all workers."
+        yield GaugeMetricFamily(f"{_PREFIX}active_streams", streams, self._tally.held(STREAMS))
+        rules = "1 if the rules file that was read last is in force, else 0."
+        yield GaugeMetricFamily(f"{_PREFIX}rules_in_force", rules, int(self._rules_in_force))
+
+
+def _histogram(group: str, found: Sequence[tuple[Sequence[str], float]]) -> Metric:
+    bounds, text = _HISTOGRAMS[group]
+    family = HistogramMetricFamily(_PREFIX + group, text, labels=("dialect",))
+    values = {(labels[0], labels[1]): value for labels, value in found}
+    for dialect in dict.fromkeys(dialect for dialect, _ in values):
+        total, buckets = 0.0, []
+        for bound in (*map(_number, bounds), _INFINITE):
+            total += values.get((dialect, bound), 0.0)
+            buckets.append((bound, total))
+        family.add_metric((dialect,), buckets, values.get((dialect, _SUM), 0.0))
+    return family

@@ -1,0 +1,281 @@
+"""Numbers that all workers of one master share: counters, what each worker has under way, and requests per minute.
+
+They lie in the memory that the master makes (`worker/shared_memory.py`), so that they outlive the workers: no counter
+goes
+backwards when a worker is replaced. What a worker has under way is in a row of its own, which it holds by a lock on
+one byte; the kernel lets that go when the worker dies, however it does, and then the row counts for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import struct
+import threading
+import time
+from array import array
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+
+# Counters: how many there are, then each as its value, the length of its name, and the name, whose parts are split so.
+MAX_COUNTERS = 8192
+SPLIT = "\x1f"
+MAX_NAME = 240
+_COUNTER = struct.Struct(f"dQ{MAX_NAME}s")
+# Rows: how many were ever held, then each as its number of pairs, and the pairs: the digest of a name, and a count.
+MAX_ROWS = 512
+MAX_HELD = 1024
+_ROW = 8 + MAX_HELD * 16
+# Minutes: the digest of a name, the last second in which it was counted, and the counts of the seconds up to that.
+MAX_MINUTES = 4096
+_TRIED = 64
+_MINUTE = 60
+# One second more than a minute has: the oldest of them counts whole, so that never too much is let pass.
+_SECONDS = _MINUTE + 1
+_TIMES = struct.Struct(f"QQ{_SECONDS + 1}I")
+
+_NUMBER = struct.Struct("Q")
+_VALUE = struct.Struct("d")
+_COUNTERS = _NUMBER.size
+_ROWS = _COUNTERS + MAX_COUNTERS * _COUNTER.size
+_MINUTES = _ROWS + _NUMBER.size + MAX_ROWS * _ROW
+SIZE = _MINUTES + MAX_MINUTES * _TIMES.size
+
+# Bytes of the file that are locked; they need not be there.
+_TURN = 1
+_PAUSE = 0.001
+_FIRST_ROW = 1024
+
+
+class SharedCounters:
+    """The numbers at `offset` of a memory. `fd` is the master's; None is a memory of this process alone."""
+
+    def __init__(self, memory: mmap.mmap, offset: int, fd: int | None = None) -> None:
+        self._map = memory
+        self._offset = offset
+        self._fd = fd
+        self._places: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+        self._row: int | None = None
+        self._held: dict[int, int] = {}
+        self._one = threading.Lock()
+
+    def add(self, numbers: Mapping[str, float]) -> None:
+        """Add to counters; a new name is a new counter, as long as there is room."""
+        with self._turn():
+            for name, more in numbers.items():
+                place = self._place(name)
+                if place is not None:
+                    _VALUE.pack_into(self._map, place, self._value(place) + more)
+
+    def values(self) -> dict[str, float]:
+        """All counters."""
+        with self._turn():
+            self._learn()
+            return {name: self._value(place) for name, place in self._places.items()}
+
+    def admit(self, name: str, most: int) -> bool:
+        """True if `name` is one of the first so many of its group, which is what it begins with, up to `SPLIT`.
+
+        It is then a counter, so that all workers know of it.
+        """
+        if name in self._places:
+            return True
+        with self._turn():
+            self._learn()
+            full = name not in self._places and self._groups.get(name.partition(SPLIT)[0], 0) >= most
+            return not full and self._place(name) is not None
+
+    def knows(self, name: str) -> bool:
+        """True if there is such a counter."""
+        if name not in self._places:
+            with self._turn():
+                self._learn()
+        return name in self._places
+
+    def hold(self, name: str, more: int, limit: int = 0) -> bool:
+        """This worker has so many `more` of `name` under way (or fewer); False, and nothing changes, if all workers
+        together would then have more than `limit`, unless that is 0.
+        """
+        with self._turn():
+            which = _digest(name)
+            if limit and self._total(which) + more > limit:
+                return False
+            self._held[which] = self._held.get(which, 0) + more
+            if self._held[which] <= 0:
+                del self._held[which]
+            self._write_row()
+            return True
+
+    def held(self, name: str) -> int:
+        """How many of `name` the workers that live have under way, all together."""
+        with self._turn():
+            return self._total(_digest(name))
+
+    def wait(self, name: str, per_minute: int, now: float | None = None) -> float:
+        """0, and one more is counted, if `name` had fewer than so many in the last minute; else the seconds until it
+        may come again. `now` is a clock that all workers share.
+        """
+        with self._turn():
+            second = int(time.monotonic() if now is None else now)
+            place = self._minute(_digest(name), second)
+            counts = self._counts(place, second)
+            left = per_minute - sum(counts)
+            if left > 0:
+                counts[-1] += 1
+                _TIMES.pack_into(self._map, place, _digest(name), second, *counts, 0)
+                return 0.0
+            for at, count in enumerate(counts):
+                left += count
+                if left > 0:
+                    return float(at + 1)
+            return float(_SECONDS)
+
+    def _turn(self) -> contextlib.AbstractContextManager[None]:
+        return locked(self._one, self._fd, _TURN)
+
+    def _value(self, place: int) -> float:
+        value: float = _VALUE.unpack_from(self._map, place)[0]
+        return value
+
+    def _number(self, at: int) -> int:
+        number: int = _NUMBER.unpack_from(self._map, at)[0]
+        return number
+
+    def _place(self, name: str) -> int | None:
+        """Where a counter is, made now if there is none; None if there is no room for it."""
+        if name not in self._places:
+            self._learn()
+        if name not in self._places:
+            data = name.encode()
+            count = self._number(self._offset)
+            if len(data) > MAX_NAME or count >= MAX_COUNTERS:
+                return None
+            # The counter before the number of them: one that is half written is none.
+            place = self._offset + _COUNTERS + count * _COUNTER.size
+            _COUNTER.pack_into(self._map, place, 0.0, len(data), data)
+            _NUMBER.pack_into(self._map, self._offset, count + 1)
+            self._learn()
+        return self._places[name]
+
+    def _learn(self) -> None:
+        """The counters that other workers have made."""
+        for number in range(len(self._places), self._number(self._offset)):
+            place = self._offset + _COUNTERS + number * _COUNTER.size
+            _, length, data = _COUNTER.unpack_from(self._map, place)
+            name = data[:length].decode()
+            group = name.partition(SPLIT)[0]
+            self._places[name] = place
+            self._groups[group] = self._groups.get(group, 0) + 1
+
+    def _write_row(self) -> None:
+        if self._row is None:
+            self._row = self._take_row()
+        if self._row is None:
+            return  # more workers than there are rows: this one counts for itself alone
+        pairs = array("Q", [number for pair in self._held.items() for number in pair][: 2 * MAX_HELD])
+        at = self._row_at(self._row)
+        self._map[at + 8 : at + 8 + 8 * len(pairs)] = pairs.tobytes()
+        _NUMBER.pack_into(self._map, at, len(pairs) // 2)
+
+    def _take_row(self) -> int | None:
+        """A row that no worker holds; it is this one's until its process ends."""
+        rows = self._offset + _ROWS
+        for row in range(MAX_ROWS):
+            if self._lock_row(row):
+                _NUMBER.pack_into(self._map, self._row_at(row), 0)
+                _NUMBER.pack_into(self._map, rows, max(self._number(rows), row + 1))
+                return row
+        return None
+
+    def _lock_row(self, row: int) -> bool:
+        """True if nobody else holds the row; now this worker does."""
+        try:
+            if self._fd is not None:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _FIRST_ROW + row)
+        except OSError:
+            return False
+        return True
+
+    def _row_at(self, row: int) -> int:
+        return self._offset + _ROWS + _NUMBER.size + row * _ROW
+
+    def _total(self, which: int) -> int:
+        """The sum over all rows; one whose worker is dead is emptied."""
+        total = self._held.get(which, 0)
+        for row in range(self._number(self._offset + _ROWS)):
+            at = self._row_at(row)
+            pairs = self._number(at)
+            if row == self._row or not pairs:
+                continue
+            if self._lock_row(row):
+                _NUMBER.pack_into(self._map, at, 0)
+                if self._fd is not None:
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _FIRST_ROW + row)
+                continue
+            numbers = array("Q", self._map[at + 8 : at + 8 + 16 * pairs])
+            total += sum(count for key, count in zip(numbers[::2], numbers[1::2], strict=True) if key == which)
+        return total
+
+    def _minute(self, which: int, second: int) -> int:
+        """Where the times of a name are; one that has no place yet gets an empty one, or the one that is idle longest.
+
+        No place is ever empty again, so that a name is never beyond one.
+        """
+        best, longest = 0, second + 1
+        for step in range(_TRIED):
+            place = self._offset + _MINUTES + (which + step) % MAX_MINUTES * _TIMES.size
+            its, last = self._number(place), self._number(place + _NUMBER.size)
+            if its == which:
+                return place
+            if last < longest:
+                best, longest = place, last
+            if its == 0:
+                break
+        _TIMES.pack_into(self._map, best, which, second, *[0] * (_SECONDS + 1))
+        return best
+
+    def _counts(self, place: int, second: int) -> list[int]:
+        """The counts of the last seconds, the oldest first and this one last."""
+        _, last, *counts, _ = _TIMES.unpack_from(self._map, place)
+        passed = min(max(0, second - last), _SECONDS)
+        return counts[passed:] + [0] * passed
+
+
+@contextlib.contextmanager
+def locked(one: threading.Lock, fd: int | None, byte: int) -> Iterator[None]:
+    """One thread of one worker at a time, by a byte of a file (none is a memory of this process alone).
+
+    The lock of a worker that dies is free.
+    """
+    with one:
+        if fd is not None:
+            lock(fd, byte)
+        try:
+            yield
+        finally:
+            if fd is not None:
+                fcntl.lockf(fd, fcntl.LOCK_UN, 1, byte)
+
+
+def lock(fd: int, byte: int) -> None:
+    """Wait for a byte of a file that other processes lock.
+
+    The kernel takes a process for one thread: where two of them wait for each other's, in threads of their own, it may
+    see a deadlock that is none.
+    """
+    while True:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX, 1, byte)
+            return
+        except OSError as error:
+            if error.errno != errno.EDEADLK:
+                raise
+            time.sleep(_PAUSE)
+
+
+def _digest(name: str) -> int:
+    """A number for a name, never 0, which means nobody."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) | 1

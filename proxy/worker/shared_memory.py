@@ -1,0 +1,179 @@
+"""The memory that all workers of one master share: the rules in force, as text, with the files of keys that go with
+them, what was wrong with newer ones, and the numbers that all of them count (`worker/shared_counters.py`).
+
+gunicorn's master makes it before it forks (`gunicorn_conf.py`); without one a worker has its own. Reading takes no
+lock: what is written goes into the half of a cell that is not in force, and one number says which half is. A process
+that is killed while it writes leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from proxy.worker.shared_counters import SharedCounters, locked
+
+# The master makes it of this size: two numbers, the rules with their path and keys, one line of text, and the tally.
+# Only the pages that are used take memory. A release that lays it out in another way must give it another size: by that
+# a reload tells that it needs a new one.
+SIZE = 13 * 1024 * 1024
+
+# Native order and alignment: a number is written in one go.
+_NUMBER = struct.Struct("Q")
+# How often the master asked for the file to be read, and the last of those that was done.
+_ASKED, _DONE = 0, 8
+_RULES, _MAX_RULES = 64, 2 * (256 + 16) * 1024
+_ERROR, _MAX_ERROR = 1100 * 1024, 8 * 1024
+_TALLY = 1120 * 1024
+_DIGEST = 16
+_TRIES = 1000
+# The byte of the file that a turn locks; the tally locks others.
+_TURN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is in force: the text of the rules and where it is from, and the bytes of `KeyFiles`."""
+
+    generation: int = 0
+    text: bytes = b""
+    source: str = ""
+    keys: tuple[bytes, ...] = ()
+
+
+class Memory:
+    """Rules text, its generation, and the error of a newer file. `fd` is the master's; None is a memory of its own."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        self._fd = fd
+        self._map = mmap.mmap(-1 if fd is None else fd, SIZE)
+        self._rules = _Cell(self._map, _RULES, _MAX_RULES)
+        self._error = _Cell(self._map, _ERROR, _MAX_ERROR)
+        self._one = threading.Lock()
+        self.tally = SharedCounters(self._map, _TALLY, fd)
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
+        return locked(self._one, self._fd, _TURN)
+
+    def generation(self) -> int:
+        """How often rules were published; 0 is never. Cheap: asked before each request."""
+        return self._rules.number()
+
+    def published(self) -> Published:
+        """What was published last; before that nothing."""
+        number, data = self._rules.read()
+        if not number:
+            return Published()
+        source, text, *keys = _unframed(data)
+        return Published(number, text, os.fsdecode(source), tuple(keys))
+
+    def rules(self) -> tuple[int, bytes, str]:
+        """The generation, the text and its source of what was published last."""
+        last = self.published()
+        return last.generation, last.text, last.source
+
+    def publish(self, text: bytes, source: str, keys: Sequence[bytes] = ()) -> None:
+        """Put these rules and keys in force, which have no error; only in a `turn`. ValueError if they are too long."""
+        self._rules.write(_framed((os.fsencode(source), text, *keys)))
+        self.fail("")
+
+    def fail(self, message: str) -> None:
+        """Note why the newer rules are not in force ("": they are); only in a `turn`."""
+        self._error.write(message.encode("utf-8", "replace")[:_MAX_ERROR])
+
+    def error(self) -> str:
+        """Why the newer rules are not in force, or ""."""
+        return self._error.read()[1].decode("utf-8", "ignore")
+
+    def asked(self) -> int:
+        """What to hand to `done` when the file that the master wants read was read; 0 if it wants none read."""
+        asked = self._number(_ASKED)
+        return asked if asked != self._number(_DONE) else 0
+
+    def done(self, asked: int) -> None:
+        """The file was read as `asked`; only in a `turn`."""
+        _NUMBER.pack_into(self._map, _DONE, asked)
+
+    def _number(self, offset: int) -> int:
+        number: int = _NUMBER.unpack_from(self._map, offset)[0]
+        return number
+
+
+class _Cell:
+    """Bytes with a number that counts their changes, in two halves; the number's parity says which one holds.
+
+    A half is a digest, the length, and the bytes. The digest, over the number too, tells a half that is being written.
+    """
+
+    def __init__(self, memory: mmap.mmap, offset: int, capacity: int) -> None:
+        self._map = memory
+        self._offset = offset
+        self._capacity = capacity
+
+    def number(self) -> int:
+        """How often the bytes were written."""
+        number: int = _NUMBER.unpack_from(self._map, self._offset)[0]
+        return number
+
+    def read(self) -> tuple[int, bytes]:
+        """The number and the bytes. They are never torn: RuntimeError if, in a second, they were never whole."""
+        for _ in range(_TRIES):
+            number = self.number()
+            if number == 0:
+                return 0, b""
+            at = self._half(number)
+            length: int = _NUMBER.unpack_from(self._map, at + _DIGEST)[0]
+            start = at + _DIGEST + _NUMBER.size
+            data = self._map[start : start + min(length, self._capacity)]
+            if self._map[at : at + _DIGEST] == _digest(number, data):
+                return number, data
+            time.sleep(0.001)
+        raise RuntimeError("the memory that the workers share is damaged")
+
+    def write(self, data: bytes) -> None:
+        """Replace the bytes; ValueError if there is no room for them. One writer at a time."""
+        if len(data) > self._capacity:
+            raise ValueError(f"over {self._capacity} bytes")
+        number = self.number() + 1
+        at = self._half(number)
+        start = at + _DIGEST + _NUMBER.size
+        self._map[start : start + len(data)] = data
+        _NUMBER.pack_into(self._map, at + _DIGEST, len(data))
+        self._map[at : at + _DIGEST] = _digest(number, data)
+        _NUMBER.pack_into(self._map, self._offset, number)
+
+    def _half(self, number: int) -> int:
+        return self._offset + _NUMBER.size + (number % 2) * (_DIGEST + _NUMBER.size + self._capacity)
+
+
+def _framed(parts: Iterable[bytes]) -> bytes:
+    """The parts as one, each behind its length."""
+    return b"".join(_NUMBER.pack(len(part)) + part for part in parts)
+
+
+def _unframed(data: bytes) -> list[bytes]:
+    parts, at = [], 0
+    while at < len(data):
+        start = at + _NUMBER.size
+        at = start + int(_NUMBER.unpack_from(data, at)[0])
+        parts.append(data[start:at])
+    return parts
+
+
+def _digest(number: int, data: bytes) -> bytes:
+    return blake2b(data, digest_size=_DIGEST, key=_NUMBER.pack(number)).digest()
+
+
+def open_memory(told: str) -> Memory:
+    """The memory that this process's master made, if it `told` so (PID:DESCRIPTOR), or one of its own."""
+    pid, _, fd = told.partition(":")
+    # A variable that another master's child handed on says nothing about this process's descriptors.
+    return Memory(int(fd)) if pid == str(os.getppid()) and fd.isdecimal() else Memory()

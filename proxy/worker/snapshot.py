@@ -1,0 +1,172 @@
+"""What a request works on from its beginning to its end: settings, rules, and the model servers with what is known."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proxy.config.api_keys import Keys
+from proxy.config.rules import Profile, Rules
+from proxy.config.settings import Settings
+from proxy.errors import UpstreamError
+from proxy.limits import MAX_ANSWER
+from proxy.upstream.client import ModelServer, ServerOptions
+from proxy.upstream.model_list import ModelCard, read_cards
+from proxy.upstream.responses import fetch
+from proxy.upstream.server_pool import UNSENT, ServerCandidates, ServerPool
+from proxy.worker.audit_log import AuditFile
+
+log = logging.getLogger("proxy")
+
+READY_SECONDS = 1.0
+READY_CACHED = 2.0
+_CARDS_SECONDS = 2.0
+_CARDS_CACHED = 300.0
+_CARDS_FAILED = 10.0
+_NO_KEY = (401, 403)
+_MAX_REMEMBERED = 1024
+# What model servers call themselves in `owned_by` of /v1/models.
+_OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
+
+
+@dataclass(slots=True)
+class _Known:
+    """Whether a model server is ready, and until when (`time.monotonic`) the answer holds."""
+
+    value: bool = False
+    until: float = 0.0
+
+
+@dataclass(slots=True)
+class _Served:
+    """What a model server serves, and until when (`time.monotonic`) that holds. One thread asks, the others wait."""
+
+    cards: tuple[ModelCard, ...] = ()
+    until: float = 0.0
+    asking: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The settings, rules and keys of one generation. What is learnt under them is forgotten with them, but for how the
+    model servers stand.
+    """
+
+    settings: Settings
+    rules: Rules
+    upstream: ServerPool
+    audit: AuditFile | None = None
+    keys: Keys = field(default_factory=Keys)
+    _ready: _Known = field(default_factory=_Known)
+    _asking: threading.Lock = field(default_factory=threading.Lock)
+    _served: dict[str, _Served] = field(default_factory=dict)
+    _proxied: set[str] = field(default_factory=set)
+
+    def profile(self, model: str, client: str) -> Profile:
+        """The profile of a model for a client."""
+        return self.rules.profile(model, client)
+
+    def parses(self, model: str) -> bool:
+        """True if the server showed that it cannot find this model's calls itself."""
+        return model in self._proxied
+
+    def remember(self, model: str) -> None:
+        """For this model the proxy parses from now on, until the rules change."""
+        if len(self._proxied) < _MAX_REMEMBERED:
+            self._proxied.add(model)
+        log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
+
+    def cards(self, headers: Mapping[str, str], way: ServerCandidates | None = None) -> tuple[ModelCard, ...]:
+        """The models of the server that the request goes to; empty if it does not say. `headers` are to ask with.
+
+        Where that server cannot be reached now and another one can, the request goes to that one from here on.
+        """
+        way = way or self.upstream.way()
+        for server in way.left:
+            if self._there(headers, server, alone=not way.several):
+                way.skip_to(server)
+                break
+        return self._served[way.server.target.url].cards
+
+    def known_models(self) -> frozenset[str]:
+        """The names of the models that the servers have said they have; nothing is asked. Empty: none has said so."""
+        return frozenset(card.id for served in [*self._served.values()] for card in served.cards)
+
+    def all_models(self, key: str) -> frozenset[str]:
+        """The same; servers of which it is not known are asked, with this key if there is one."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        servers = [*self.upstream.servers.values()]
+        for server in servers:
+            self._there(headers, server, alone=len(servers) == 1)
+        return self.known_models()
+
+    def server_kind(self, headers: Mapping[str, str], way: ServerCandidates | None = None) -> str:
+        """What kind of server that is by what it says (`owned_by` of its models), or an empty string."""
+        kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers, way))
+        return next(filter(None, kinds), "")
+
+    def _there(self, headers: Mapping[str, str], server: ModelServer, *, alone: bool) -> bool:
+        """Know what a server serves; False if there are others and no connection to it can be made."""
+        served = self._served.setdefault(server.target.url, _Served())
+        with served.asking:
+            if time.monotonic() < served.until:
+                return True
+            if not alone and server.load.out(time.monotonic()):
+                return False  # who waited here learns from the one that asked
+            status, cards = self._ask_cards(headers, server)
+            if status is None and not alone:
+                return False
+            served.cards = cards or served.cards  # a server that is busy is still what it was
+            # A key that is refused says nothing of the server: the next client may ask at once.
+            if status not in _NO_KEY:
+                served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
+            return True
+
+    def _ask_cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[int | None, tuple[ModelCard, ...]]:
+        """Status and cards of a server's answer; 0 and none if there is no answer, None for no connection."""
+        try:
+            status, body = fetch(server, "/v1/models", headers, _CARDS_SECONDS, MAX_ANSWER)
+        except UpstreamError as error:
+            return None if isinstance(error, UNSENT) else 0, ()
+        return status, read_cards(body)
+
+    def ready(self) -> bool:
+        """True if a model server answers its health check; asked at most every two seconds."""
+        # One asks; the others are told what was so a moment ago, if anything is known.
+        if time.monotonic() >= self._ready.until and self._asking.acquire(blocking=not self._ready.until):
+            try:
+                if time.monotonic() >= self._ready.until:
+                    answer = any(map(_is_ready, self.upstream.by_health()))
+                    self._ready = _Known(answer, time.monotonic() + READY_CACHED)
+            finally:
+                self._asking.release()
+        return self._ready.value
+
+
+def _is_ready(server: ModelServer) -> bool:
+    try:
+        status, _ = fetch(server, "/health", {}, READY_SECONDS)
+    except UpstreamError:
+        return False
+    # A server without that path, or one that wants a key for it, is there.
+    return status < 500
+
+
+def make_snapshot(
+    settings: Settings, rules: Rules, keys: Keys | None = None, before: Snapshot | None = None
+) -> Snapshot:
+    """A new generation, after `before`; nothing is asked of the model servers yet."""
+    target = ServerOptions(
+        "", settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
+    )
+    fleet = ServerPool(settings.upstreams, rules.servers, target, before.upstream if before else None)
+    audit = AuditFile(settings.audit_file, settings.audit_size) if settings.audit_file else None
+    return Snapshot(settings, rules, fleet, audit, keys or Keys())
+
+
+def _shown(text: str) -> str:
+    """A client's word for the log: quoted, on one line, and short."""
+    return repr(text[:100])

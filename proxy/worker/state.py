@@ -1,0 +1,197 @@
+"""A worker: the settings and rules in force, how they change without a restart, and what the worker counts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+
+from proxy import __version__
+from proxy.codec.json_text import JsonObject
+from proxy.config.api_keys import Keys, keys_from_bytes
+from proxy.config.load import (
+    DRAIN_VARIABLE,
+    MEMORY_VARIABLE,
+    RulesText,
+    check_files,
+    environment,
+    key_files,
+    load,
+    open_to_all,
+    rules_text,
+)
+from proxy.config.rules import Rules
+from proxy.config.settings import Settings
+from proxy.errors import RulesError, Unavailable
+from proxy.worker.counters import Counters
+from proxy.worker.logging_setup import adjust_logging
+from proxy.worker.metrics import STREAMS
+from proxy.worker.shared_memory import Memory, open_memory
+from proxy.worker.snapshot import Snapshot, make_snapshot
+
+log = logging.getLogger("proxy")
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """The state of a worker. All of it can be lost at any time: every request stands alone.
+
+    A request takes `current()` once and works on that to its end. `generation` is the one of `memory` that the
+    worker has seen; it may have been of no use to it. `drain` is the descriptor by which the worker says that it is
+    about to end, None without gunicorn.
+    """
+
+    snapshot: Snapshot
+    memory: Memory = field(default_factory=Memory)
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    started: float = field(default_factory=time.monotonic)
+    drain: int | None = None
+    _active: int = 0
+    _threads: int = 0
+    _streams: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _changing: threading.Lock = field(default_factory=threading.Lock)
+
+    def enter(self) -> None:
+        """A request has begun."""
+        with self._lock:
+            self._active += 1
+
+    def leave(self, *, threaded: bool = False) -> None:
+        """A request has ended, and with it, if it was `threaded`, one that may take a thread for long."""
+        with self._lock:
+            self._active -= 1
+            self._threads -= threaded
+
+    def take_thread(self) -> None:
+        """A request begins that may take its thread for long. Raises Unavailable if only those in reserve are left."""
+        settings = self.snapshot.settings
+        limit = settings.threads - min(settings.reserved_threads, settings.threads // 4)
+        with self._lock:
+            if self._threads >= limit:
+                raise Unavailable(f"this proxy serves {limit} requests already (threads); try again in a moment")
+            self._threads += 1
+
+    def streams(self, more: int) -> None:
+        """So many streams more are under way."""
+        with self._lock:
+            self._streams += more
+        self.memory.tally.hold(STREAMS, more)
+
+    def current(self) -> Snapshot:
+        """What is in force for a request that begins now: what another worker has published is taken first."""
+        if self.memory.generation() != self.generation:
+            with self._changing:
+                self._catch_up()
+        return self.snapshot
+
+    def reload(self) -> None:
+        """Read settings and rules anew and publish them; RulesError if they cannot be used: then the old ones stay."""
+        with self.memory.turn():
+            publish(self.memory)
+        self.current()
+
+    def _catch_up(self) -> None:
+        """Take what was published, if it is new."""
+        last = self.memory.published()
+        if last.generation == self.generation:
+            return
+        try:
+            settings, rules = load(text=RulesText(last.text, last.source))
+            keys = keys_from_bytes(last.keys).read()
+        except RulesError as error:
+            # A worker of the release before, which ends soon, may not know what the new one's rules say.
+            log.error("this worker keeps its rules: %s", error.message)
+        else:
+            adjust_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
+            self.snapshot = make_snapshot(settings, rules, keys, self.snapshot)
+            announce(self.snapshot)
+            log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
+        self.generation = last.generation
+
+    def health(self) -> JsonObject:
+        """The answer of /health, with the keys that the earlier systems' users read."""
+        settings, rules = self.snapshot.settings, self.snapshot.rules
+        return {
+            "status": "healthy",
+            "version": __version__,
+            "worker": os.getpid(),
+            "vllm_url": settings.upstream,
+            "target_host": settings.upstream,
+            "servers": self.snapshot.upstream.shown(),
+            "max_tool_calls": settings.max_tool_calls,
+            # The question itself is not counted.
+            "active_requests": max(0, self._active - 1),
+            "total_buffers": self._streams,
+            "config_loaded": True,
+            "rules_file": rules.source,
+            "rules_sha256": rules.sha256,
+            "rules_error": self.memory.error() or None,
+            "uptime": round(time.monotonic() - self.started, 3),
+            **self.counters.shown(),
+        }
+
+
+def make_state(
+    settings: Settings, rules: Rules, memory: Memory | None = None, keys: Keys | None = None
+) -> WorkerState:
+    """A worker's state; nothing is asked of the upstream yet. Without gunicorn it has a memory of its own."""
+    memory = Memory() if memory is None else memory
+    return WorkerState(make_snapshot(settings, rules, keys), memory, memory.generation())
+
+
+def start_worker() -> WorkerState:
+    """The state of a worker that starts: from the memory that the workers share, or, if it is asked to, from the file.
+
+    Raises RulesError if the file cannot be used and there are no earlier rules.
+    """
+    memory = open_memory(environment().get(MEMORY_VARIABLE, ""))
+    with memory.turn():
+        asked = memory.asked()
+        first = memory.generation() == 0
+        if first or asked:
+            try:
+                publish(memory)
+            except RulesError as error:
+                if first:
+                    raise
+                log.error("the rules that were in force stay so: %s", error.message)
+        if asked:
+            memory.done(asked)
+    # The text before what is made of it: what is published meanwhile is taken at the first request.
+    last = memory.published()
+    settings, rules = load(text=RulesText(last.text, last.source))
+    snapshot = make_snapshot(settings, rules, keys_from_bytes(last.keys).read())
+    return WorkerState(snapshot, memory, last.generation, drain=_drain())
+
+
+def _drain() -> int | None:
+    """The descriptor that this process' gunicorn worker has made (gunicorn_conf.py)."""
+    pid, _, descriptor = environment().get(DRAIN_VARIABLE, "").partition(":")
+    return int(descriptor) if pid == str(os.getpid()) and descriptor.isdigit() else None
+
+
+def publish(memory: Memory) -> None:
+    """Read rules and keys and put them in force for all workers, in a `turn`; if they are bad, RulesError."""
+    try:
+        text = rules_text()
+        settings, _ = load(text=text)
+        check_files(settings)
+        files = key_files(settings, environment())
+        files.read()
+    except RulesError as error:
+        memory.fail(error.message)
+        raise
+    memory.publish(text.data, text.source, files.to_bytes())
+
+
+def announce(snapshot: Snapshot) -> None:
+    """Say in the log who may use the proxy and where the audit file is, and try whether that can be written."""
+    audit = snapshot.audit
+    if warning := open_to_all(snapshot.settings, snapshot.keys):
+        log.warning("%s", warning)
+    if audit is not None and audit.write(b""):
+        log.info("repairs are written, with their values, to %s", audit.path)
