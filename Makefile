@@ -40,7 +40,7 @@ demo: .venv/demo.stamp
 
 test: lint
 	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
-	$(BIN)/python -m pytest -q -m benchmarks tests/test_benchmarks.py
+	$(BIN)/python -m pytest -q -m benchmarks tests/integration/test_benchmarks.py
 	$(MAKE) --no-print-directory others
 
 # Each version once; a name that does not run (a shim of pyenv's) is none.
@@ -57,13 +57,14 @@ others:
 
 lint: .venv/test.stamp
 	$(BIN)/python -m ruff check .
+	$(BIN)/lint-imports --no-cache > .venv/imports.txt || { cat .venv/imports.txt; exit 1; }
 	$(BIN)/python -m mypy
 
 bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.run
 
 faults: .venv/test.stamp
-	$(BIN)/python -m pytest tests/test_faults.py tests/faults tests/soak
+	$(BIN)/python -m pytest tests/integration/test_faults.py tests/faults tests/soak
 
 soak: MINUTES := 8
 soak: .venv/test.stamp

@@ -27,7 +27,7 @@ from proxy.web.app import make_app
 from proxy.worker.state import make_state
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port, stop
-from tests.scripted import PATIENCE, Upstream
+from tests.support.scripted import PATIENCE, Upstream
 
 _SETTINGS_OF_THE_MACHINE = ("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN")
 

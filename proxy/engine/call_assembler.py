@@ -1,7 +1,7 @@
 """Structured deltas to calls.
 
 Servers send a call in pieces: index, id and name once, then fragments of the arguments. What they leave out or send
-wrongly is put right here (F38, F39, F41 to F47, F51), what is right goes on as it is.
+wrongly is put right here (F38, F39, F41 to F47, F51), the rest goes on.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class CallAssembler:
     text until now, by name and canonical arguments: a structured one that only repeats one of them is dropped (F28).
     `at_once`: the calls are those of a whole answer, so that none is opened before it is known what it is.
 
-    `said` are the last deltas and the calls they belong to, `pieces` is what became of them. `ended` is what they let
-    go of calls before them; `unchanged` is true if all of that left as it came. `audit` are repairs that belong to no
-    call, `refused` counts what was no call by the reason.
+    `said` are the last deltas and their calls, `pieces` is what became of them. `ended` is what they let go of earlier
+    calls; `unchanged`: all of that left as it came. `audit` are repairs of no call, `refused` counts what was none.
     """
 
     def __init__(

@@ -13,8 +13,8 @@ from typing import Any
 from tests.agents import texts
 from tests.agents.agent import FINAL, MODEL, Agent, Call
 from tests.agents.texts import LEAD, in_pieces
-from tests.bad_server import ROLE, entry, wire
-from tests.helpers import calls, chunk, delta, ends, piece, says
+from tests.support.client_view import ROLE, entry, wire
+from tests.support.helpers import calls, chunk, delta, ends, piece, says
 
 USAGE = chunk(usage={"prompt_tokens": 21, "completion_tokens": 12, "total_tokens": 33})
 Delta = dict[str, Any]

@@ -9,8 +9,8 @@ from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
 from typing import NamedTuple
 
-from tests import messages_checker
 from tests.agents.tap import Request, requests_in
+from tests.support import messages_checker
 
 
 class Answer(NamedTuple):

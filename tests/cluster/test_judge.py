@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.client import DIALECTS, Kind, Wanted, judge, request
 from tests.cluster.report import Report
-from tests.scripted import DONE, LAST, ROLE, SSE, answer, chunked, completion, event, finish, head, text
+from tests.support.scripted import DONE, LAST, ROLE, SSE, answer, chunked, completion, event, finish, head, text
 
 WORDS = ("A/p1", " w0", " w1", " w2")
 CHAT_ERROR = {"error": {"message": "gone", "type": "api_error"}}

@@ -19,7 +19,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.scripted import DONE, LAST, ROLE, SSE, USAGE, answer, chunked, completion, finish, text
+from tests.support.scripted import DONE, LAST, ROLE, SSE, USAGE, answer, chunked, completion, finish, text
 
 _WANTED = re.compile(rb"request=(\w+) chunks=(\d+) pause=([0-9.]+)")
 _CARD = {"id": "tiny", "object": "model", "created": 1, "owned_by": "vllm", "max_model_len": 100_000}

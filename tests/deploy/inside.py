@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.deploy.traffic import Traffic, Upstream
 from tests.real.processes import ROOT
-from tests.scripted import WRITE_FILE, chat
+from tests.support.scripted import WRITE_FILE, chat
 
 PORT = 8003
 NAME = "vllm-tool-proxy"

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-from tests.helpers import received
-from tests.scripted import DONE, ROLE, chat, chunked, completion, finish, text
+from tests.support.helpers import received
+from tests.support.scripted import DONE, ROLE, chat, chunked, completion, finish, text
 
 PATH = "/v1/chat/completions"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'

@@ -23,7 +23,7 @@ from tests.faults.dialects import DIALECTS, Dialect
 from tests.faults.scripts import HALF, REPLY, SAID, WHOLE
 from tests.real.processes import ROOT, free_port, stop
 from tests.real.processes import answers as up
-from tests.scripted import PATIENCE, Client, Upstream, stream
+from tests.support.scripted import PATIENCE, Client, Upstream, stream
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from tests.conftest import Proxy, start
 from tests.faults.dialects import DIALECTS, Dialect, Told
-from tests.scripted import PATIENCE, Act, Action, Client, Gate, Script, Seen, Upstream, answer
+from tests.support.scripted import PATIENCE, Act, Action, Client, Gate, Script, Seen, Upstream, answer
 
 # A deadline of 100 ms with tenfold room.
 SOON = 1.0

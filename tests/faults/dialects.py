@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.messages_checker import StreamReading, check_error, check_message, need
-from tests.scripted import WRITE_FILE
+from tests.support.messages_checker import StreamReading, check_error, check_message, need
+from tests.support.scripted import WRITE_FILE
 
 
 @dataclass

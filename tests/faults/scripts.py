@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.faults.bench import SHOWN, Faulty
-from tests.scripted import (
+from tests.support.scripted import (
     DONE,
     ROLE,
     SSE,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.faults.dialects import DIALECTS, Told, events
-from tests.scripted import DONE, ROLE, USAGE, arguments, completion, event, finish, opened, text
+from tests.support.scripted import DONE, ROLE, USAGE, arguments, completion, event, finish, opened, text
 
 FAILED = event({"error": {"message": "died", "type": "api_error", "param": None, "code": 502}})
 CALL = [opened(0, "a", "write_file"), arguments(0, '{"path": "a"')]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tests.faults.dialects import DIALECTS, Dialect
 from tests.faults.scripts import CHUNKED, HALF, HERMES, INPUT, JSON
-from tests.scripted import (
+from tests.support.scripted import (
     DONE,
     LAST,
     ROLE,

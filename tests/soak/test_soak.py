@@ -13,13 +13,13 @@ import pytest
 from tests.faults.bench import Answer
 from tests.faults.dialects import DIALECTS
 from tests.faults.scripts import INPUT
-from tests.scripted import DONE, ROLE, arguments, chunked, completion, event, finish, opened, text
-from tests.scripted import SSE as HEAD
 from tests.soak import plans
 from tests.soak.clients import judge
 from tests.soak.plans import EVENT, FAULTS, OK, Leave, Plan, Said, make, status
 from tests.soak.report import Sample, growth
 from tests.soak.soak import Soak
+from tests.support.scripted import DONE, ROLE, arguments, chunked, completion, event, finish, opened, text
+from tests.support.scripted import SSE as HEAD
 
 FAILED = event({"error": {"message": "died", "type": "api_error", "param": None, "code": 502}})
 CALL = [opened(0, "a", "write_file"), arguments(0, json.dumps(INPUT))]

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 
 from tests.faults.bench import MODELS
-from tests.scripted import answer
 from tests.soak.plans import Do, Plan, Step
+from tests.support.scripted import answer
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _ID = re.compile(rb"(?i)\r\nx-request-id: *(\S+)")

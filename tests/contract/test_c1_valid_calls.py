@@ -1,0 +1,132 @@
+"""A valid call leaves as it came, byte for byte, whatever it says and however it is cut (contract C1)."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from proxy.config.rules import parse_rules
+from proxy.engine.events import Chunk
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repairer
+from proxy.tools.toolset import ToolSet, read_tools
+from tests.support.helpers import calls, chunk, delta, ends, new_engine, piece, random_cut, run, says, view
+from tests.support.random_schemas import TOOLS, Kind, texts_of, validator
+
+CORPUS = Path(__file__).parents[1] / "corpora" / "valid_calls.jsonl"
+RULES = Path(__file__).parents[2] / "proxy" / "rules.yaml"
+# With every fix, and with the rules that come with the proxy.
+POLICY = replace(parse_rules(RULES.read_bytes(), str(RULES)).policy("a-model"), typos=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the corpus: a tool's schema, and the exact text of a call's arguments."""
+
+    schema: dict[str, Any]
+    arguments: str
+
+
+ROWS = [Row(**json.loads(line)) for line in CORPUS.read_text().splitlines()]
+
+
+def tool(schema: dict[str, Any], name: str = "tool") -> ToolSet:
+    """The only tool that is offered."""
+    return read_tools([{"type": "function", "function": {"name": name, "parameters": schema}}])
+
+
+def test_the_rules_that_come_with_the_proxy_are_tried() -> None:
+    assert POLICY.guarded
+
+
+def test_the_corpus_is_large_and_no_line_is_there_twice() -> None:
+    assert len(ROWS) >= 150
+    assert len(set(CORPUS.read_text().splitlines())) == len(ROWS)
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "enum", "const"])
+def test_the_corpus_has_each_keyword(keyword: str) -> None:
+    assert sum(f'"{keyword}"' in json.dumps(row.schema) for row in ROWS) >= 3
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{number}" for number in range(len(ROWS))])
+def test_each_call_of_the_corpus_is_valid_and_needs_no_repair(row: Row) -> None:
+    assert "nullable" in json.dumps(row.schema) or validator(row.schema).is_valid(json.loads(row.arguments))
+    for name in ("tool", "todowrite", "bash", "edit", "read", "grep"):
+        for stopped in (True, False):
+            found = Repairer(tool(row.schema, name), POLICY).repair(name, row.arguments, stopped=stopped)
+            assert found is not None
+            assert (found.arguments, found.fixes, found.faults) == (row.arguments, (), 0)
+
+
+def deltas(cut: list[str]) -> list[Chunk]:
+    """A streamed call."""
+    opened = calls(piece(0, "", name="tool", id="call_1"))
+    return [opened, *(calls(piece(0, part)) for part in cut), ends("tool_calls")]
+
+
+def all_at_once(cut: list[str]) -> list[Chunk]:
+    """A whole answer."""
+    return [chunk(delta(0, "tool_calls", tool_calls=[piece(0, "".join(cut), name="tool", id="call_1")]))]
+
+
+def written(cut: list[str]) -> list[Chunk]:
+    """A call in the text."""
+    before, after = '<tool_call>\n{"name": "tool", "arguments": ', "}\n</tool_call>"
+    return [*map(says, (before, *cut, after)), ends()]
+
+
+WAYS: dict[str, tuple[Callable[[list[str]], list[Chunk]], Policy]] = {
+    "live": (deltas, POLICY),
+    "whole calls": (deltas, replace(POLICY, whole=True)),
+    "a whole answer": (all_at_once, POLICY),
+    "in text": (written, POLICY),
+}
+
+
+def check(schema: dict[str, Any], cut: list[str], way: str) -> None:
+    """See to it that the call leaves as it came, and that nothing of it is noted as repaired."""
+    shape, policy = WAYS[way]
+    engine = new_engine(tool(schema), policy=policy)
+    seen = view(run(shape(cut), engine))
+    text = "".join(cut)
+    assert seen.failed is None
+    assert seen[0].calls == [("tool", text.strip() if way == "in text" else text)]
+    assert (seen[0].text, seen[0].finish) == ("", "tool_calls")
+    assert {repair.id for repair in engine.audit} <= ({"text_call", "finish"} if way == "in text" else set())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_call_of_the_corpus_leaves_as_it_came(way: str) -> None:
+    rng = random.Random(4)
+    for row in ROWS:
+        for cut in ([row.arguments], [*row.arguments], *(random_cut(row.arguments, rng) for _ in range(4))):
+            check(row.schema, cut, way)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+@given(TOOLS, st.data(), st.randoms(use_true_random=False))
+def test_any_valid_call_of_any_tool_leaves_as_it_came(kind: Kind, data: st.DataObject, rng: random.Random) -> None:
+    value = data.draw(kind.values)
+    assume(validator(kind.schema).is_valid(value))  # of `oneOf`, exactly one must hold
+    text = data.draw(texts_of(value))
+    assert json.loads(text) == value
+    for stopped in (True, False):
+        found = Repairer(tool(kind.schema), POLICY).repair("tool", text, stopped=stopped)
+        assert found is not None
+        assert (found.arguments, found.fixes, found.faults) == (text, (), 0)
+    for way in WAYS:
+        check(kind.schema, random_cut(text, rng), way)

@@ -1,0 +1,97 @@
+"""The hostile corpus: texts in which nothing may become a call and not one byte may change (contract C3, F88, F89).
+
+Each row of `corpora/negative` is a reply: its `text`, the `results` of the turn's tools, how it ended (`finish`), and
+`why` it holds no call although it looks like one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from proxy.formats.spans import TextSpan
+from proxy.tools.toolset import read_tools
+from tests.support.helpers import all_cuts, ends, new_engine, new_scanner, run, says, scan, view
+
+pytestmark = pytest.mark.once
+
+CORPORA = Path(__file__).parents[1] / "corpora"
+# Bytes that may wait while prose only talks about markers (contract C2, F68).
+MAX_WAITING = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One reply of the corpus, and the file that it stands in."""
+
+    topic: str
+    id: str
+    text: str
+    why: str
+    results: tuple[str, ...] = ()
+    finish: str = "stop"
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The rows of all files of JSON lines in a folder; a key that is not known is a mistake."""
+    rows = []
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text("utf-8").split("\n"):
+            if line:
+                row = json.loads(line)
+                rows.append(Row(path.stem, **{**row, "results": tuple(row.get("results", ()))}))
+    return rows
+
+
+TOOLS = read_tools(
+    [{"type": "function", "function": one} for one in json.loads((CORPORA / "tools.json").read_text("utf-8"))["agent"]]
+)
+ROWS = read_rows(CORPORA / "negative")
+MENTIONS = [row for row in ROWS if row.topic == "markers_in_prose"]
+
+
+def row_id(row: Row) -> str:
+    return row.id
+
+
+def test_the_corpus_is_whole() -> None:
+    """Enough rows, each with a name of its own, a reason, and an end that is known."""
+    assert len(ROWS) >= 150
+    assert len({row.id for row in ROWS}) == len({(row.text, row.results, row.finish) for row in ROWS}) == len(ROWS)
+    assert [row.id for row in ROWS if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.id)] == []
+    assert [row.id for row in ROWS if not (row.text and row.why) or row.finish not in ("stop", "length")] == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=row_id)
+def test_what_is_no_call_stays_text_at_every_cut(row: Row) -> None:
+    """C3, F40, F88, F89: no call, and every byte as it came."""
+    for cut in all_cuts(row.text, 8):
+        found = scan(cut, new_scanner(TOOLS, results=row.results), stopped=row.finish == "stop")
+        assert (found.calls, found.text) == ((), row.text)
+
+
+@pytest.mark.parametrize("row", MENTIONS, ids=row_id)
+def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
+    """C2, F68: a marker that is only talked about is let go within a few words."""
+    scanner = new_scanner(TOOLS, results=row.results)
+    fed = let_go = 0
+    for each in row.text:
+        fed += len(each.encode())
+        for piece in scanner.feed(each):
+            assert isinstance(piece, TextSpan)
+            let_go = piece.end
+        assert fed - let_go <= MAX_WAITING
+
+
+@pytest.mark.parametrize("row", ROWS, ids=row_id)
+def test_what_is_no_call_passes_the_engine_unchanged(row: Row) -> None:
+    """C1, C4: the client has the text that the server sent, no call, and the finish as it was."""
+    for cut in all_cuts(row.text, 2):
+        views = view(run([*map(says, cut), ends(row.finish)], new_engine(TOOLS, results=row.results)))
+        assert views.failed is None
+        assert (views[0].text, views[0].calls, views[0].finish) == (row.text, [], row.finish)
+        assert views[0].reasoning == ""

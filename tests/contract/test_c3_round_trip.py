@@ -1,0 +1,245 @@
+"""What models write comes back: random calls of random tools in every format, and the same after random damage."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from proxy.codec.json_text import Json
+from proxy.tools.toolset import ToolSet
+from tests.support.helpers import function, new_scanner, offered, random_cut, scan
+from tests.support.renderers import DSML, RENDERERS, Call, dump
+
+pytestmark = pytest.mark.once
+
+Schema = dict[str, Any]
+Kind = tuple[Schema, st.SearchStrategy[Any]]
+
+# Tools and parameters; none of them stands in a marker below. Some of the keys are those of calls themselves.
+NAMES = ("lookup", "run_job", "fetchPage", "db_query2", "Translate", "list_open_tickets", "x", "moveTo")
+KEYS = ("path", "size", "deep", "from", "name", "type", "arguments", "input", "filePath", "max_items", "k1", "note")
+LEADS = (
+    "",
+    "Let me see.\n",
+    "I need `two` of them:\n\n",
+    "- the first comes now\n- the *other* one after it\n\n",
+    "Grüße aus Zürich 🙂\n",
+)
+
+_M3 = "]<]minimax[>["
+_STEP = (
+    "<｜tool_calls_begin｜>",
+    "<｜tool_call_begin｜>",
+    "<｜tool_sep｜>",
+    "<｜tool_call_end｜>",
+    "<｜tool_calls_end｜>",
+)
+# What begins, ends or divides a call in one format or another, as a string may hold it.
+MARKERS = (
+    *("<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>", "<tools>", "</tools>", "<function_call>"),
+    *("<function_calls>", "</function_calls>", "<longcat_tool_call>", "<TOOLCALL>[", "]</TOOLCALL>", "<Call>"),
+    *("<function=zz>", "<parameter=zz>", "</parameter>", "</function>", "<seed:tool_call>", "</seed:tool_call>"),
+    *("<invoke name='zz'>", '<invoke name="zz">', '<parameter name="zz">', "</invoke>", "<minimax:tool_call>"),
+    *(f"<{DSML}tool_calls>", f'<{DSML}invoke name="zz">', f"</{DSML}parameter>", f"</{DSML}invoke>", "｜GCML｜"),
+    *("<atem:function_calls>", "</atem:parameter>", "<|eom|>", "<|start|>assistant", " to=zz<|message|>"),
+    *("<dots_function_call>", *_STEP, "</steptml:parameter>", "</steptml:invoke>", "</rfl:parameter>", "<|call|>"),
+    *('<function name="zz">', '<param name="zz">', "</param>", "<![CDATA[", "]]", "</Parameters>", "</Call>"),
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<tool_sep>", "</arg_value:opensource>"),
+    *("<iquest_tool_call>", "<ifm|tool_call>", "</ifm|arg_value>", _M3, f"{_M3}<zz>", f"{_M3}</zz>", f"{_M3}</note>"),
+    *("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "functools[", "<|tool_call|>", "<|tool_call>", "<tool_call|>"),
+    *("<|tools_prefix|>", "<|START_ACTION|>", "<|END_ACTION|>", "<|python_tag|>", "<|end_message|>", ">>>zz\n"),
+    *("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "functions.zz:0"),
+    *("<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<|tool_call:args|>", "<|calls|>"),
+    *("<|channel|>commentary to=functions.zz", "<|constrain|>json", "<|message|>", "<|action_start|><|plugin|>"),
+    *("<|message_sep|>\n\nfunction call<|role_sep|>", "<|function_call|>", "<|tool_call_start|>[", "<|python_end|>"),
+    *("call:zz{", '<|"|>', "<escape>", "<end_function_call>", "<|open|>", "<|close|>argument<|sep|>", "<|close|>"),
+    *("<|plamo:end_tool_arguments:plamo|>", "<think>", "</think>", "<|im_end|>", "</s>", "<｜end▁of▁sentence｜>"),
+    *(
+        "```",
+        "```json\n",
+        "`",
+        "~~~",
+        '"',
+        "'",
+        '"""',
+        "\\",
+        "\\n",
+        "\n",
+        "\r\n",
+        "\n\n",
+        "\t",
+        " ",
+        "{",
+        "}",
+        "[",
+        "]",
+    ),
+    *('{"name": "zz", "arguments": {', '"}}', "None", "true", "<!--", "-->", "\n> ", "&lt;", "</", "<", ">", "｜", "▁"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a request offers, and the calls of the reply to it."""
+
+    tools: ToolSet
+    calls: tuple[Call, ...]
+
+
+def quoted_call(form: str, name: str) -> str:
+    """A call in one of the formats, as a string may quote it; no tool has its parameter."""
+    return RENDERERS[form].render([(name, {"zz": "quoted"})])
+
+
+PLAIN = st.text(st.characters(codec="utf-8"), max_size=20)
+MIXED = st.lists(
+    st.sampled_from(MARKERS) | st.sampled_from(("word", "a < b", "größer", "x = 1;")) | PLAIN, max_size=8
+).map("".join)
+QUOTED = st.builds(quoted_call, st.sampled_from(sorted(RENDERERS)), st.sampled_from(NAMES))
+TEXTS = PLAIN | MIXED | MIXED | st.tuples(MIXED, QUOTED, MIXED).map("".join)
+# Where other types are allowed too, raw text must not be a literal of one of them.
+NO_LITERALS = TEXTS.map(lambda text: f"s{text}")
+INTEGERS = st.integers(-(2**53), 2**53)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | INTEGERS
+
+SCALARS: tuple[Kind, ...] = (
+    ({"type": "string"}, TEXTS),
+    ({"type": "integer"}, INTEGERS),
+    ({"type": "number"}, NUMBERS),
+    ({"type": "boolean"}, st.booleans()),
+    ({"type": ["integer", "null"]}, INTEGERS | st.none()),
+    ({"type": ["boolean", "null"]}, st.booleans() | st.none()),
+    ({"type": ["string", "null"]}, NO_LITERALS | st.none()),
+    ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, NO_LITERALS | INTEGERS),
+)
+
+
+def array_of(kind: Kind) -> Kind:
+    """An array of values of one kind."""
+    return {"type": "array", "items": kind[0]}, st.lists(kind[1], max_size=3)
+
+
+def object_of(kinds: dict[str, Kind]) -> Kind:
+    """An object of values of these kinds, each of which may be missing."""
+    properties = {key: schema for key, (schema, _) in kinds.items()}
+    return {"type": "object", "properties": properties}, st.fixed_dictionaries(
+        {}, optional={key: values for key, (_, values) in kinds.items()}
+    )
+
+
+@st.composite
+def kinds(draw: st.DrawFn, depth: int = 2) -> Kind:
+    """The schema of a parameter, and its values: strings more often than all else."""
+    choice = draw(st.integers(0, 9 if depth else 7))
+    if choice > 8:
+        return array_of(draw(kinds(depth - 1)))
+    if choice > 7:
+        return object_of(draw(st.dictionaries(st.sampled_from(KEYS), kinds(depth - 1), max_size=3)))
+    return SCALARS[0] if choice < 4 else draw(st.sampled_from(SCALARS))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    """One to three tools with up to four parameters each, and one to three calls of them."""
+    shapes: dict[str, tuple[dict[str, Kind], tuple[str, ...]]] = {}
+    for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)):
+        parameters = draw(st.dictionaries(st.sampled_from(KEYS), kinds(), max_size=4))
+        shapes[name] = parameters, tuple(key for key in parameters if draw(st.booleans()))
+    calls: list[Call] = []
+    for _ in range(draw(st.integers(1, 3))):
+        name = draw(st.sampled_from(sorted(shapes)))
+        parameters, required = shapes[name]
+        given_keys = [key for key in parameters if key in required or draw(st.booleans())]
+        calls.append((name, {key: draw(parameters[key][1]) for key in given_keys}))
+    tools = [
+        function(name, {key: schema for key, (schema, _) in parameters.items()}, *required)
+        for name, (parameters, required) in shapes.items()
+    ]
+    return Request(offered(*tools), tuple(calls))
+
+
+def texts(value: Json) -> Iterator[str]:
+    """All that a format may have to write of a value without escapes: the strings in it, and itself as JSON."""
+    if isinstance(value, str):
+        yield value
+        return
+    yield dump(value)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(inner)
+
+
+def written(form: str, request: Request) -> tuple[str, list[tuple[str, str]]]:
+    """The calls as a model writes them, as many as the format can hold, and what must come of them."""
+    renderer = RENDERERS[form]
+    calls = request.calls if renderer.several else request.calls[:1]
+    assume(not any(renderer.cannot(text) for _, values in calls for value in values.values() for text in texts(value)))
+    return renderer.render(calls), [comparable(*call) for call in calls]
+
+
+def comparable(name: str, arguments: object) -> tuple[str, str]:
+    """A call in a form in which 1, 1.0 and true are three things."""
+    return name, json.dumps(arguments, sort_keys=True)
+
+
+QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@given(request_=requests(), lead=st.sampled_from(LEADS), rng=st.randoms(use_true_random=False))
+def test_calls_come_back_as_they_were_meant(form: str, request_: Request, lead: str, rng: random.Random) -> None:
+    """F1 to F15, F21, F26: names, values and order, at any cut, and no prose but what stands before."""
+    text, expected = written(form, request_)
+    before = lead if RENDERERS[form].lead else ""
+    found = scan(random_cut(before + text, rng), new_scanner(request_.tools))
+    assert [comparable(*call) for call in found.parsed] == expected
+    assert found.text == before
+
+
+def damaged(text: str, rng: random.Random) -> str:
+    """The text with one or two random slices deleted, doubled, or replaced by a marker or by another slice."""
+    for _ in range(rng.randint(1, 2)):
+        start = rng.randint(0, len(text))
+        end = min(len(text), start + rng.choice((1, 2, 5, 12, 40)))
+        other = rng.randint(0, len(text))
+        piece = text[start:end]
+        new = rng.choice(("", piece * 2, rng.choice(MARKERS), text[other : other + rng.randint(1, 20)]))
+        text = text[:start] + new + text[end:]
+    return text
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@given(
+    form=st.sampled_from(sorted(RENDERERS)),
+    request_=requests(),
+    lead=st.sampled_from(LEADS),
+    stopped=st.booleans(),
+    rng=st.randoms(use_true_random=False),
+)
+def test_damage_is_never_more_than_a_missed_call(
+    form: str, request_: Request, lead: str, stopped: bool, rng: random.Random
+) -> None:
+    """C3, C7: no exception, each byte once and in order, equal at any cut; a call is of an offered tool, an object."""
+    text = damaged(lead + RENDERERS[form].render(request_.calls), rng)
+    found = scan(random_cut(text, rng), new_scanner(request_.tools), stopped=stopped)
+    assert scan(random_cut(text, rng), new_scanner(request_.tools), stopped=stopped) == found
+    names = {tool.name for tool in request_.tools}
+    for name, arguments in found.parsed:
+        assert name in names
+        assert isinstance(arguments, dict)
+
+
+def test_what_a_format_cannot_tell_from_its_own_end_is_known() -> None:
+    """The other test leaves such values out; what only looks alike must not be."""
+    cannot = RENDERERS["qwen3_coder"].cannot
+    assert cannot("a</parameter>\n</function>") and cannot("a</parameter>") and cannot("a\r")
+    assert not cannot("a</parameter> b </function>\n\nc </tool_call>")
+    assert RENDERERS["mimo"].cannot("\nx") and not cannot("\nx")
+    assert RENDERERS["gemma4"].cannot('<|"|>') and not RENDERERS["hermes"].cannot("</tool_call>")

@@ -1,0 +1,187 @@
+"""No damage (contract C9): what a repair lets out, the model wrote. In both fronts, streamed at any cut and whole."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import MessagesWriter
+from proxy.exchange.reply_stream import StreamReply
+from proxy.tools.toolset import ToolSet
+from tests.support.client_view import ROLE, argued, kept, wire
+from tests.support.helpers import Chunk, calls, ends, function, new_engine, offered, piece, random_cut
+from tests.support.messages_checker import check_stream
+
+pytestmark = pytest.mark.once
+
+TEXT = {"type": "string"}
+PAIR = {"type": "object", "properties": {"old": TEXT, "new": TEXT}, "required": ["old", "new"]}
+TOOLS: ToolSet = offered(
+    function("read", {"path": TEXT}, "path"),
+    function("write", {"path": TEXT, "content": TEXT, "mode": TEXT}, "path", "content"),
+    function("bash", {"command": TEXT, "timeout": {"type": "integer"}}, "command"),
+    function("edit", {"path": TEXT, "old": TEXT, "new": TEXT, "all": {"type": "boolean"}}, "path", "old", "new"),
+    function("edits", {"path": TEXT, "edits": {"type": "array", "items": PAIR}}, "path", "edits"),
+    function("tag", {"tags": {"type": "array", "items": TEXT}}, "tags"),
+)
+# Strings whose marks come in pairs.
+INNER = (
+    'say "hi"',
+    '{"a": {"b": 1}}',
+    'x = {"a": "b"}; y',
+    'node -e "f("x")"',
+    'print("}")',
+    'print("}{")',
+    'print("} {")',
+    'f("} // x")',
+    'f("} ")',
+    'f("},")',
+    'f("}]}")',
+    '"quoted"',
+    '{"a": "b", "c": [1, "d"]}',
+    '{\n  "name": "x",\n  "version": "1.0"\n}\n',
+    'def f():\n\t"doc"\n\treturn "a"\r\n',
+    '<a href="x">ü 🙂</a>',
+)
+
+
+def broken(values: Any) -> str:
+    """JSON of whose strings no mark has a backslash."""
+    return json.dumps(values, ensure_ascii=False).replace('\\"', '"')
+
+
+def in_messages(name: str, text: str, finish: str = "tool_calls") -> dict[str, Any]:
+    """The message that a Messages client has of a call with these arguments, the same at every cut."""
+    found: list[dict[str, Any]] = []
+    for parts in ([text], list(text), *(random_cut(text, random.Random(seed)) for seed in (3, 7))):
+        pieces: list[Chunk] = [ROLE, calls(piece(0, "", name, "a")), *(calls(piece(0, each)) for each in parts)]
+        reply = StreamReply(new_engine(TOOLS), MessagesWriter(Blocks(ReplyOptions("m"))), _fail)
+        given = reply.receive(wire([*pieces, ends(finish)])) + reply.finish()
+        if reply.failure is not None:
+            given += reply.fail(reply.failure)
+        found.append(check_stream(given))
+    assert all(each.get("content") == found[0].get("content") for each in found)
+    return found[0]
+
+
+def _fail(error: Exception) -> None:
+    raise AssertionError("the engine raised") from error
+
+
+def is_right(name: str, values: Any, text: str) -> bool:
+    """True if a call of these arguments is one with these values, in both fronts."""
+    got = argued(name, text, tools=TOOLS)
+    (block,) = in_messages(name, text)["content"]
+    assert (block["type"], block["name"], block["input"]) == ("tool_use", name, values)
+    return (got.values, got.text, got.error) == ([(name, values)], "", "")
+
+
+def is_refused(name: str, text: str) -> bool:
+    """True if no call leaves: the text does, or the stream ends in an error because the call had begun."""
+    got = argued(name, text, tools=TOOLS)
+    said = in_messages(name, text)
+    if got.error:
+        return said["type"] == "error"
+    assert [block["type"] for block in said["content"]] == ["text"]
+    return (got.text, got.calls) == (f"{name}{text}", [])
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_marks_without_a_backslash_are_the_strings_own(inner: str) -> None:
+    for name, values in (
+        ("write", {"path": "a", "content": inner}),
+        ("write", {"content": inner, "path": "a"}),
+        ("write", {"path": "a", "content": inner, "mode": inner}),
+        ("bash", {"timeout": 3, "command": inner}),
+        ("bash", {"command": inner, "timeout": 3}),
+        ("edit", {"path": "a", "old": inner, "new": f"{inner}\n", "all": True}),
+        ("edits", {"path": "a", "edits": [{"old": inner, "new": "b"}, {"old": "c", "new": inner}]}),
+    ):
+        assert is_right(name, values, broken(values))
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_three_marks_are_one_delimiter(inner: str) -> None:
+    if inner.startswith('"') or inner.endswith('"'):
+        inner = f" {inner} "
+    assert is_right("write", {"path": "a", "content": inner}, f'{{"path": "a", "content": """{inner}"""}}')
+    assert is_right("write", {"content": inner, "path": "a"}, f'{{"content": """{inner}""", "path": "a"}}')
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        # An own key's opener stands twice.
+        ("write", '{"content": "{"a": "x", "path": "y"}", "path": "p"}'),
+        ("write", '{"path": "p", "content": "{"path": "x", "content": "y"}"}'),
+        # Within an array of strings.
+        ("tag", '{"tags": ["a "b" c"]}'),
+        ("tag", '{"tags": ["a", "b", "c "d""]}'),
+        # All of it may be the string, or not.
+        ("write", '{"path": "p", "content": "say "hi"", "note": "x"}'),
+        ("write", '{"path": "p", "content": "a" "mode": "b"}'),
+        ("write", '{"path": "p", "content": "say "hi", "mode": "b"}'),
+        ("bash", '{"command": ""}'[:-2] + '""}'),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_refused(name: str, text: str) -> None:
+    assert is_refused(name, text)
+
+
+@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("end", ["", '"'])
+def test_a_string_that_broke_off_is_never_ended(inner: str, end: str) -> None:
+    """Half a file under finish `stop` is told as a success otherwise; a mark of the string's own is no end."""
+    text = '{"path": "p", "content": "' + inner.replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    assert is_refused("write", text.replace("\r", "\\r") + (' \\"x' if end else ""))
+
+
+@pytest.mark.parametrize(
+    "cut", ['say "hi', 'say "hi" and', 'f("}', "x = {", 'x = {"a": "b"}', 'x = {"a": 1}; y', 'x = ["a", "b"]}']
+)
+def test_a_string_with_marks_that_broke_off_is_never_ended(cut: str) -> None:
+    text = '{"path": "p", "content": "' + cut
+    if cut == 'f("}':
+        # This is an object by itself.
+        assert is_right("write", {"path": "p", "content": "f("}, text)
+        return
+    assert is_refused("write", text)
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_what_needs_no_repair_stays_byte_for_byte(inner: str) -> None:
+    """C1."""
+    for values in ({"path": "a", "content": inner}, {"content": inner, "path": "a", "mode": ""}):
+        for indent in (None, 2):
+            assert kept("write", json.dumps(values, indent=indent), tools=TOOLS)
+
+
+@pytest.mark.parametrize("content", ["", "x", " ", None])
+def test_a_read_stays_a_read(content: Any) -> None:
+    text = json.dumps({"path": "a", "content": content})
+    assert kept("read", text, tools=TOOLS)
+    (block,) = in_messages("read", text)["content"]
+    assert (block["name"], block["input"]) == ("read", {"path": "a", "content": content})
+
+
+@pytest.mark.parametrize("reason", ["repetition", "abort_soon", "model_length", "max_tokens", "unknown"])
+def test_a_finish_that_is_not_known_to_be_natural_is_a_cut(reason: str) -> None:
+    """C4: it stays, and nothing is completed; Messages says `max_tokens`, and the audit which it was."""
+    for text in ('{"path": "a", "content": "b', '{"path": "a", "content": "b"', '{"path": "a'):
+        got = argued("write", text, finish=reason, tools=TOOLS)
+        assert (got.arguments, got.finish, got.fixes) == ((text,), reason, ("cut",))
+        said = in_messages("write", text, reason)
+        assert said["stop_reason"] == "max_tokens"
+
+
+@pytest.mark.parametrize(
+    "reason", ["stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn"]
+)
+def test_natural_finishes_complete_what_lacks_closers_only(reason: str) -> None:
+    got = argued("write", '{"path": "a", "content": "b"', finish=reason, tools=TOOLS)
+    assert got.values == [("write", {"path": "a", "content": "b"})]
+    assert got.finish == "tool_calls"

@@ -1,0 +1,258 @@
+"""What can be read in two ways is not read at all (contract C9): missing ends, words that are no numbers, brackets that
+are none of a list, paths with single backslashes. In structured calls in both fronts, streamed and whole, and in tagged
+ones.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.tools.toolset import ToolSet
+from tests.failures.test_failures_damage import is_refused, is_right
+from tests.support.client_view import argued, kept
+from tests.support.helpers import function, offered
+from tests.unit.formats.test_json_arguments import WRAPPERS, read
+
+pytestmark = pytest.mark.once
+
+TEXT = {"type": "string"}
+HERMES = WRAPPERS["Hermes"]
+# An object, an array and what else may stand where the schema wants a string.
+OBJECTS = ('{"a": {"b": 1}}', '{"a": [{"b": "c"}]}', '{"a": {}}', '{"a": "b"}', '{\n  "name": "x",\n  "v": {"w": 1}\n}')
+ARRAYS = ('[{"a": 1}]', '["a", "b"]', "[[1], [2]]")
+# The places where a string is wanted, each with the text before it and what closes it.
+STRING_PLACES = (
+    ("write", '{"path": "p", "content": ', "}"),
+    ("write", '{"content": ', "}"),
+    ("bash", '{"command": ', "}"),
+    ("edits", '{"path": "p", "edits": [{"old": "a", "new": ', "}]}"),
+    ("edits", '{"path": "p", "edits": [{"new": "a", "old": "b"}, {"old": "a", "new": ', "}]}"),
+    ("tag", '{"tags": ["a", ', "]}"),
+)
+
+
+@pytest.mark.parametrize("value", [*OBJECTS, *ARRAYS])
+@pytest.mark.parametrize(("name", "before", "behind"), STRING_PLACES)
+def test_nothing_that_stands_for_a_string_is_closed(name: str, before: str, behind: str, value: str) -> None:
+    """A bracket is missing: where the text would end is not known."""
+    text = before + value + behind
+    for lost in range(1, len(text) - len(text.rstrip("}]")) + 1):
+        cut = text[:-lost]
+        assert is_refused(name, cut), cut
+        for written in (HERMES, WRAPPERS["Kimi"], WRAPPERS["functionary"]):
+            tagged = written(name, cut)
+            assert read(tagged, 3) == ([], tagged)
+
+
+@pytest.mark.parametrize("value", OBJECTS)
+def test_a_whole_object_that_stands_for_a_string_is_its_text(value: str) -> None:
+    """F23: nothing is missing."""
+    meant = json.dumps(json.loads(value))
+    for name, before, behind in STRING_PLACES:
+        values = json.loads(before + json.dumps(meant) + behind)
+        if name == "write" and "path" not in values:
+            continue
+        assert is_right(name, values, before + value + behind)
+
+
+@pytest.mark.parametrize("value", OBJECTS)
+def test_an_object_that_ended_before_the_next_key_is_its_text_whatever_is_missing_behind_it(value: str) -> None:
+    meant = json.dumps(json.loads(value))
+    text = f'{{"content": {value}, "path": "p"'
+    assert is_right("write", {"content": meant, "path": "p"}, text)
+    # Of these the end is not known: all that follows may be a part.
+    assert is_refused("write", f'{{"content": {value[:-1]}, "path": "p"}}')
+
+
+OBJECT_TOOLS: ToolSet = offered(
+    function("put", {"path": TEXT, "body": {"type": "object"}, "rows": {"type": "array"}, "free": {}}, "path"),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": "p", "body": {"a": {"b": 1}',
+        '{"path": "p", "body": {"a": {"b": 1}}',
+        '{"path": "p", "rows": [{"a": 1}, {"b": [2]',
+        '{"path": "p", "free": {"a": ["b"]',
+        '{"body": {"a": 1}, "path": "p"',
+    ],
+)
+def test_where_the_schema_wants_an_object_missing_closers_are_added(text: str) -> None:
+    """F20: the model stopped, and only brackets are missing at the very end."""
+    got = argued("put", text, finish="stop", tools=OBJECT_TOOLS)
+    closers = next(end for end in ("}", "}}", "]}", "}}}", "}]}", "]}}") if _is_json(text + end))
+    assert got.values == [("put", json.loads(text + closers))]
+    assert argued("put", text, finish="length", tools=OBJECT_TOOLS).arguments == (text,)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+NUMBERS: ToolSet = offered(
+    function(
+        "put",
+        {"text": TEXT, "ratio": {"type": "number"}, "maybe": {"type": ["number", "null"]}, "free": {}, "rows": {}},
+    ),
+)
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "nan", "inf", "-inf"])
+@pytest.mark.parametrize("key", ["text", "ratio", "maybe", "free", "rows"])
+def test_a_word_that_is_no_number_in_json_leaves_no_reading(key: str, word: str) -> None:
+    """C9: numbers and literals keep their value, and null is another one."""
+    for value in (word, f"[{word}]", f'{{"a": {word}}}'):
+        for text in (f'{{"{key}": {value}}}', f'{{"{key}": {value}, "x": 1}}', f"{{'{key}': {value},}}"):
+            got = argued("put", text, cuts=3, tools=NUMBERS)
+            assert got.calls == [] or got.error, text
+            assert not got.error or got.arguments == ()
+            assert got.error or got.text == f"put{text}"
+            tagged = HERMES("put", text)
+            assert read(tagged, 3, NUMBERS) == ([], tagged)
+    assert kept("put", json.dumps({key: word}), tools=NUMBERS)
+
+
+SCALARS: ToolSet = offered(
+    function(
+        "put",
+        {
+            "text": TEXT,
+            "count": {"type": "integer"},
+            "flag": {"type": "boolean"},
+            "free": {},
+            "names": {"type": "array", "items": TEXT},
+            "counts": {"type": "array", "items": {"type": "integer"}},
+        },
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "meant"),
+    [
+        ("text", '("x")', "x"),
+        ("text", "('x')", "x"),
+        ("text", '(("x"))', "x"),
+        ("text", "( 'a (b), c' )", "a (b), c"),
+        ("count", "(1)", 1),
+        ("count", "(-5)", -5),
+        ("flag", "(True)", True),
+        ("free", "(1)", 1),
+        ("free", "('x')", "x"),
+        ("free", "(1,)", [1]),
+        ("free", "()", []),
+        ("free", "({'a': (1)})", {"a": 1}),
+        ("free", "([1, (2)])", [1, 2]),
+        ("names", "('x',)", ["x"]),
+        ("names", "('x', 'y')", ["x", "y"]),
+        ("names", "('x', 'y',)", ["x", "y"]),
+        ("names", "[('x'), ('y')]", ["x", "y"]),
+        ("counts", "(1, 2)", [1, 2]),
+        ("counts", "((1), (2))", [1, 2]),
+    ],
+)
+def test_a_value_in_brackets_is_that_value_and_a_tuple_is_a_list(key: str, written: str, meant: Any) -> None:
+    """As Python reads them: only the comma makes a tuple."""
+    for text in (f"{{'{key}': {written}}}", f'{{"{key}": {written}}}'):
+        got = argued("put", text, tools=SCALARS)
+        assert (got.values, got.text, got.error) == ([("put", {key: meant})], "", "")
+        for name in ("Hermes", "Kimi"):
+            assert read(WRAPPERS[name]("put", text), 3, SCALARS) == ([("put", {key: meant})], "")
+    python = f"[put({key}={written})]"
+    if not written.startswith("["):
+        assert read(python, 3, SCALARS) == ([("put", {key: meant})], "")
+
+
+WINDOWS = (
+    "C:\\new folder\\test",
+    "C:\\new",
+    "c:\\temp",
+    "D:\\test.txt",
+    "Z:\\folder\\reports",
+    "C:\\backup\\bin",
+    "C:\\t\\new",
+    "C:\\Users\\new",
+    "C:\\new\\Users",
+    "\\\\server\\new",
+    "\\\\server\\share",
+    "\\\\my-host.local\\test\\new",
+)
+COMMANDS = ('dir "{}"', '"{}"', 'copy "a b" {} /y', 'type "{}" > "x y"')
+
+
+@pytest.mark.parametrize("path", WINDOWS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_path_with_single_backslashes_in_a_string_without_any_leaves_no_reading(command: str, path: str) -> None:
+    """Whoever wrote no backslash before a mark wrote none before a backslash either; yet the path's may be escapes."""
+    told = command.format(path)
+    for name, text in (
+        ("bash", f'{{"command": "{told}"}}'),
+        ("bash", f'{{"timeout": 5, "command": "{told}"}}'),
+        ("write", f'{{"path": "{path}", "content": "say "hi""}}'),
+        ("write", f'{{"content": "say "hi"", "path": "{path}"}}'),
+        ("edits", f'{{"path": "p", "edits": [{{"old": "{told}", "new": "b"}}]}}'),
+    ):
+        assert is_refused(name, text), text
+        for written in (HERMES, WRAPPERS["DeepSeek V3.1"]):
+            tagged = written(name, text)
+            assert read(tagged, 3) == ([], tagged)
+    python = f'[bash(command="{told}")]'
+    assert read(python, 3) == ([], python)
+
+
+@pytest.mark.parametrize("path", WINDOWS)
+def test_a_path_that_is_legal_json_stays_as_it_came(path: str) -> None:
+    """C1."""
+    assert kept("bash", json.dumps({"command": f'dir "{path}"'}), tools=PATHS)
+
+
+PATHS: ToolSet = offered(function("bash", {"command": TEXT}, "command"))
+CODE = (
+    'print("a")\\nprint("b")',
+    'if a:\\n    print("b")',
+    'class C:\\n    "doc"\\n',
+    'class C:\\n\\n    x = "a"\\n',
+    'class C:\\r\\n\\tx = "a"\\r\\n',
+    'while x:\\n\\tprint("y")\\n',
+    'x = {"a": "b"}\\n\\ty',
+    'print("a:\\t" + b)',
+    'grep "a\\tb" x\\n',
+    'see "http://x/y"\\n',
+    'echo "C: D"\\nls',
+    'cd "C:/new folder"\\nls',
+)
+
+
+@pytest.mark.parametrize("code", CODE)
+def test_the_escapes_of_code_are_read_beside_marks_without_any(code: str) -> None:
+    meant = json.loads('"' + code.replace('"', '\\"') + '"')
+    for name, key, before in (("bash", "command", ""), ("write", "content", '"path": "p", ')):
+        text = f'{{{before}"{key}": "{code}"}}'
+        values = {**({"path": "p"} if before else {}), key: meant}
+        assert is_right(name, values, text)
+        assert read(HERMES(name, text), 3) == ([(name, values)], "")
+
+
+@pytest.mark.parametrize("path", ["C:\\Users\\me", "C:\\Windows\\System32", "D:\\my docs\\x", "E:\\"])
+def test_a_path_whose_backslashes_escape_nothing_stays_what_it_is(path: str) -> None:
+    for command in ('dir "{} x"', 'copy "{} y" a'):
+        told = command.format(path)
+        if path.endswith("\\"):
+            told = told.replace("\\ ", "\\\\ ")
+        meant = told.replace("\\\\", "\\")
+        assert is_right("bash", {"command": meant}, f'{{"command": "{told}"}}')
+
+
+@pytest.mark.parametrize("path", WINDOWS)
+def test_a_path_with_all_its_backslashes_is_read(path: str) -> None:
+    escaped = path.replace("\\", "\\\\")
+    assert is_right("bash", {"command": f'dir "{path}"'}, f'{{"command": "dir "{escaped}""}}')

@@ -1,0 +1,243 @@
+"""The nine defects of the OpenClaw proxy (earlier systems, A1), each as a regression test."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.conftest import Inside
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    USAGE,
+    WRITE_FILE,
+    Upstream,
+    answer,
+    chat,
+    completion,
+    delta,
+    event,
+    finish,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+OPENCLAW = f"/for/openclaw{CHAT}"
+ARGUMENTS = {"path": "a.txt", "content": "hi"}
+
+
+def chunks(data: bytes) -> list[Any]:
+    found = [block[6:] for block in data.split(b"\n\n") if block.startswith(b"data: ")]
+    return [json.loads(block) for block in found if block != b"[DONE]"]
+
+
+def calls(data: bytes) -> list[tuple[str, Any]]:
+    """Name and parsed arguments of each call in a stream."""
+    gathered: dict[int, list[str]] = {}
+    for chunk in chunks(data):
+        for choice in chunk["choices"]:
+            for call in choice["delta"].get("tool_calls") or ():
+                into = gathered.setdefault(call["index"], ["", ""])
+                into[0] += call["function"].get("name") or ""
+                into[1] += call["function"].get("arguments") or ""
+    return [(name, json.loads(arguments)) for name, arguments in gathered.values()]
+
+
+def test_defect_1_the_loop_guard_answers_a_stream_with_a_stream(inside: Inside) -> None:
+    messages = [{"role": "user", "content": "x"}, *[{"role": "tool", "tool_call_id": "c", "content": "y"}] * 20]
+    request = chat(messages=messages, tools=[WRITE_FILE])
+    response = inside("http://127.0.0.1:1", max_tool_calls=20).post(OPENCLAW, json=request)
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    assert response.data.endswith(DONE) and chunks(response.data)[-1]["object"] == "chat.completion.chunk"
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 503])
+def test_defect_2_an_error_of_the_upstream_is_no_success(inside: Inside, status: int) -> None:
+    body = json.dumps({"error": {"message": "no", "type": "x", "param": None, "code": status}}).encode()
+    with Upstream([answer(body, status)]) as server:
+        response = inside(server.url).post(OPENCLAW, json=chat(tools=[WRITE_FILE]))
+    assert (response.status_code, response.data) == (status, body)
+    assert response.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("body", [b"no json", b'{"choices": 5}', b"[]", b'{"choices": [{"message": 5}], "usage": 5}'])
+def test_defect_3_what_cannot_be_made_a_stream_never_reaches_the_client_as_it_is(inside: Inside, body: bytes) -> None:
+    rules = 'models:\n  - {match: "*", upstream: whole}\n'
+    with Upstream([answer(body)]) as server:
+        response = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    assert response.data != body
+    if response.status_code == 200:
+        assert response.data.endswith(DONE) and chunks(response.data)
+    else:
+        assert response.status_code == 502 and response.json is not None and "error" in response.json
+
+
+INNER = json.dumps({"name": "write_file", "arguments": ARGUMENTS}, indent=2)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        INNER,
+        f"[{INNER}]",
+        json.dumps({"name": "write_file", "parameters": ARGUMENTS}),
+        json.dumps({"function": {"name": "write_file", "arguments": ARGUMENTS}}),
+        json.dumps({"type": "function", "function": {"name": "write_file", "arguments": json.dumps(ARGUMENTS)}}),
+    ],
+    ids=["pretty-printed", "array", "parameters", "function", "function, arguments as text"],
+)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: str, streamed: bool) -> None:
+    said = f"I will.\n<tools>\n{inner}\n</tools>"
+    script = stream(ROLE, *map(text, said), finish(), DONE) if streamed else [answer(completion(said))]
+    with Upstream(script) as server:
+        response = inside(server.url).post(OPENCLAW, json=chat(tools=[WRITE_FILE], stream=streamed))
+    if streamed:
+        assert calls(response.data) == [("write_file", ARGUMENTS)]
+        assert chunks(response.data)[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    else:
+        assert response.json is not None
+        (call,) = response.json["choices"][0]["message"]["tool_calls"]
+        assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("write_file", ARGUMENTS)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"name": "my-package", "version": "1.0.0", "scripts": {"test": "pytest"}}',
+        '{"name": "rm_rf", "arguments": {"path": "/"}}',
+        '{\n  "name": "write_file"\n}',
+    ],
+    ids=["package.json", "not offered", "a name alone"],
+)
+def test_defect_5_json_with_a_name_is_no_call_unless_it_was_offered(inside: Inside, said: str, streamed: bool) -> None:
+    events = [ROLE, text(said), finish(), DONE]
+    body = json.dumps(completion(said)).encode()
+    with Upstream(stream(*events) if streamed else [answer(body)]) as server:
+        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=streamed))
+    if streamed:
+        assert calls(response.data) == [] and chunks(response.data)[-1]["choices"][0]["finish_reason"] == "stop"
+        assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks(response.data)) == said
+    else:
+        assert response.data == body
+
+
+def test_defect_6_text_flows_while_the_model_writes(inside: Inside) -> None:
+    """F77: the first words are there before the upstream says its last."""
+    with Upstream() as server:
+        gate = server.gate()
+        script = stream(ROLE, text("word "), finish(), DONE)
+        server.play([*script[:3], gate, *script[3:]])
+        with inside(server.url).post(OPENCLAW, json=chat(tools=[WRITE_FILE]), buffered=False) as response:
+            assert b"word " in next(response.iter_encoded())
+            gate.open()
+            assert response.data.endswith(DONE)
+
+
+def test_defect_6_a_silent_model_is_bridged_by_heartbeats(inside: Inside) -> None:
+    with Upstream([0.3, *stream(ROLE, text("a"), finish(), DONE)]) as server:
+        began = time.monotonic()
+        with inside(server.url, heartbeat=0.05).post(OPENCLAW, json=chat(), buffered=False) as response:
+            assert next(response.iter_encoded()).startswith(b":")
+            assert time.monotonic() - began < 0.25
+            assert response.data.endswith(DONE)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_defect_7_usage_is_sent_only_to_those_who_ask(inside: Inside, asked: bool, whole: bool) -> None:
+    """F61; as a stream of the server, and as one that is made of a whole answer."""
+    rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
+    script = [answer(completion("a"))] if whole else stream(ROLE, text("a"), finish(), USAGE, DONE)
+    with Upstream(script) as server:
+        request = chat(tools=[WRITE_FILE], **({"stream_options": {"include_usage": True}} if asked else {}))
+        data = inside(server.url, rules).post(CHAT, json=request).data
+    assert any(chunk.get("usage") for chunk in chunks(data)) is asked
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_defect_7_reasoning_is_kept_unless_the_client_has_it_removed(inside: Inside, key: str, whole: bool) -> None:
+    rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
+    script = (
+        [answer(completion({"role": "assistant", "content": "a", key: "hm"}))]
+        if whole
+        else stream(ROLE, delta({key: "hm"}), text("a"), finish(), DONE)
+    )
+    for path, kept in ((CHAT, True), (OPENCLAW, False)):
+        with Upstream(script) as server:
+            data = inside(server.url, rules).post(path, json=chat(tools=[WRITE_FILE])).data
+        said = "".join(chunk["choices"][0]["delta"].get(key) or "" for chunk in chunks(data))
+        assert said == ("hm" if kept else "")
+        assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks(data)) == "a"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_defect_7_several_choices_are_kept_apart(inside: Inside, whole: bool) -> None:
+    """`n` > 1: one choice calls, the other talks."""
+    call = f"<tools>\n{INNER}\n</tools>"
+    envelope = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny"}
+
+    def chunk(index: int, said: str | None, reason: str | None = None) -> bytes:
+        return event({**envelope, "choices": [{"index": index, "delta": {"content": said}, "finish_reason": reason}]})
+
+    if whole:
+        choices = [
+            {"index": at, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+            for at, said in enumerate((call, "talk"))
+        ]
+        script = [answer({**completion(""), "choices": choices})]
+    else:
+        pairs = [chunk(0, call), chunk(1, "ta"), chunk(1, "lk"), chunk(1, "", "stop"), chunk(0, "", "stop")]
+        script = stream(*pairs, DONE)
+    rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
+    with Upstream(script) as server:
+        data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE], n=2)).data
+    said = {0: "", 1: ""}
+    reasons = {}
+    called = []
+    for each in chunks(data):
+        for choice in each["choices"]:
+            said[choice["index"]] += choice["delta"].get("content") or ""
+            called += [choice["index"] for _ in choice["delta"].get("tool_calls") or ()]
+            if choice["finish_reason"]:
+                reasons[choice["index"]] = choice["finish_reason"]
+    assert (said[0].strip(), said[1]) == ("", "talk")
+    assert set(called) == {0} and reasons == {0: "tool_calls", 1: "stop"}
+
+
+def test_defect_8_there_are_request_ids_a_body_limit_and_the_client_s_key_goes_up(inside: Inside) -> None:
+    with Upstream([answer(completion("a"))]) as server:
+        client = inside(server.url, max_body=1024)
+        response = client.post(CHAT, json=chat(stream=False), headers={"x-api-key": "k", "X-Request-Id": "r1"})
+        assert server.seen[0].headers["Authorization"] == "Bearer k"
+        assert response.headers["X-Request-Id"] == "r1"
+        assert client.post(CHAT, data=b" " * 1025).status_code == 413
+
+
+def test_defect_9_responses_is_not_taken_for_a_chat(inside: Inside) -> None:
+    """It passes untouched until the proxy speaks it."""
+    reply = json.dumps({"object": "response", "output": [{"type": "message", "content": f"<tools>{INNER}</tools>"}]})
+    request = {"model": "tiny", "input": "x", "tools": [{"type": "function", "name": "write_file"}], "stream": False}
+    with Upstream([answer(reply.encode())]) as server:
+        response = inside(server.url).post("/v1/responses", json=request)
+        assert server.seen[0].path == "/v1/responses" and server.seen[0].json == request
+    assert response.data == reply.encode()
+
+
+def test_fields_that_openclaw_does_not_expect_are_removed_for_it_alone(inside: Inside) -> None:
+    """Response cleaning: users of the old proxy rely on it."""
+    body = completion("a", kv_transfer_params=None, service_tier="x", system_fingerprint="y")
+    for path, kept in ((CHAT, True), (OPENCLAW, False)):
+        with Upstream([answer(body)]) as server:
+            got = inside(server.url).post(path, json=chat(stream=False)).json
+        assert got is not None
+        assert ({"kv_transfer_params", "service_tier", "system_fingerprint"} <= got.keys()) is kept
+        assert ("stop_reason" in got["choices"][0]) is kept
+
+

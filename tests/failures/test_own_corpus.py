@@ -1,0 +1,121 @@
+"""The project's own corpus: calls in every text format, as models write them and nearly so, the same at every cut."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import pytest
+
+from proxy.tools.toolset import read_tools
+from tests.support.helpers import all_cuts, new_scanner, scan
+
+CORPORA = Path(__file__).parents[1] / "corpora"
+RANDOM_CUTS = 8
+
+
+class Call(TypedDict):
+    """A call that must be found."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class Row(TypedDict):
+    """One reply: what the model wrote, and what must come of it."""
+
+    id: str
+    format: str
+    covers: list[str]
+    text: str
+    finish: Literal["stop", "length"]
+    calls: list[Call]
+    content: str
+    evidence: Literal["strong", "weak", "none"]
+
+
+# The formats whose calls are JSON, Python or a notation of their own.
+JSON_FORMATS = (
+    *("hermes", "qwen25", "qwen25_tools", "qwen3", "granite4", "ernie45", "longcat", "minimax_m1", "nemotron_nano_v2"),
+    *("mimo_vl", "bielik", "reka", "smollm3", "nanbeige3", "falcon", "kolibri", "trinity", "exaone", "internlm2"),
+    *("intern_s1", "granite_20b_fc", "gigachat3", "gigachat31"),
+    *("mistral_pre_v11", "granite3", "hunyuan_a13b", "jamba", "apriel", "cohere", "command_r_plus", "phi4_mini"),
+    *("xlam", "apertus", "llama3_json", "llama4_json", "inkling", "firefunction"),
+    *("mistral_v11", "kimi_k2", "deepseek_v3", "deepseek_v31", "functionary_v31", "functionary_v32", "solar_open"),
+    *("glm4_0414", "harmony"),
+    *("pythonic", "llama4_pythonic", "olmo3", "lfm2", "minicpm3"),
+    *("gemma4", "functiongemma", "kimi_k3", "plamo3"),
+)
+# The formats whose arguments are tags.
+TAG_FORMATS = (
+    *("qwen3_coder", "seed_oss", "mimo", "minimax_m2", "deepseek_v32", "deepseek_v4", "deepseek_v41", "gigachat35"),
+    *("muse", "dots", "step3", "beam", "minicpm5", "anthropic", "glm45", "glm47", "ling3", "hy_v3", "k2_horizon"),
+    *("iquest_q1", "minimax_m3"),
+)
+# These models write one call a reply.
+ONE_CALL = ("gigachat3", "gigachat31", "glm4_0414")
+FAILURES = tuple(f"F{number}" for number in range(1, 19))
+
+
+def load() -> list[Row]:
+    """All rows of the folder, whoever wrote the file."""
+    files = sorted((CORPORA / "formats").glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
+
+
+ROWS = load()
+AGENT = json.loads((CORPORA / "tools.json").read_text("utf-8"))["agent"]
+TOOLS = read_tools([{"type": "function", "function": tool} for tool in AGENT])
+
+
+def exact(calls: list[tuple[str, object]]) -> str:
+    """The calls as text, in which `true`, `1` and `1.0` differ and the order of keys does not count."""
+    return json.dumps(calls, ensure_ascii=False, sort_keys=True)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_each_reply_gives_its_calls_and_its_text_at_every_cut(row: Row) -> None:
+    expected = exact([(call["name"], call["arguments"]) for call in row["calls"]])
+    for cut in all_cuts(row["text"], RANDOM_CUTS):
+        found = scan(cut, new_scanner(TOOLS), stopped=row["finish"] == "stop")
+        assert (exact(found.parsed), found.text) == (expected, row["content"]), cut
+
+
+def test_no_id_stands_twice() -> None:
+    assert [id for id, count in Counter(row["id"] for row in ROWS).items() if count > 1] == []
+
+
+def test_each_row_is_whole() -> None:
+    """A wrong key or value in a row must not make it pass for nothing."""
+    for row in ROWS:
+        assert row.keys() == Row.__annotations__.keys(), row["id"]
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row["id"])
+        assert all(re.fullmatch(r"F[1-9][0-9]?", failure) for failure in row["covers"]), row["id"]
+        assert row["finish"] in ("stop", "length"), row["id"]
+        assert row["evidence"] in (("strong", "weak") if row["calls"] else ("none",)), row["id"]
+        for call in row["calls"]:
+            assert call.keys() == Call.__annotations__.keys(), row["id"]
+            assert TOOLS.resolve(call["name"]) in [tool for tool in TOOLS if tool.name == call["name"]], row["id"]
+
+
+def test_weak_evidence_has_every_required_argument_and_at_most_one_other_key() -> None:
+    """C3."""
+    for row in ROWS:
+        for call in row["calls"] if row["evidence"] == "weak" else []:
+            tool = TOOLS.resolve(call["name"])
+            assert tool is not None and tool.tolerates(call["arguments"]), row["id"]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_each_failure_of_calls_in_text_is_covered(failure: str) -> None:
+    assert [row["id"] for row in ROWS if failure in row["covers"]]
+
+
+@pytest.mark.parametrize("name", [*JSON_FORMATS, *TAG_FORMATS])
+def test_each_format_is_there_with_parallel_calls_where_it_has_them(name: str) -> None:
+    counts = [len(row["calls"]) for row in ROWS if row["format"] == name]
+    assert counts
+    assert name in ONE_CALL or max(counts) > 1

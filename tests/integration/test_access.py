@@ -1,0 +1,435 @@
+"""Who comes in: the key, the model and the share of each request, by its route; and which key goes up."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from proxy.config.api_keys import ClientKey, Keys
+from proxy.config.load import read_rules
+from proxy.config.rules import parse_rules
+from proxy.config.settings import Settings
+from proxy.web.app import make_app
+from proxy.worker.snapshot import make_snapshot
+from proxy.worker.state import WorkerState, announce, make_state
+from tests.conftest import BufferedClient
+from tests.support.messages_ask import ask
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    stream,
+    text,
+)
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+FINE = stream(ROLE, text("a"), finish(), DONE)
+WHOLE = chat(stream=False)
+MODELS = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
+
+
+def digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def access(**more: Any) -> Keys:
+    """One key, `secret-of-alice`, and what else is said of it."""
+    return Keys(clients=(ClientKey("alice", digest("secret-of-alice"), **more),))
+
+
+def front(upstream: str, keys: Keys, rules: str = "", **settings: Any) -> tuple[FlaskClient, WorkerState]:
+    """The application without gunicorn, with these keys."""
+    read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
+    service = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
+    app = make_app(service)
+    app.test_client_class = BufferedClient
+    return app.test_client(), service
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+ALICE = bearer("secret-of-alice")
+NOWHERE = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    "given", [ALICE, {"x-api-key": "secret-of-alice"}, {"Authorization": "bearer secret-of-alice"}]
+)
+def test_who_has_a_key_comes_in(given: dict[str, str]) -> None:
+    with Upstream(FINE) as server:
+        client, _ = front(server.url, access())
+        assert client.post(CHAT, json=chat(), headers=given).status_code == 200
+        assert "Authorization" not in server.wait().headers
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({}, bearer("secret-of-alic"), bearer(digest("secret-of-alice").hex()), {"Authorization": "secret-of-alice"}),
+        *({"Authorization": "Basic secret-of-alice"}, bearer(""), {"Cookie": "secret-of-alice"}, bearer("é")),
+    ],
+)
+@pytest.mark.parametrize(
+    "method,path",
+    [
+        *(("POST", path) for path in (CHAT, MESSAGES, "/v1/messages/count_tokens", "/v1/completions", "/tokenize")),
+        *(("GET", "/v1/models"), ("GET", "/v1/models/tiny"), ("HEAD", "/v1/models"), ("POST", f"/for/openclaw{CHAT}")),
+        *(("POST", "/v1/rerank"), ("GET", "/v1/responses"), ("DELETE", "/for/openclaw/v1/responses")),
+    ],
+)
+def test_who_has_none_does_not_and_nothing_is_asked_or_read(method: str, path: str, given: dict[str, str]) -> None:
+    with Upstream() as server:
+        client, _ = front(server.url, access())
+        response = client.open(path, method=method, data=b"[" * 100_000, headers=given)
+        assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert server.seen == [] and server.asked == []
+    if method != "HEAD":
+        told = response.get_json()
+        assert told["error"]["type"] == "authentication_error"
+        assert (told.get("type") == "error") is path.startswith(MESSAGES)
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/_health", "/_ready", "/for/openclaw/"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_what_says_only_that_it_is_there_needs_no_key(path: str, method: str) -> None:
+    with Upstream() as server:
+        server.paths = {"/health": [answer(b"")]}
+        client, _ = front(server.url, access())
+        assert client.open(path, method=method).status_code == 200
+
+
+def test_options_and_paths_that_are_none_ask_nobody() -> None:
+    client, _ = front(NOWHERE, access())
+    assert client.options(CHAT).status_code == 204
+    assert client.get("/x").status_code == 404 and client.get(CHAT).status_code == 405
+
+
+def test_a_key_that_tells_a_client_in_the_rules_opens_nothing() -> None:
+    rules = f"clients: {{agent: {{key_sha256: [{digest('agents-key').hex()}, {digest('secret-of-alice').hex()}]}}}}"
+    with Upstream(FINE) as server:
+        client, _ = front(server.url, access(), rules)
+        assert client.post(CHAT, json=chat(), headers=bearer("agents-key")).status_code == 401
+        assert client.post(CHAT, json=chat(), headers=ALICE).status_code == 200
+
+
+def test_a_key_that_opens_may_tell_a_client_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    rules = f"clients: {{agent: {{key_sha256: [{digest('secret-of-alice').hex()}]}}}}"
+    with Upstream(FINE) as server:
+        client, _ = front(server.url, access(), rules)
+        client.post(CHAT, json=chat(), headers=ALICE)
+    assert " client=agent key=alice " in caplog.messages[0] and "secret-of-alice" not in caplog.text
+
+
+# Which key goes up.
+
+
+@pytest.mark.parametrize(
+    "keys,pass_auth,expected",
+    [
+        (Keys(), False, "Bearer secret-of-alice"),
+        (access(), False, None),
+        (access(), True, "Bearer secret-of-alice"),
+        (Keys(upstream="upkey"), False, "Bearer upkey"),
+        (Keys(upstream="upkey"), True, "Bearer secret-of-alice"),
+    ],
+)
+@pytest.mark.parametrize(
+    "path", [CHAT, MESSAGES, "/v1/messages/count_tokens", "/v1/models", "/v1/rerank", "/v1/completions"]
+)
+@pytest.mark.parametrize("header", [ALICE, {"X-Api-Key": "secret-of-alice"}])
+def test_the_clients_key_goes_up_only_where_nothing_else_is_set(
+    keys: Keys, pass_auth: bool, expected: str | None, path: str, header: dict[str, str]
+) -> None:
+    with Upstream(*[[answer({"count": 3, **completion("a")})]] * 9) as server:
+        client, _ = front(server.url, keys, pass_auth=pass_auth)
+        body = ask(stream=False) if path.startswith(MESSAGES) else WHOLE
+        client.open(path, method="GET" if path == "/v1/models" else "POST", json=body, headers=header)
+        assert server.seen
+        for seen in server.seen:
+            assert seen.headers.get("Authorization") == expected
+            assert "X-Api-Key" not in seen.headers
+            assert "secret-of-alice" not in str(seen.headers) or expected == "Bearer secret-of-alice"
+
+
+# Models.
+
+
+@pytest.mark.parametrize(
+    "path,body", [(CHAT, chat()), (CHAT, WHOLE), (MESSAGES, ask(model="tiny")), ("/v1/completions", WHOLE)]
+)
+def test_a_key_may_use_its_models(path: str, body: dict[str, Any]) -> None:
+    fine = [answer(completion("a"))] if not body.get("stream") else FINE
+    with Upstream(fine) as server:
+        server.paths = {"/v1/models": MODELS}
+        client, _ = front(server.url, access(models=("ti*",)))
+        assert client.post(path, json=body, headers=ALICE).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path,body",
+    [
+        *(
+            (CHAT, chat(model="big")),
+            (CHAT, {**chat(), "model": None}),
+            (CHAT, {"messages": []}),
+            (CHAT, chat(model=["tiny"])),
+        ),
+        *((MESSAGES, ask(model="big")), ("/v1/messages/count_tokens", ask(model="big"))),
+        *(
+            ("/v1/completions", {"model": "big"}),
+            ("/v1/completions", {}),
+            ("/tokenize", {"prompt": "x"}),
+            ("/v1/rerank", [1]),
+        ),
+        *((f"/for/openclaw{CHAT}", chat(model="big")), ("/v1/embeddings", {"model": 1})),
+    ],
+)
+def test_a_key_may_use_no_other_model(path: str, body: Any) -> None:
+    with Upstream() as server:
+        server.paths = {"/v1/models": MODELS}
+        client, _ = front(server.url, access(models=("tiny",)))
+        response = client.post(path, json=body, headers=ALICE)
+        assert server.seen == []
+    assert response.status_code == 403
+    assert (
+        response.get_json()["error"]["type"] == "permission_error" and "tiny" in response.get_json()["error"]["message"]
+    )
+
+
+def test_what_counts_is_the_name_that_the_model_server_gets() -> None:
+    rules = "aliases: {tiny: big, small: tiny}"
+    with Upstream(FINE, FINE) as server:
+        client, _ = front(server.url, access(models=("tiny",)), rules)
+        assert client.post(CHAT, json=chat(model="tiny"), headers=ALICE).status_code == 403
+        assert client.post(CHAT, json=chat(model="small"), headers=ALICE).status_code == 200
+        assert server.wait().json["model"] == "tiny"
+
+
+@pytest.mark.parametrize("allowed,status", [("tiny", 200), ("claude-*", 403)])
+def test_a_claude_name_counts_as_the_only_model_there_is(allowed: str, status: int) -> None:
+    with Upstream([answer(completion("a"))]) as server:
+        server.paths = {"/v1/models": MODELS}
+        client, _ = front(server.url, access(models=(allowed,)))
+        assert client.post(MESSAGES, json=ask(model="claude-sonnet-4-5"), headers=ALICE).status_code == status
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/rerank"])
+@pytest.mark.parametrize(
+    "body", [b'{"model": "tiny", "model": "big"}', b'{"Model": "big", "model": "tiny"}', b'{"MODEL": "tiny"}']
+)
+def test_a_body_that_two_readers_read_in_two_ways_does_not_pass(path: str, body: bytes) -> None:
+    with Upstream() as server:
+        client, _ = front(server.url, access(models=("tiny",)))
+        assert client.post(path, data=body, headers=ALICE).status_code == 400
+        assert server.seen == []
+
+
+def test_a_form_names_no_model_that_could_be_checked() -> None:
+    form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\ntiny\r\n--x--\r\n'
+    with Upstream([answer({})]) as server:
+        client, _ = front(server.url, access(models=("tiny",)))
+        headers = {**ALICE, "Content-Type": "multipart/form-data; boundary=x"}
+        assert client.post("/v1/audio/transcriptions", data=form, headers=headers).status_code == 403
+        client, _ = front(server.url, access(models=("*",)))
+        assert client.post("/v1/audio/transcriptions", data=form, headers=headers).status_code == 200
+
+
+def test_the_list_of_models_is_for_every_key() -> None:
+    with Upstream() as server:
+        server.paths = {"/v1/models": MODELS}
+        client, _ = front(server.url, access(models=("none",)))
+        assert client.get("/v1/models", headers=ALICE).status_code == 200
+
+
+# Shares.
+
+
+@pytest.mark.parametrize("path,kind", [(CHAT, "rate_limit_error"), (MESSAGES, "rate_limit_error")])
+def test_a_key_has_so_many_requests_a_minute(path: str, kind: str) -> None:
+    body = ask(model="tiny", stream=False) if path == MESSAGES else WHOLE
+    with Upstream(*[[answer(completion("a"))]] * 3) as server:
+        server.paths = {"/v1/models": MODELS}
+        client, _ = front(server.url, access(requests_per_minute=3))
+        assert [client.post(path, json=body, headers=ALICE).status_code for _ in range(3)] == [200] * 3
+        response = client.post(path, json=body, headers=ALICE)
+        assert len(server.seen) == 3
+    assert response.status_code == 429 and 1 <= int(response.headers["Retry-After"]) <= 61
+    assert response.get_json()["error"]["type"] == kind
+    assert client.get("/health").status_code == 200
+
+
+def test_a_wrong_key_uses_up_nobodys_share() -> None:
+    with Upstream([answer(completion("a"))]) as server:
+        client, _ = front(server.url, access(requests_per_minute=1))
+        assert [client.post(CHAT, json=WHOLE, headers=bearer("wrong")).status_code for _ in range(3)] == [401] * 3
+        assert client.post(CHAT, json=WHOLE, headers=ALICE).status_code == 200
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/completions"])
+def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None:
+    body = ask(model="tiny", stream=streamed) if path == MESSAGES else chat(stream=streamed)
+    with Upstream() as server:
+        gate = server.gate()
+        whole = answer(completion("a"))
+        waiting = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
+        server.play(waiting if streamed else [whole[:-1], gate, whole[-1:]], FINE if streamed else [whole])
+        server.paths = {"/v1/models": MODELS}
+        client, service = front(server.url, access(streams=1))
+        other = client.application.test_client()
+        first = client.post(path, json=body, headers=ALICE, buffered=False) if streamed else None
+        if first is None:
+            found: list[int] = []
+            thread = threading.Thread(
+                target=lambda: found.append(client.post(path, json=body, headers=ALICE).status_code)
+            )
+            thread.start()
+        gate.wait()
+        refused = other.post(path, json=body, headers=ALICE)
+        assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
+        assert service.memory.tally.held("key alice") == 1
+        gate.open()
+        if first is not None:
+            assert first.data and first.status_code == 200
+            first.close()
+        else:
+            thread.join()
+            assert found == [200]
+        assert service.memory.tally.held("key alice") == 0
+        assert other.post(path, json=body, headers=ALICE).status_code == 200
+        assert service.memory.tally.held("key alice") == 0
+
+
+@pytest.mark.parametrize("body", [b"{", b"{}", b'{"model": "x", "model": "y"}'])
+def test_a_request_that_fails_holds_nothing_back(body: bytes) -> None:
+    client, service = front(NOWHERE, access(streams=1, models=("tiny",)))
+    for _ in range(3):
+        assert client.post(CHAT, data=body, headers=ALICE).status_code in (400, 403)
+    assert service.memory.tally.held("key alice") == 0
+    assert client.post("/v1/completions", json={"model": "tiny"}, headers=ALICE).status_code == 502
+    assert service.memory.tally.held("key alice") == 0
+
+
+# Admin paths.
+
+
+@pytest.mark.parametrize("method,path", [("POST", "/_reload"), ("GET", "/metrics"), ("HEAD", "/metrics")])
+def test_admin_paths_need_the_admins_key_where_there_is_one(method: str, path: str) -> None:
+    client, _ = front(NOWHERE, Keys(access().clients, admin=digest("the-admins-key")))
+    for given in ({}, ALICE, bearer("wrong")):
+        assert client.open(path, method=method, headers=given).status_code == 401
+    assert client.post(CHAT, json=chat(), headers=bearer("the-admins-key")).status_code == 401
+    assert client.open(path, method=method, headers=bearer("the-admins-key")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://localhost"}, {"Host": "evil.example"}, {"X-Forwarded-For": "1.2.3.4"}]
+)
+@pytest.mark.parametrize("method,path", [("POST", "/_reload"), ("GET", "/metrics")])
+def test_without_one_only_this_machine_may(headers: dict[str, str], method: str, path: str) -> None:
+    client, service = front(NOWHERE, access())
+    refused = client.open(path, method=method, headers=headers)
+    assert refused.status_code == 403 and "admin_key_file" in refused.get_json()["error"]["message"]
+    assert service.memory.generation() == 0
+    assert client.get("/metrics").status_code == 200  # without a client's key
+
+
+# The target of a request.
+
+
+def test_an_http_1_1_request_without_a_host_is_refused() -> None:
+    client, _ = front(NOWHERE, Keys())
+    assert client.get("/health", headers={"Host": ""}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "target", ["http://127.0.0.1:1/health", "http://evil.example/health", "evil.example:80", "*", ""]
+)
+def test_a_target_that_is_no_path_is_refused(target: str) -> None:
+    client, _ = front(NOWHERE, Keys())
+    assert client.get("/health", environ_overrides={"RAW_URI": target}).status_code == 400
+    assert client.options("/health", environ_overrides={"RAW_URI": "*"}).status_code == 204
+
+
+# What is counted of it.
+
+
+def samples(client: FlaskClient) -> dict[str, float]:
+    found = client.get("/metrics").get_data(as_text=True)
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in found.splitlines() if line[0] != "#"}
+
+
+def test_requests_are_counted_as_they_end() -> None:
+    with Upstream(FINE, [answer({"error": {"message": "no"}}, 400)], FINE) as server:
+        server.paths["/v1/models"] = [answer({"data": [{"id": "tiny"}]})]
+        client, _ = front(server.url, access(requests_per_minute=3))
+        for _ in range(2):
+            client.post(CHAT, json=chat(), headers=ALICE)
+        client.post(CHAT, json=chat(), headers=bearer("wrong"))
+        with client.post(CHAT, json=chat(), headers=ALICE, buffered=False) as streamed:
+            assert samples(client)["tool_proxy_active_streams"] == 1
+            assert next(streamed.iter_encoded())
+        client.post(CHAT, json=chat(), headers=ALICE)
+        found = samples(client)
+    assert found["tool_proxy_active_streams"] == 0
+    name = 'tool_proxy_requests_total{dialect="chat",model="%s",status="%d"}'
+    assert [found[name % pair] for pair in (("tiny", 200), ("tiny", 400), ("", 401), ("", 429))] == [2, 1, 1, 1]
+    assert found['tool_proxy_denied_total{reason="key"}'] == found['tool_proxy_denied_total{reason="rate"}'] == 1
+    assert found['tool_proxy_upstream_errors_total{kind="refused"}'] == 1
+    assert found['tool_proxy_disconnects_total{when="answering"}'] == 1
+    assert found['tool_proxy_time_to_first_byte_seconds_count{dialect="chat"}'] == 2
+
+
+def test_heartbeats_are_counted() -> None:
+    with Upstream([0.25, SSE, chunked(ROLE), chunked(text("a")), chunked(finish()), chunked(DONE), LAST]) as server:
+        client, _ = front(server.url, Keys(), heartbeat=0.05)
+        data = client.post(CHAT, json=chat()).data
+        assert samples(client)["tool_proxy_heartbeats_total"] == data.count(b": ping") > 1
+
+
+def test_a_key_of_the_model_servers_is_not_told_by_its_errors(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "proxy")
+    said = {
+        "error": {"message": "no such key: the-upstream-key", "type": "the-upstream-key", "code": "the-upstream-key"}
+    }
+    late = b'data: {"error": {"message": "bad the-upstream-key", "type": "the-upstream-key"}}\n\n'
+    for script in ([answer(said, 401)], [answer(b"the-upstream-key", 401)], stream(ROLE, text("a"), late)):
+        for path, body in ((CHAT, chat()), (MESSAGES, ask(model="tiny", stream=True)), ("/v1/completions", WHOLE)):
+            if path == "/v1/completions" and script[0] == SSE:
+                continue  # it is no error to who passes it
+            with Upstream(script) as server:
+                server.paths = {"/v1/models": MODELS}
+                client, _ = front(server.url, Keys(upstream="the-upstream-key"))
+                response = client.post(path, json=body)
+                assert b"the-upstream-key" not in response.data and b"*" * 16 in response.data
+                assert server.wait().headers["Authorization"] == "Bearer the-upstream-key"
+    assert "the-upstream-key" not in caplog.text
+
+
+def test_an_error_that_passes_keeps_its_length() -> None:
+    body = b"x" * 200_000 + b" the-upstream-key"
+    with Upstream([answer(body, 500)]) as server:
+        client, _ = front(server.url, Keys(upstream="the-upstream-key"))
+        response = client.post("/v1/completions", json=WHOLE)
+    assert len(response.data) == len(body) == int(response.headers["Content-Length"])
+
+
+def test_the_log_says_that_everybody_may_come_in(caplog: pytest.LogCaptureFixture) -> None:
+    for host, keys in (("127.0.0.1", Keys()), ("0.0.0.0", access()), ("0.0.0.0", Keys())):
+        announce(make_snapshot(Settings(host=host), read_rules(None), keys))
+    assert caplog.messages == ["0.0.0.0:8003 is open to the network, and the proxy asks for no key (client_keys)"]

@@ -1,0 +1,328 @@
+"""The log: one line per request, to standard error, that no client and no model can forge."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.audit_record import Repair
+from proxy.engine.engine import Engine
+from proxy.web.access_log import MAX_LINES
+from proxy.worker.logging_setup import set_up_logging
+from tests.conftest import Inside
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Act,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """The messages of the proxy's logger so far."""
+    caplog.set_level(logging.INFO, "proxy")
+    yield caplog.messages
+    assert all("\n" not in message for message in caplog.messages)
+
+
+def facts(line: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
+
+
+def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
+    with Upstream(stream(ROLE, text(HERMES), finish(), DONE)) as server:
+        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
+    line, *repairs = caplog.messages
+    known = facts(line)
+    assert all(repair.startswith(f"repair id={known['id']} model=tiny ") for repair in repairs)
+    assert (known["status"], known["model"], known["stream"], known["calls"]) == ("200", "tiny", "true", "1")
+    assert known["bytes"] == str(len(data)) and "text_call:1" in known["fixes"]
+    assert 0 <= float(known["ttfb_ms"]) <= float(known["ms"])
+    assert "error" not in known and "client" not in known
+
+
+def test_a_whole_answer_has_one_line(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
+    with Upstream([answer(completion("a"))]) as server:
+        data = inside(server.url).post(CHAT, json=chat(stream=False)).data
+    (line,) = caplog.messages
+    assert (facts(line)["stream"], facts(line)["bytes"]) == ("false", str(len(data)))
+
+
+@pytest.mark.parametrize("path,status", [("/health", 200), ("/nothing", 404), ("/for/nobody/v1/models", 404)])
+def test_every_request_has_one_line(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, path: str, status: int
+) -> None:
+    assert inside("http://127.0.0.1:1").get(path, headers={"X-Request-Id": "r1"}).status_code == status
+    (line,) = caplog.messages
+    assert (facts(line)["id"], facts(line)["status"]) == ("r1", str(status))
+
+
+def test_a_client_with_a_name_is_named(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
+    with Upstream([answer({})]) as server:
+        inside(server.url).get("/for/openclaw/v1/models")
+    assert facts(caplog.messages[0])["client"] == "openclaw"
+
+
+def test_a_stream_that_broke_off_has_one_line_that_says_so(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    """U11."""
+    with Upstream([SSE, chunked(ROLE), chunked(text("a"))]) as server:
+        inside(server.url).post(CHAT, json=chat())
+    (line,) = caplog.messages
+    assert 'error="the model server\'s answer broke off"' in line
+
+
+@pytest.mark.parametrize(
+    "script,expected",
+    [
+        (stream(ROLE, text("a"), finish(), DONE), "ok"),
+        ([answer({"error": {"message": "x"}}, 429)], "refused"),
+        ([SSE, chunked(ROLE), chunked(text("a"))], "broken"),
+        ([Act.CLOSE], "broken"),
+        (None, "unreachable"),
+    ],
+)
+def test_the_line_says_how_the_model_server_did(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, script: Script | None, expected: str
+) -> None:
+    with Upstream(*([script] if script else [])) as server:
+        url = server.url if script else "http://127.0.0.1:1"
+        inside(url).post(CHAT, json=chat())
+    known = facts(caplog.messages[0])
+    assert (known["dialect"], known["route"], known["upstream"]) == ("chat", CHAT, expected)
+
+
+@pytest.mark.parametrize(
+    "path,dialect,route",
+    [
+        ("/health", "own", "/health"),
+        ("/for/openclaw/v1/models", "passed", "/v1/models"),
+        ("/v1/models/a/b", "passed", "/v1/models/{id}"),
+        ("/v1/responses", "passed", "/v1/responses"),
+        ("/nothing", "own", None),
+    ],
+)
+def test_the_line_says_by_which_route_a_request_came(
+    inside: Inside, caplog: pytest.LogCaptureFixture, *, path: str, dialect: str, route: str | None
+) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with Upstream([answer({})]) as server:
+        size = len(inside(server.url).get(path).data)
+    known = facts(caplog.messages[0])
+    assert (known["dialect"], known.get("route"), known["bytes"]) == (dialect, route, str(size))
+    assert known.get("upstream") == ("ok" if dialect == "passed" else None)
+
+
+def test_a_client_that_left_is_said_to_have_left(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    with Upstream(stream(ROLE, text("a"), finish(), DONE)) as server:
+        response = inside(server.url).post(CHAT, json=chat(), buffered=False)
+        next(response.iter_encoded())
+        response.close()
+    known = facts(caplog.messages[0])
+    assert (known["gone"], known["status"]) == ("answering", "200") and "upstream" not in known
+    assert 'error="client gone"' in caplog.messages[0]
+
+
+def test_a_key_where_it_does_not_belong_is_not_logged(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    key = {"Authorization": "Bearer the-key-of-a-client"}
+    client = inside("http://127.0.0.1:1")
+    client.post(CHAT, json=chat(model="the-key-of-a-client"), headers=key)
+    for path in ("/the-key-of-a-client", "/v1/models/the-key-of-a-client", "/for/the-key-of-a-client/v1/models"):
+        told = client.get(path, headers=key)
+        assert b"the-key-of-a-client" not in told.data
+    assert "the-key-of-a-client" not in caplog.text and caplog.text.count("*" * 19) >= 4
+
+
+@pytest.mark.parametrize("where", ["model", "error"])
+def test_nothing_that_clients_or_servers_say_can_forge_a_line(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, where: str
+) -> None:
+    evil = 'x\nINFO id=1 status=200 "\u2028' + "y" * 5000
+    fine = stream(ROLE, text("a"), finish(), DONE)
+    script = [answer({"error": {"message": evil}}, 400)] if where == "error" else fine
+    with Upstream(script) as server:
+        inside(server.url).post(CHAT, json=chat(model=evil if where == "model" else "tiny"))
+    (line,) = caplog.messages
+    assert "\n" not in line and "\u2028" not in line and len(line) < 1500
+
+
+def test_keys_bodies_and_query_strings_never_get_into_the_log(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Upstream(stream(ROLE, text("answer-word"), finish(), DONE)) as server:
+        headers = {"Authorization": "Bearer key-word", "Cookie": "cookie-word"}
+        inside(server.url).post(f"{CHAT}?query-word=1", json=chat("body-word"), headers=headers)
+    for word in ("key-word", "cookie-word", "body-word", "answer-word", "query-word"):
+        assert word not in caplog.text
+
+
+def repairing(count: int = 1) -> Upstream:
+    """Answers with a call as text, so often."""
+    return Upstream(*[[answer(completion(HERMES))]] * count)
+
+
+WHOLE = chat(stream=False, tools=[WRITE_FILE])
+
+
+def test_each_repair_has_a_line_without_values(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    with repairing() as server:
+        inside(server.url).post(CHAT, json=WHOLE, headers={"X-Request-Id": "r1"})
+    repairs = [facts(line) for line in caplog.messages[1:]]
+    assert [repair["fix"] for repair in repairs] == ["text_call", "finish"]
+    assert all((repair["id"], repair["model"]) == ("r1", "tiny") for repair in repairs)
+    assert all({"tool", "why"} <= repair.keys() for repair in repairs)
+    assert "a.txt" not in caplog.text and "before=" not in caplog.text
+
+
+def test_with_verbose_each_repair_shows_what_it_was_before_and_after(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    caplog.set_level(logging.DEBUG, "proxy")
+    with repairing() as server:
+        inside(server.url).post(CHAT, json=WHOLE)
+    told = [record.message for record in caplog.records if record.levelno == logging.DEBUG]
+    assert len(told) == 2 and all("before=" in line and "after=" in line for line in told)
+    assert told[1].endswith(" before=stop after=tool_calls")
+
+
+def test_a_reply_with_countless_repairs_cannot_fill_the_log(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = (Repair("closers", "", "", "why"),) * (MAX_LINES + 7)
+    monkeypatch.setattr(Engine, "audit", property(lambda _: many))
+    with repairing() as server:
+        inside(server.url).post(CHAT, json=WHOLE)
+    assert f"fixes=closers:{MAX_LINES + 7}" in caplog.messages[0]
+    assert len(caplog.messages) == MAX_LINES + 2 and caplog.messages[-1].endswith(" more=7")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
+    inside: Inside, tmp_path: Path, streamed: bool
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    script = stream(ROLE, text(HERMES), finish(), DONE) if streamed else [answer(completion(HERMES))]
+    with Upstream(script) as server:
+        client = inside(server.url, audit_file=str(path))
+        client.post(f"/for/openclaw{CHAT}", json={**WHOLE, "stream": streamed}, headers={"X-Request-Id": "r1"})
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["fix"] for record in records] == ["text_call", "finish"]
+    for record in records:
+        assert [record[key] for key in ("id", "model", "client", "observed")] == ["r1", "tiny", "openclaw", False]
+    assert (records[1]["before"], records[1]["after"]) == ("stop", "tool_calls")
+
+
+def test_a_reply_without_repairs_writes_nothing(inside: Inside, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with Upstream([answer(completion("a"))]) as server:
+        inside(server.url, audit_file=str(path)).post(CHAT, json=WHOLE)
+    assert not path.exists()
+
+
+def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
+    inside: Inside, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with repairing(3) as server:
+        client = inside(server.url, audit_file=str(tmp_path))
+        assert [client.post(CHAT, json=WHOLE).status_code for _ in range(3)] == [200] * 3
+    assert caplog.text.count("cannot be written") == 1
+
+
+def test_what_is_only_observed_is_said_to_be(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    with repairing() as server:
+        response = inside(server.url, observe=True, audit_file=str(path)).post(CHAT, json=WHOLE)
+    assert "X-Tool-Proxy-Fixes" not in response.headers
+    assert len(caplog.messages) == 3 and all(line.startswith("would repair id=") for line in caplog.messages[1:])
+    assert all(json.loads(line)["observed"] for line in path.read_text().splitlines())
+
+
+def test_health_counts_repairs_refusals_and_calls_without_arguments(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "refusals", property(lambda _: {"not offered": 2}))
+    monkeypatch.setattr(Engine, "empty_calls", property(lambda _: 1))
+    with repairing(3) as server:
+        client = inside(server.url)
+        for _ in range(3):
+            client.post(CHAT, json=WHOLE)
+        health = client.get("/_health").json
+    assert health is not None
+    assert (health["fixes"], health["refusals"]) == ({"finish": 3, "text_call": 3}, {"not offered": 6})
+    assert health["calls_with_empty_arguments"] == 3
+
+
+@pytest.fixture
+def fresh_logger() -> Iterator[logging.Logger]:
+    """The proxy's logger without handlers, put back as it was."""
+    log = logging.getLogger("proxy")
+    before = (log.handlers[:], log.level, log.propagate, logging.raiseExceptions)
+    log.handlers = []
+    yield log
+    log.handlers, log.level, log.propagate, logging.raiseExceptions = before
+
+
+@pytest.mark.parametrize("verbose,level", [(False, logging.INFO), (True, logging.DEBUG)])
+def test_the_log_goes_to_standard_error_once(
+    fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str], verbose: bool, level: int
+) -> None:
+    for _ in range(2):
+        set_up_logging(verbose=verbose)
+    assert len(fresh_logger.handlers) == 1 and fresh_logger.level == level
+    fresh_logger.info("hello")
+    assert capsys.readouterr() == ("", "INFO hello\n")
+
+
+def test_a_log_that_cannot_be_written_disturbs_no_request(
+    fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P3: a full disk."""
+    set_up_logging(verbose=False)
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    handler = fresh_logger.handlers[0]
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(Full())
+    fresh_logger.info("lost")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_last_part_of_a_stream_is_counted(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
+) -> None:
+    with Upstream([SSE, chunked(ROLE), chunked(text("a")), 0.03, chunked(finish()), chunked(DONE), LAST]) as server:
+        data = inside(server.url).post(CHAT, json=chat()).data
+    assert facts(caplog.messages[0])["bytes"] == str(len(data))

@@ -1,0 +1,435 @@
+"""The application: its paths, what it refuses and how it says so, and what of the headers passes either way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.test import TestResponse
+
+from proxy import __version__
+from tests.conftest import Front, Inside
+from tests.real.processes import free_port
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    WRITE_FILE,
+    Client,
+    Upstream,
+    answer,
+    chat,
+    completion,
+    finish,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+NOWHERE = "http://127.0.0.1:1"
+POSTED = ["/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"]
+LISTED = [
+    *("/v1/rerank", "/v1/score", "/v1/classify", "/v1/audio/transcriptions", "/v1/audio/translations"),
+    "/v1/responses",
+]
+MESSAGES = ["/v1/messages", "/v1/messages/count_tokens"]
+SLASHED = "/v1/models/Qwen/Qwen3-Coder:30b@main"
+
+
+def error_of(response: TestResponse) -> dict[str, Any]:
+    """The error in OpenAI's shape, which every refusal has."""
+    assert response.headers["Content-Type"] == "application/json"
+    body = json.loads(response.data)
+    assert list(body) == ["error"] and {"message", "type", "param", "code"} <= body["error"].keys()
+    assert isinstance(body["error"]["message"], str) and isinstance(body["error"]["type"], str)
+    inner: dict[str, Any] = body["error"]
+    return inner
+
+
+@pytest.mark.parametrize("path", [*POSTED, *LISTED])
+@pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
+def test_a_path_that_passes_reaches_the_upstream_under_its_own_name(inside: Inside, path: str, prefix: str) -> None:
+    body, reply = b'{"any": NaN, thing', b"\x00any\xffthing"
+    with Upstream([answer(reply, 418)]) as server:
+        response = inside(server.url).post(prefix + path, data=body, content_type="multipart/form-data; boundary=b")
+        seen = server.seen[0]
+    assert (seen.line, seen.body) == (f"POST {path} HTTP/1.1", body)
+    assert seen.headers["Content-Type"] == "multipart/form-data; boundary=b"
+    assert (response.status_code, response.data) == (418, reply)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/tiny", SLASHED])
+def test_models_pass(inside: Inside, path: str) -> None:
+    with Upstream([answer({"data": []})]) as server:
+        response = inside(server.url).get(path)
+        assert server.seen[0].line == f"GET {path} HTTP/1.1" and server.seen[0].headers["Content-Length"] is None
+    assert response.json == {"data": []}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/models/../metrics", "/v1/models/%2e%2e/metrics", "/v1/models/a%20b", "/v1/models/a%3Fb", "/v1/models//a"],
+)
+def test_no_path_of_the_client_s_own_making_goes_up(inside: Inside, path: str) -> None:
+    with Upstream([answer({})]) as server:
+        assert inside(server.url).get(path).status_code == 404
+        assert server.seen == []
+
+
+@pytest.mark.parametrize("path", ["/version", "/v1", "/v1/", "//v1/models", "/v1/rerank/", "/sleep", "/x"])
+def test_anything_else_is_a_404_that_names_what_there_is_and_the_setting(inside: Inside, path: str) -> None:
+    with Upstream() as server:
+        response = inside(server.url).get(path)
+        assert server.seen == []
+    assert response.status_code == 404
+    message = error_of(response)["message"]
+    for word in (CHAT, "/v1/models", "/v1/rerank", "/_ready", "settings.pass_through"):
+        assert word in message
+
+
+def test_a_path_that_is_listed_passes_and_one_that_is_no_longer_listed_does_not(inside: Inside) -> None:
+    with Upstream([answer({})]) as server:
+        client = inside(server.url, pass_through=("/v1/own",))
+        assert client.post("/v1/own").status_code == 200
+        assert client.post("/v1/responses").status_code == 404
+
+
+@pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
+def test_a_listed_path_takes_the_methods_that_go_up_and_no_others(inside: Inside, prefix: str) -> None:
+    with Upstream(*[[answer({"a": 1})]] * 5) as server:
+        client = inside(server.url, pass_through=("/v1/own",))
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
+            assert client.open(f"{prefix}/v1/own", method=method).status_code == 200
+        assert [seen.line.split()[:2] for seen in server.seen] == [
+            [method, "/v1/own"] for method in ("GET", "GET", "POST", "PUT", "DELETE")
+        ]
+        for method, status in (("PATCH", 405), ("OPTIONS", 204)):
+            response = client.open(f"{prefix}/v1/own", method=method)
+            allowed = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
+            assert (response.status_code, response.headers["Allow"]) == (status, allowed)
+
+
+WRONG = ["/v1/own/", "/v1/owner", "/V1/own", "/for/nobody/v1/own", "/for/v1/own", "/for//v1/own"]
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_only_the_listed_path_itself_passes(inside: Inside, path: str) -> None:
+    with Upstream() as server:
+        assert inside(server.url, pass_through=("/v1/own",)).get(path).status_code == 404
+        assert server.seen == []
+
+
+def test_one_model_may_take_more_methods_if_it_is_listed(inside: Inside) -> None:
+    with Upstream(*[[answer({})]] * 3) as server:
+        client = inside(server.url, pass_through=("/v1/models/mine",))
+        assert client.delete("/v1/models/mine").status_code == client.get("/v1/models/mine").status_code == 200
+        assert client.delete("/v1/models/other").status_code == 405
+
+
+def test_a_path_that_a_reload_lists_passes_and_one_that_it_no_longer_lists_does_not(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    with Upstream(*[[answer({})]] * 3) as server:
+        monkeypatch.setenv("TOOL_PROXY_RULES", str(rules))
+        monkeypatch.setenv("TOOL_PROXY_UPSTREAM", server.url)
+        client = inside(server.url, pass_through=("/v1/one",))
+        assert [client.post(path).status_code for path in ("/v1/one", "/v1/two")] == [200, 404]
+        rules.write_text("settings: {pass_through: [/v1/two]}")
+        assert client.post("/_reload").json == {"status": "success", "message": "Configuration reloaded"}
+        assert [client.post(path).status_code for path in ("/v1/one", "/v1/two")] == [404, 200]
+        paths = client.get("/").json
+    assert paths is not None and "/v1/two" in paths["paths"] and "/v1/one" not in paths["paths"]
+
+
+def test_a_reload_of_a_bad_file_is_a_422_with_the_errors(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("models: [{match: a, parse: never}]")
+    monkeypatch.setenv("TOOL_PROXY_RULES", str(rules))
+    client = inside(NOWHERE)
+    response = client.post("/_reload")
+    body = response.json
+    assert response.status_code == 422 and body is not None
+    assert (body["status"], [*body]) == ("error", ["status", "message", "errors"])
+    (error,) = body["errors"]
+    assert error.startswith(f"{rules}:1: ") and "'never'" in error and error in caplog.text
+    assert client.get("/health").json["rules_error"] == error  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/models", "/tokenize"])
+def test_a_path_listed_that_is_answered_anyway_changes_nothing(inside: Inside, path: str) -> None:
+    with Upstream(stream(ROLE, text("a"), finish(), DONE)) as server:
+        client = inside(server.url, pass_through=(path,))
+        assert client.post(CHAT, json=chat()).data.endswith(DONE)
+
+
+@pytest.mark.parametrize(
+    "method,path,allowed",
+    [("GET", CHAT, "POST"), ("DELETE", "/v1/models", "GET"), ("GET", "/tokenize", "POST"), ("POST", "/health", "GET")],
+)
+def test_a_method_that_a_path_does_not_take_is_a_405_with_allow(
+    inside: Inside, method: str, path: str, allowed: str
+) -> None:
+    response = inside(NOWHERE).open(path, method=method)
+    assert response.status_code == 405
+    assert allowed in re.split(", *", response.headers["Allow"])
+    assert allowed in error_of(response)["message"]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/models", "/health", "/", "/for/openclaw/v1/models", "/nothing"])
+def test_options_is_a_204(inside: Inside, path: str) -> None:
+    response = inside(NOWHERE).options(path)
+    assert (response.status_code, response.data) == (204, b"")
+    if path == CHAT:
+        assert set(re.split(", *", response.headers["Allow"])) == {"POST", "OPTIONS"}
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/health", "/"])
+def test_head_has_no_body_and_leaves_nothing_open(inside: Inside, path: str) -> None:
+    """Section 2: HEAD exists by itself; what it opened at the upstream is closed."""
+    with Upstream([answer({"data": []})]) as server:
+        response = inside(server.url).head(path)
+    assert (response.status_code, response.data) == (200, b"")
+
+
+def test_the_root_says_service_version_and_paths(inside: Inside) -> None:
+    body = inside(NOWHERE).get("/").json
+    assert body is not None and (body["service"], body["version"]) == ("vllm-tool-proxy", __version__)
+    assert {CHAT, *MESSAGES, *POSTED, *LISTED, "/v1/models", "/health", "/_health", "/_ready"} <= set(body["paths"])
+
+
+@pytest.mark.parametrize("path", ["/health", "/_health"])
+def test_health_never_touches_the_upstream(inside: Inside, path: str) -> None:
+    with Upstream() as server:
+        response = inside(server.url, max_tool_calls=9).get(path)
+        assert server.seen == []
+    body = response.json
+    assert response.status_code == 200 and body is not None
+    assert (body["status"], body["max_tool_calls"], body["config_loaded"]) == ("healthy", 9, True)
+    assert body["vllm_url"] == body["target_host"] == server.url
+    assert {"version", "rules_file", "rules_sha256", "uptime"} <= body.keys()
+    assert (body["active_requests"], body["total_buffers"], body["rules_error"]) == (0, 0, None)
+
+
+def test_requests_that_ended_do_not_count_as_active(inside: Inside) -> None:
+    with Upstream(stream(ROLE, text("a"), finish(), DONE), [answer({}, 500)]) as server:
+        client = inside(server.url)
+        client.post(CHAT, json=chat())
+        client.post(CHAT, json=chat())
+        client.get("/nothing")
+        client.post(CHAT, data="x")
+        health = client.get("/health").json
+    assert health is not None and health["active_requests"] == 0
+
+
+def test_ready_asks_the_upstream_and_keeps_the_answer_for_a_moment(inside: Inside) -> None:
+    with Upstream([answer({})], [answer({}, 503)]) as server:
+        client = inside(server.url)
+        assert [client.get("/_ready").status_code for _ in range(3)] == [200] * 3
+        assert len(server.seen) == 1
+
+
+def test_ready_is_503_and_says_when_to_come_again_while_the_upstream_is_down(inside: Inside) -> None:
+    response = inside(f"http://127.0.0.1:{free_port()}").get("/_ready")
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+
+
+def test_a_whole_answer_says_what_was_repaired_and_one_without_repairs_and_a_stream_say_nothing(
+    inside: Inside,
+) -> None:
+    call = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b"}}</tool_call>'
+    for said, streamed, header in ((call, False, "finish:1, text_call:2"), ("a", False, None), (call, True, None)):
+        with Upstream([answer(completion(said * 2))]) as server:
+            response = inside(server.url).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE]))
+        assert response.headers.get("X-Tool-Proxy-Fixes") == header
+
+
+KEY = "sk-1"
+RULES = f"""
+clients:
+  mine: {{key_sha256: [{hashlib.sha256(KEY.encode()).hexdigest()}], clean: {{top: [secret]}}}}
+  other: {{clean: {{top: [other_secret]}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "path,key,setting,client",
+    [
+        (CHAT, "", "", ""),
+        (f"/for/mine{CHAT}", "", "", "mine"),
+        (f"/for/other{CHAT}", KEY, "", "other"),
+        (CHAT, KEY, "", "mine"),
+        (CHAT, "sk-2", "", ""),
+        (CHAT, "", "other", "other"),
+        (CHAT, KEY, "other", "mine"),
+    ],
+)
+def test_the_client_is_told_by_path_then_key_then_setting(
+    inside: Inside, path: str, key: str, setting: str, client: str
+) -> None:
+    with Upstream([answer(completion("a", secret=1, other_secret=2))]) as server:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        request = chat(stream=False)
+        body = inside(server.url, RULES, client=setting).post(path, json=request, headers=headers).json
+    assert body is not None
+    missing = {"mine": {"secret"}, "other": {"other_secret"}, "": set()}[client]
+    assert {"secret", "other_secret"} - body.keys() == missing
+
+
+def test_an_unknown_client_is_a_404_that_names_the_known_ones(inside: Inside) -> None:
+    response = inside(NOWHERE, RULES).post(f"/for/nobody{CHAT}", json=chat())
+    assert response.status_code == 404
+    message = error_of(response)["message"]
+    assert "'nobody'" in message and "mine, other" in message
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/responses"])
+def test_a_body_over_the_limit_is_a_413(inside: Inside, path: str) -> None:
+    """K4."""
+    with Upstream() as server:
+        response = inside(server.url, max_body=1024).post(path, data=b'{"a": "' + b"x" * 2000 + b'"}')
+        assert server.seen == []
+    assert response.status_code == 413 and "1024" in error_of(response)["message"]
+
+
+def test_the_limit_is_32_mib_by_default(inside: Inside) -> None:
+    environ = {"CONTENT_LENGTH": str(32 * 2**20 + 1)}
+    assert inside(NOWHERE).post(CHAT, environ_overrides=environ).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "body,words",
+    [
+        (b'{"model": "m",\n "messages": ]}', "line 2, column 14"),
+        (b"", "line 1, column 1"),
+        (b"[]", "character 0"),
+        (b'{"a": NaN}', "NaN"),
+        (b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}", "200 levels"),
+        (b'{"a": ' + b"[" * 100_000, "200 levels"),
+        (b'{"a": "\xff"}', "UTF-8"),
+    ],
+)
+def test_a_body_that_is_no_usable_object_is_a_400_that_says_where(inside: Inside, body: bytes, words: str) -> None:
+    """K5."""
+    with Upstream() as server:
+        response = inside(server.url).post(CHAT, data=body)
+        assert server.seen == []
+    assert response.status_code == 400
+    error = error_of(response)
+    assert words in error["message"] and error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+def test_a_compressed_body_is_a_415(inside: Inside, path: str) -> None:
+    response = inside(NOWHERE).post(path, data=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    assert response.status_code == 415
+    error_of(response)
+
+
+def test_only_the_allowlist_of_headers_goes_up(inside: Inside) -> None:
+    dropped = {
+        **{"Host": "evil.example", "Cookie": "a=b", "X-Foo": "1", "X-Forwarded-For": "1.2.3.4"},
+        **{"User-Agent": "agent/1", "Accept-Encoding": "gzip", "Connection": "x-foo"},
+        **{"Proxy-Authorization": "Basic x", "X-Api-Key": "k1"},
+    }
+    kept = {"X-Request-Id": "r-1", "Accept": "text/event-stream", "Openai-Organization": "o1"}
+    with Upstream(stream(ROLE, text("a"), finish(), DONE)) as server:
+        response = inside(server.url).post(CHAT, json=chat(), headers={**dropped, **kept})
+        headers = dict(server.seen[0].headers.items())
+    assert headers.pop("User-Agent") == f"vllm-tool-proxy/{__version__}"
+    assert int(headers.pop("Content-Length")) > 0
+    assert headers == {
+        **kept,
+        "Host": f"127.0.0.1:{server.port}",
+        "Accept-Encoding": "identity",
+        "Authorization": "Bearer k1",
+        "Content-Type": "application/json",
+        **({"Connection": headers["Connection"]} if headers.get("Connection") in ("close", "keep-alive") else {}),
+    }
+    assert response.headers["X-Request-Id"] == "r-1"
+
+
+def test_a_request_without_an_id_gets_one_up_and_down(inside: Inside) -> None:
+    with Upstream([answer(completion("a"))]) as server:
+        response = inside(server.url).post(CHAT, json=chat(stream=False), headers={"X-Request-Id": "no good"})
+        made = server.seen[0].headers["X-Request-Id"]
+    assert re.fullmatch("[0-9a-f]{32}", made) and response.headers["X-Request-Id"] == made
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_of_the_upstream_s_headers_only_what_means_something_comes_down(inside: Inside, streamed: bool) -> None:
+    hidden = {"Server": "uvicorn", "Set-Cookie": "a=b", "X-Foo": "1", "Keep-Alive": "timeout=5"}
+    with Upstream([answer(completion("a"), headers={**hidden, "X-Request-Id": "up-1"})]) as server:
+        response = inside(server.url).post(CHAT, json=chat(stream=streamed))
+    assert not hidden.keys() & {name.title() for name, _ in response.headers}
+    assert response.headers.getlist("X-Request-Id") == ["up-1"]
+
+
+def test_a_header_that_cannot_go_up_is_no_502(inside: Inside) -> None:
+    """Section 3: header values that cannot be sent are validated or dropped before the call."""
+    with Upstream([answer(completion("a"))]) as server:
+        headers = {"Authorization": "Bearer k\u00e9\u2603".encode().decode("latin-1")}
+        response = inside(server.url).post(CHAT, json=chat(stream=False), headers=headers)
+    assert response.status_code in (200, 400)
+
+
+def test_a_defect_of_the_proxy_is_a_500_in_json_and_its_traceback_is_logged(
+    inside: Inside, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("proxy.web.completions.limit_answer", fail)
+    response = inside(NOWHERE).post(CHAT, json=chat())
+    assert response.status_code == 500 and error_of(response)["type"] == "server_error"
+    assert "a defect" not in response.text
+    assert "KeyError" in caplog.text
+
+
+def raw(front: Front, data: bytes, *, half_close: bool = False) -> tuple[int, dict[str, Any]]:
+    with Client(front.proxy.port, data) as client:
+        if half_close:
+            client.half_close()
+        with client.answer() as response:
+            return response.status, json.loads(response.read())
+
+
+def test_a_short_body_is_a_400_under_gunicorn(front: Front) -> None:
+    """K4, fact 8: the client half-closes in the middle of its body."""
+    top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n".encode()
+    status, body = raw(front, top + b'{"a', half_close=True)
+    assert status == 400 and "Content-Length says 80" in body["error"]["message"]
+    assert front.upstream.seen == []
+
+
+def chunks(body: bytes) -> bytes:
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:5], body[5:])) + b"0\r\n\r\n"
+
+
+def test_a_chunked_request_body_works_under_gunicorn(front: Front) -> None:
+    front.upstream.play([answer(completion("a"))])
+    request = chat(stream=False, tools=[WRITE_FILE])
+    top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    status, _ = raw(front, top + chunks(json.dumps(request).encode()))
+    assert status == 200 and front.upstream.seen[0].json == request
+    assert front.upstream.seen[0].headers["Transfer-Encoding"] is None
+
+
+def test_a_chunked_body_over_the_limit_is_a_413_under_gunicorn(front: Front) -> None:
+    """K4: not cut, as werkzeug would."""
+    top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    status, body = raw(front, top + chunks(b" " * (32 * 2**20 + 1)))
+    assert status == 413 and "33554432" in body["error"]["message"]
+
+
+def test_expect_100_continue_works_under_gunicorn(front: Front) -> None:
+    """K4."""
+    front.upstream.play([answer(completion("a"))])
+    body = json.dumps(chat(stream=False)).encode()
+    top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    assert raw(front, top + body)[0] == 200

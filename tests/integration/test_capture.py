@@ -1,0 +1,353 @@
+"""`--capture`: what is written of a request, for whom, how much of it, and that it never disturbs one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from proxy import __version__
+from proxy.commands import main as cli
+from proxy.config.load import load
+from proxy.errors import RulesError
+from proxy.exchange import capture
+from proxy.exchange.capture import Captured, read_capture
+from tests.conftest import Inside, Start
+from tests.real.processes import free_port
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    USAGE,
+    WRITE_FILE,
+    Act,
+    Client,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+KEY = "sk-" + "mine" * 6
+EVENTS = [ROLE, b": a comment\n\n", text("Hé"), finish(), USAGE, DONE]
+NAME = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-my-id\.capture")
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def only(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The one capture: its first line and the rest."""
+    (file,) = files(folder)
+    line, _, body = file.read_bytes().partition(b"\n")
+    return json.loads(line), body
+
+
+def captured(**about: Any) -> Captured:
+    """A capture with this first line, read."""
+    return read_capture(json.dumps({"capture": 1, **about}).encode() + b"\nbody", "a file")
+
+
+def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "captures"
+    with Upstream(stream(*EVENTS)) as server:
+        client = inside(server.url, capture=str(folder))
+        client.post(CHAT, json=chat(tools=[WRITE_FILE]), headers={"X-Request-Id": "my-id"})
+    about, body = only(folder)
+    assert body == b"".join(EVENTS)
+    assert about == {
+        "capture": 1,
+        "version": __version__,
+        "truncated": False,
+        "status": 200,
+        "content_type": "text/event-stream; charset=utf-8",
+        "complete": True,
+        "model": "tiny",
+        "tools": [WRITE_FILE],
+        "tool_choice": None,
+        "response_format": None,
+        "parallel_tool_calls": None,
+        "stream": True,
+        "call_ids": [],
+        "results": [],
+        "raw_text": False,
+    }
+    (file,) = files(folder)
+    assert NAME.fullmatch(file.name)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_whole_answer_is_captured(inside: Inside, tmp_path: Path) -> None:
+    body = json.dumps(completion("Hé"), indent=1).encode()
+    with Upstream([answer(body)]) as server:
+        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(stream=False))
+    about, found = only(tmp_path)
+    assert found == body
+    assert (about["stream"], about["content_type"], about["tools"]) == (False, "application/json", None)
+
+
+def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_path: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": "hidden"},
+        {"role": "user", "content": "hidden"},
+        {"role": "assistant", "content": "hidden", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "a result"},
+    ]
+    asked = {"tool_choice": "required", "parallel_tool_calls": False, "response_format": {"type": "json_object"}}
+    with Upstream([answer(completion("a"))]) as server:
+        client = inside(server.url, capture=str(tmp_path))
+        client.post(CHAT, json={**chat(stream=False, tools=[WRITE_FILE], **asked), "messages": messages})
+    about, _ = only(tmp_path)
+    assert {name: about[name] for name in asked} == asked
+    assert (about["call_ids"], about["results"]) == (["c1"], ["a result"])
+    assert "hidden" not in files(tmp_path)[0].read_text()
+    read = read_capture(files(tmp_path)[0].read_bytes(), "a file")
+    wanted = read.wanted
+    assert (wanted.forced, wanted.one_call, wanted.json_reply, wanted.stream) == (True, True, True, False)
+    assert (wanted.results, wanted.ids, wanted.model) == (("a result",), frozenset({"c1"}), "tiny")
+    assert wanted.tools is not None and wanted.tools.names == ("write_file",)
+
+
+@pytest.mark.parametrize("header", ["Authorization", "X-Api-Key"])
+def test_the_client_s_credential_and_other_keys_are_nowhere_in_it(header: str, inside: Inside, tmp_path: Path) -> None:
+    """In the request and in the answer, in one event and over the borders of events and reads."""
+    mine, other = "my-own-credential", "ghp_" + "a1B2" * 9
+    messages = [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "c", "content": f"{mine} {other}"}]
+    told = f"{mine} and {other}"
+    events = chunked(text(told) + text(told[:9]) + text(told[9:30]) + text(told[30:]))
+    value = f"Bearer {mine}" if header == "Authorization" else mine
+    ending = map(chunked, (finish(), DONE))
+    with Upstream([SSE, chunked(ROLE), events[:90], 0.02, events[90:], *ending, LAST]) as server:
+        client = inside(server.url, capture=str(tmp_path))
+        response = client.post(CHAT, json={**chat(), "messages": messages}, headers={header: value})
+    assert mine.encode() not in response.data and response.data.count(other.encode()) == 1
+    data = files(tmp_path)[0].read_bytes()
+    assert mine.encode() not in data and other.encode() not in data
+    assert data.count(b"*" * len(other)) == 2
+    said = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: {")]
+    joined = "".join(body["choices"][0]["delta"].get("content", "") for body in said)
+    assert joined == 2 * f"{'*' * len(mine)} and {'*' * len(other)}"
+
+
+def test_a_second_try_gives_a_second_capture(inside: Inside, tmp_path: Path) -> None:
+    error = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}}
+    models = answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})
+    with Upstream([answer(error, 400)], stream(*EVENTS)) as server:
+        server.paths["/v1/models"] = [models]
+        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    first, second = (read_capture(file.read_bytes(), "a file") for file in files(tmp_path))
+    assert (first.status, json.loads(first.body), first.raw_text) == (400, error, False)
+    assert (second.status, second.body, second.raw_text) == (200, b"".join(EVENTS), True)
+
+
+def test_a_stream_that_breaks_off_is_captured_as_far_as_it_came(inside: Inside, tmp_path: Path) -> None:
+    with Upstream([SSE, chunked(ROLE), chunked(text("a")), 0.02, Act.RST]) as server:
+        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat())
+    about, body = only(tmp_path)
+    assert (body, about["complete"], about["truncated"]) == (ROLE + text("a"), False, False)
+
+
+def test_a_stream_whose_client_leaves_is_captured_as_far_as_it_came(inside: Inside, tmp_path: Path) -> None:
+    with Upstream([SSE, chunked(ROLE), chunked(text("a")), Act.EXPECT_CLOSE]) as server:
+        client = inside(server.url, capture=str(tmp_path))
+        response = client.post(CHAT, json=chat(), buffered=False)
+        assert next(response.iter_encoded()) == ROLE + text("a")
+        response.close()
+        assert server.seen[0].closed.wait(10)
+    about, body = only(tmp_path)
+    assert (body, about["complete"]) == (ROLE + text("a"), False)
+
+
+@pytest.mark.parametrize("script", [[Act.CLOSE], [b"HTTP/1.1 200 O", Act.CLOSE]])
+def test_what_never_began_is_no_capture(script: Any, inside: Inside, tmp_path: Path) -> None:
+    with Upstream(script) as server:
+        assert inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat()).status_code == 502
+    assert files(tmp_path) == []
+
+
+def test_other_paths_are_not_captured(inside: Inside, tmp_path: Path) -> None:
+    with Upstream() as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        inside(server.url, capture=str(tmp_path)).get("/v1/models")
+    assert files(tmp_path) == []
+
+
+def test_what_is_too_long_is_cut_at_the_end_of_an_event_and_says_so(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "MAX_CAPTURE", 2000)
+    events = [text(f"word {number}") for number in range(50)]
+    with Upstream(stream(*events, finish(), DONE)) as server:
+        response = inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat())
+    assert response.data == b"".join(events) + finish() + DONE
+    about, body = only(tmp_path)
+    assert about["truncated"] and files(tmp_path)[0].stat().st_size <= 2000
+    assert body and b"".join(events).startswith(body) and body.rstrip(b"\n").endswith(b"}")
+
+
+def test_a_request_that_is_too_long_leaves_the_answer_its_room(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "MAX_CAPTURE", 2000)
+    tool = {**WRITE_FILE, "extra": "x" * 5000}
+    with Upstream(stream(*EVENTS)) as server:
+        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(tools=[tool]))
+    about, body = only(tmp_path)
+    assert about["truncated"] and "tools" not in about
+    assert body == b"".join(EVENTS)
+
+
+def test_a_whole_answer_that_is_too_long_ends_before_what_may_be_half_a_secret(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "MAX_CAPTURE", 6000)
+    with Upstream([answer(completion("x" * 5000 + KEY * 40))]) as server:
+        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(stream=False))
+    about, body = only(tmp_path)
+    assert about["truncated"] and 1000 < len(body) < 3000 and b"sk-" not in body
+
+
+def test_the_oldest_captures_go(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "MAX_CAPTURES", 2)
+    (tmp_path / "0-mine.txt").write_text("not a capture")
+    with Upstream(*(stream(ROLE, text(str(number)), finish(), DONE) for number in range(4))) as server:
+        client = inside(server.url, capture=str(tmp_path))
+        for number in range(4):
+            client.post(CHAT, json=chat(), headers={"X-Request-Id": f"id-{9 - number}"})
+    kept = files(tmp_path)
+    assert [file.name.partition("Z-")[2] for file in kept] == ["", "id-7.capture", "id-6.capture"]
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder that cannot be written"])
+def test_what_cannot_be_written_disturbs_nobody_and_is_told_once(
+    kind: str, inside: Inside, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "captures"
+    if kind == "a file":
+        folder.write_text("")
+    else:
+        monkeypatch.setattr(capture.os, "open", _refuse)
+    monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
+    with Upstream(stream(*EVENTS), stream(*EVENTS)) as server:
+        client = inside(server.url, capture=str(folder))
+        for _ in range(2):
+            assert client.post(CHAT, json=chat(stream_options={"include_usage": True})).data == b"".join(EVENTS)
+    told = [record.getMessage() for record in caplog.records if "no capture can be written" in record.getMessage()]
+    assert len(told) == 1 and str(folder) in told[0]
+
+
+def _refuse(*_: object) -> int:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_half_a_capture_is_removed(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk."""
+    opened, flags = capture.os.open, capture.os.O_CREAT | capture.os.O_RDONLY
+    monkeypatch.setattr(capture.os, "open", lambda path, *_: opened(path, flags, 0o600))
+    with Upstream(stream(*EVENTS)) as server:
+        assert inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat()).status_code == 200
+    assert files(tmp_path) == []
+
+
+def _post(client: FlaskClient) -> None:
+    client.application.test_client().post(CHAT, json=chat())
+
+
+def test_captures_of_requests_at_the_same_time_do_not_mix(inside: Inside, tmp_path: Path) -> None:
+    scripts = [stream(ROLE, text(f"reply {number}"), finish(), DONE) for number in range(12)]
+    with Upstream(*scripts) as server:
+        client = inside(server.url, capture=str(tmp_path))
+        threads = [threading.Thread(target=_post, args=(client,)) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    bodies = {read_capture(file.read_bytes(), "a file").body for file in files(tmp_path)}
+    assert bodies == {ROLE + text(f"reply {number}") + finish() + DONE for number in range(12)}
+
+
+def test_a_capture_with_less_in_its_first_line_is_read_all_the_same() -> None:
+    read = captured(tools=7, results=[1, "a"], call_ids="x", status="200", content_type=None)
+    assert (read.status, read.content_type, read.complete, read.body) == (200, "", True, b"body")
+    assert (read.wanted.tools, read.wanted.results, read.wanted.ids) == (None, ("a",), frozenset())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\n", b"{}\n", b'{"capture": 2}\n', b"[1]\n", b'{"capture": 1}', b"{nope\nx", b"\xff\n", b'"capture"\n'],
+)
+def test_what_is_no_capture_is_refused(data: bytes) -> None:
+    with pytest.raises(RulesError, match=r"a file is no capture; give a file that serve --capture DIR wrote"):
+        read_capture(data, "a file")
+
+
+class Became(Exception):
+    """Instead of the exec: the environment of what the process would have become."""
+
+
+def test_a_relative_folder_is_taken_from_where_the_command_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def become(_: str, __: object, env: dict[str, str]) -> None:
+        raise Became(env["TOOL_PROXY_CAPTURE"], env["TOOL_PROXY_OBSERVE"])
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.os, "execve", become)
+    monkeypatch.setattr(cli.os, "chdir", lambda _: None)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    (tmp_path / "rules.yaml").write_text("")
+    with Upstream() as server, pytest.raises(Became) as became:
+        words = ["--capture", "new/folder", "--observe", "--port", str(free_port()), "--upstream", server.url]
+        cli.main(["serve", *words])
+    assert became.value.args == (str(tmp_path / "new" / "folder"), "true")
+
+
+@pytest.mark.parametrize("way", ["a line of rules.yaml", "a variable"])
+def test_a_relative_folder_elsewhere_is_refused(way: str, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("settings: {capture: here}\n" if way == "a line of rules.yaml" else "")
+    env = {"TOOL_PROXY_CAPTURE": "here"} if way == "a variable" else {}
+    with pytest.raises(RulesError, match="it must be the absolute path of a folder"):
+        load({"rules": str(rules)}, env)
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "RST"])
+@pytest.mark.parametrize("observe", [False, True], ids=["repairing", "observing"])
+def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(
+    observe: bool, reset: bool, proxy: Start, tmp_path: Path
+) -> None:
+    """Under gunicorn; the target is 100 ms, the deadline has the tenfold room."""
+    folder = tmp_path / "captures"
+    with Upstream() as server:
+        gate = server.gate()
+        server.play([SSE + chunked(ROLE), chunked(text("word ")), gate])
+        running = proxy(server.url, "--capture", str(folder), *(["--observe"] if observe else []))
+        with Client.post(running.port, chat(tools=[WRITE_FILE])) as client:
+            gate.wait()
+            with client.answer() as response:
+                got = b""
+                while b"word" not in got:
+                    got += response.read1(65536)
+                moment = client.vanish(reset=reset)
+        assert server.seen[0].gone_after(moment)
+        assert running.idle()
+        log = running.logged("client gone")
+    about, body = only(folder)
+    assert (body, about["complete"]) == (ROLE + text("word "), False)
+    assert ("observe=true" in log) is observe

@@ -1,0 +1,484 @@
+"""The command: what it checks, what it says, and the gunicorn that it becomes."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from proxy import __version__
+from proxy.commands import main as cli
+from proxy.config import load as config
+from proxy.config.settings import SPECS, Settings
+
+PACKAGE = Path(cli.__file__).parents[1]
+INIT = """
+import os, sys
+__version__ = {version!r}
+with open({log!r}, "a") as log:
+    print(os.getpid(), "gunicorn" if "gunicorn" in sys.modules else "command", file=log)
+"""
+APP = """
+import json, os
+from . import __version__
+from .config.load import load
+
+def create_app():
+    settings, rules = load()
+    told = {"version": __version__, "pid": os.getpid(), "master": os.getppid(), "source": rules.source,
+            "upstream": settings.upstream, "threads": settings.threads, "heartbeat": settings.heartbeat,
+            "upstream_ca": settings.upstream_ca, "sha256": rules.sha256}
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(told).encode()]
+    return app
+"""
+
+
+def release(folder: Path, version: str = "1.0") -> Path:
+    """A release of the command with an application that answers what it was told; imports are in import.log."""
+    shutil.copytree(PACKAGE, folder / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
+    log = folder.parent / "import.log"
+    (folder / "proxy" / "__init__.py").write_text(INIT.format(version=version, log=str(log)))
+    (folder / "proxy" / "app.py").write_text(APP)
+    return folder
+
+
+def environ(**more: str) -> dict[str, str]:
+    """A bare environment: no setting of this machine counts."""
+    return {"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error", **more}
+
+
+def command(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """The command, run to its end in the release `cwd`."""
+    argv = [sys.executable, "-m", "proxy", *words]
+    return subprocess.run(argv, cwd=cwd, env=environ(**env), capture_output=True, text=True, timeout=30, check=False)
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    """A socket that listens on a free port; yields the port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def free_port() -> int:
+    with listening() as port:
+        return port
+
+
+def asked(port: int) -> Mapping[str, object]:
+    """What the application of the release says."""
+    import json  # noqa: PLC0415
+
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:
+        client.request("GET", "/")
+        answer: Mapping[str, object] = json.loads(client.getresponse().read())
+        return answer
+
+
+def until(port: int, version: str, seconds: float = 10) -> Mapping[str, object]:
+    """The first answer of `version`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            told = asked(port)
+            if told["version"] == version:
+                return told
+        except (OSError, http.client.HTTPException):
+            pass
+        assert time.monotonic() < deadline, f"no answer of version {version}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def serving(words: Sequence[str], cwd: Path, log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as it serves, its stderr in `log`; ended at the end."""
+    with log.open("wb") as stderr:
+        argv = [sys.executable, "-m", "proxy", *words]
+        process = subprocess.Popen(argv, cwd=cwd, env=environ(**env), stderr=stderr)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGQUIT)
+        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    return release(tmp_path / "release")
+
+
+@pytest.fixture(autouse=True)
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what runs in this process: no setting and no rules file of this machine counts."""
+    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
+    for name in [name for name in os.environ if name.startswith("TOOL_PROXY_")]:
+        monkeypatch.delenv(name)
+    for name in (*(alias for spec in SPECS for alias in spec.variables), "PWD", "LISTEN_PID", "LISTEN_FDS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prot", "8004"], "there is no option --prot; use --port"),
+        (["serve", "-x"], "there is no option -x; use what vllm-tool-proxy --help shows"),
+        (["--por", "8004"], "there is no option --por; use --port"),
+        (["start"], "there is no command 'start'; use serve or check"),
+        (["serve", "8004"], "'8004' is one word too many"),
+        (["--port"], "argument --port: expected one argument"),
+        (["--port", "x"], "--port: 'x' cannot be used; it must be a whole number from 1 to 65535"),
+        (["check", "--target-url", "ftp://h"], "--upstream: 'ftp://h' cannot be used"),
+        (["--rules", "no.yaml"], "--rules: there is no file 'no.yaml'"),
+        (["--rules", "broken.yaml"], "broken.yaml:2: there is no 'pasre' in an item of models; use parse"),
+        (["--rules", "setting.yaml"], "setting.yaml:1: there is no setting 'prot'; use port"),
+        (["--client", "nobody"], "built-in: there is no client 'nobody'"),
+        (["--upstream-ca", "broken.yaml"], "broken.yaml cannot be used"),
+    ],
+)
+def test_each_error_is_one_line_and_exit_code_2(words: list[str], message: str, folder: Path) -> None:
+    (folder / "broken.yaml").write_text("models:\n- {match: a, pasre: auto}\n")
+    (folder / "setting.yaml").write_text("settings: {prot: 1}\n")
+    done = command("--port", str(free_port()), *words, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("vllm-tool-proxy: error: ") and message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_bad_variable_is_named(folder: Path) -> None:
+    done = command(cwd=folder, TOOL_PROXY_THREADS="many")
+    assert done.returncode == 2
+    assert done.stderr.startswith("vllm-tool-proxy: error: TOOL_PROXY_THREADS: 'many' cannot be used")
+
+
+def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
+    with listening() as port, listening() as upstream:
+        start = time.monotonic()
+        done = command("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}", cwd=folder)
+        assert time.monotonic() - start < 2
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"vllm-tool-proxy: error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another"
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
+    with listening() as port:
+        done = command("check", "--port", str(port), "--upstream", f"http://127.0.0.1:{port}/v1", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        f"ok: vllm-tool-proxy 1.0, upstream http://127.0.0.1:{port}, listening on 127.0.0.1:{port}, rules built-in"
+    )
+    assert '\ntools grep: if output_mode is none of "content", "files_with_matches", "count", set it to' in done.stdout
+    assert done.stdout.endswith("\nclients codex: as the model\n")
+
+
+def test_check_tells_of_code_that_cannot_be_loaded(folder: Path) -> None:
+    (folder / "proxy" / "app.py").write_text("import no_such_module\n")
+    with listening() as upstream:
+        done = command("check", "--upstream", f"http://127.0.0.1:{upstream}", cwd=folder)
+    assert done.returncode == 2
+    assert "the code cannot be loaded (ModuleNotFoundError: No module named 'no_such_module')" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(folder: Path) -> None:
+    def port(*words: str, **env: str) -> str:
+        with listening() as upstream:
+            url = f"http://127.0.0.1:{upstream}"
+            told = command("check", *words, cwd=folder, VLLM_URL=url, **env).stdout
+        assert f"upstream {url}," in told
+        return told.split("127.0.0.1:")[2].split(",")[0]
+
+    assert port() == "8003"
+    (folder / "rules.yaml").write_text("settings: {port: 3}\n")
+    assert port() == "3"
+    assert port(PROXY_PORT="4") == "4"
+    assert port(PROXY_PORT="4", TOOL_PROXY_PORT="5") == "5"
+    assert port("--port", "6", PROXY_PORT="4", TOOL_PROXY_PORT="5") == "6"
+
+
+def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of_an_absent_upstream(
+    folder: Path, tmp_path: Path
+) -> None:
+    port, upstream = free_port(), f"http://127.0.0.1:{free_port()}"
+    words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--verbose", "--threads", "4"]
+    log = tmp_path / "log"
+    with serving(words, folder, log, GUNICORN_CMD_ARGS="--bind 127.0.0.1:1", TOOL_PROXY_THREADS="5"):
+        told = until(port, "1.0")
+    assert (told["upstream"], told["threads"]) == (upstream, 4)
+    warnings = [line for line in log.read_text().splitlines() if line.startswith("vllm-tool-proxy: ")]
+    refused = "cannot be reached (Connection refused); the proxy serves all the same"
+    assert warnings == [f"vllm-tool-proxy: warning: upstream {upstream} {refused}"]
+
+
+def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_path: Path) -> None:
+    old, new = release(tmp_path / "one", "1.0"), release(tmp_path / "two", "2.0")
+    (old / "rules.yaml").write_text("settings: {heartbeat: 1}\n")
+    (new / "rules.yaml").write_text("settings: {heartbeat: 2, threads: 99}\n")
+    current, port = tmp_path / "current", free_port()
+    current.symlink_to("one")
+    with serving(["serve", "--port", str(port), "--threads", "4"], current, tmp_path / "log", PWD=str(current)) as main:
+        first = until(port, "1.0")
+        (tmp_path / "next").symlink_to("two")
+        (tmp_path / "next").rename(current)
+        main.send_signal(signal.SIGHUP)
+        second = until(port, "2.0")
+    for told, heartbeat in ((first, 1.0), (second, 2.0)):
+        assert (told["master"], told["heartbeat"], told["threads"]) == (main.pid, heartbeat, 4)
+        assert told["source"] == str(current / "rules.yaml")
+    imported = [line.split() for line in (tmp_path / "import.log").read_text().splitlines()]
+    assert [str(main.pid), "command"] in imported  # before it became gunicorn
+    assert [str(main.pid), "gunicorn"] not in imported
+    assert {str(first["pid"]), str(second["pid"])} == {pid for pid, kind in imported if kind == "gunicorn"}
+
+
+def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them(tmp_path: Path) -> None:
+    folder, start, port = release(tmp_path / "release"), tmp_path / "start", free_port()
+    start.mkdir()
+    # A file beside the code is not the one: the command was not started there.
+    (folder / "rules.yaml").write_text("settings: {heartbeat: 1}\n")
+    # Nor is a module in the folder where it was started.
+    (start / "proxy").mkdir()
+    (start / "proxy" / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
+    (start / "json.py").write_text("raise SystemExit('the wrong module')\n")
+    argv = [sys.executable, "-P", "-m", "proxy", "--port", str(port), "--threads", "4"]
+    with (tmp_path / "log").open("wb") as stderr:
+        process = subprocess.Popen(argv, cwd=start, env=environ(PYTHONPATH=str(folder)), stderr=stderr)
+    try:
+        assert until(port, "1.0")["source"] == "built-in"
+        (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while asked(port)["heartbeat"] != 3.0:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGQUIT)
+        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
+
+
+def test_help_shows_each_option_with_its_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0
+    for word in ("serve", "check", "--rules FILE", "TOOL_PROXY_RULES", "--version"):
+        assert word in text
+    for spec in SPECS:
+        assert spec.help in text
+        assert all(name in text.replace(" ", "") for name in (*spec.flags, *spec.variables))
+    assert "(TOOL_PROXY_PORT; 8003; also PROXY_PORT)" in text
+    assert "(TOOL_PROXY_UPSTREAM_CA; none)" in text and "(TOOL_PROXY_VERBOSE; off)" in text
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"vllm-tool-proxy {__version__}\n")
+
+
+class Became(Exception):
+    """Instead of the exec: what the process would have become."""
+
+    def __init__(self, argv: list[str], env: dict[str, str]) -> None:
+        super().__init__()
+        self.argv = argv
+        self.env = env
+
+
+@pytest.fixture(name="serve")
+def _serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    def became(path: str, argv: list[str], env: dict[str, str]) -> None:
+        assert path == sys.executable
+        raise Became(argv, env)
+
+    monkeypatch.setattr(os, "execve", became)
+    with listening() as upstream:
+        monkeypatch.setenv("VLLM_URL", f"http://127.0.0.1:{upstream}")
+        yield
+
+
+def served(*words: str) -> Became:
+    with pytest.raises(Became) as caught:
+        cli.main(["serve", "--port", str(free_port()), *words])
+    return caught.value
+
+
+@pytest.mark.usefixtures("serve")
+def test_gunicorn_gets_address_workers_threads_and_room_for_idle_connections(tmp_path: Path) -> None:
+    argv = served("--host", "[::1]", "--workers", "2", "--threads", "8").argv
+    folder = str(PACKAGE.parent)
+    assert argv[:4] == [sys.executable, "-P", "-m", "gunicorn"]
+    assert argv[4:8] == ["-c", f"{folder}/proxy/gunicorn_conf.py", "--chdir", folder]
+    assert argv[8] == "--bind" and argv[9].startswith("[::1]:")
+    counts = ["--workers", "2", "--threads", "8", "--worker-connections", "1008"]
+    assert argv[10:] == [*counts, "--graceful-timeout", "60", "proxy.app:create_app()"]
+    assert os.getcwd() == folder
+
+
+@pytest.mark.usefixtures("serve")
+def test_many_threads_share_two_places_for_memory_unless_the_operator_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    assert served().env["MALLOC_ARENA_MAX"] == "2"
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "7")
+    assert served().env["MALLOC_ARENA_MAX"] == "7"
+
+
+@pytest.mark.usefixtures("serve")
+def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.yaml").write_text("settings: {workers: 3, max_calls: 7}\n")
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--workers 9")
+    monkeypatch.setenv("TOOL_PROXY_HEARTBEAT", "5")
+    env = served("--rules", "r.yaml", "--verbose", "--heartbeat", "6", "--pass-through", "/a,/b").env
+    assert "GUNICORN_CMD_ARGS" not in env and "TOOL_PROXY_MAX_CALLS" not in env
+    assert env["TOOL_PROXY_RULES"] == f"{tmp_path}/r.yaml" and env["TOOL_PROXY_FOLDER"] == str(tmp_path)
+    assert (env["TOOL_PROXY_VERBOSE"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
+    assert (env["TOOL_PROXY_WORKERS"], env["TOOL_PROXY_PASS_THROUGH"]) == ("3", "/a,/b")
+    again, rules = config.load({}, env)
+    assert (again.workers, again.verbose, again.max_calls, again.pass_through) == (3, True, 7, ("/a", "/b"))
+    assert rules.source == f"{tmp_path}/r.yaml"
+
+
+@pytest.mark.usefixtures("serve")
+def test_a_relative_path_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
+    import trustme  # noqa: PLC0415
+
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    env = served("--upstream-ca", "ca.pem", "--audit-file", "a.jsonl").env
+    assert env["TOOL_PROXY_UPSTREAM_CA"] == f"{tmp_path}/ca.pem"
+    assert env["TOOL_PROXY_AUDIT_FILE"] == f"{tmp_path}/a.jsonl"
+
+
+@pytest.mark.usefixtures("serve")
+def test_the_port_is_not_asked_for_under_socket_activation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", "1")
+    with listening() as port:
+        env = served("--port", str(port)).env
+        assert env["LISTEN_FDS"] == "1"
+        monkeypatch.setenv("LISTEN_PID", "1")
+        assert cli.main(["serve", "--port", str(port)]) == 2
+
+
+@pytest.mark.usefixtures("serve")
+def test_an_address_open_to_the_network_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    served("--host", "0.0.0.0")
+    told = capsys.readouterr().err
+    assert told.startswith("vllm-tool-proxy: warning: 0.0.0.0:") and told.count("\n") == 1
+    for host in ("localhost", "127.0.0.2", "::1"):
+        served("--host", host)
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("serve")
+def test_with_client_keys_an_open_address_is_no_matter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"- {{name: alice, sha256: {'0' * 64}}}\n")
+    served("--host", "0.0.0.0", "--client-keys", str(keys))
+    assert capsys.readouterr().err == ""
+
+
+def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "keys.yaml").write_text("- {name: alice, sha256: the-key-itself}\n")
+    (tmp_path / "up").write_text("the key itself")
+    told = {"--client-keys": "keys.yaml", "--upstream-key-file": "up", "--admin-key-file": "up"}
+    for flag, name in told.items():
+        for word in ("check", "serve"):
+            assert cli.main([word, "--port", str(free_port()), flag, str(tmp_path / name)]) == 2
+            error = capsys.readouterr().err
+            assert error.count("\n") == 1 and name in error and "itself" not in error
+
+
+@pytest.mark.usefixtures("serve")
+def test_an_address_that_is_not_this_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--host", "192.0.2.1"]) == 2
+    assert "cannot listen on 192.0.2.1:8003 (Cannot assign requested address)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("serve")
+def test_a_gunicorn_that_cannot_be_started_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failed(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "execve", failed)
+    assert cli.main(["--port", str(free_port())]) == 2
+    assert "gunicorn cannot be started" in capsys.readouterr().err
+
+
+def test_the_package_folder_is_spelled_as_the_user_does_if_it_is_the_same(tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to(PACKAGE.parent)
+    spelled = str(tmp_path / "current")
+    assert cli._package_folder(spelled) == spelled
+    assert cli._package_folder(str(tmp_path)) == str(PACKAGE.parent)
+    assert cli._package_folder("/no/such/folder") == str(PACKAGE.parent)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prot=1"], "there is no option --prot; use --port"),
+        (["stop"], "there is no command 'stop'"),
+        (["check", "serve"], "'serve' is one word too many"),
+        (["--host"], "argument --host: expected one argument; see vllm-tool-proxy --help"),
+        (["check", "--upstream-ca", "/dev/null/x"], "upstream_ca: /dev/null/x cannot be used"),
+    ],
+)
+def test_the_return_value_is_the_exit_code(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("serve")
+def test_check_says_ok_or_why_the_code_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "proxy.app", ModuleType("proxy.app"))
+    assert cli.main(["check"]) == 0
+    assert capsys.readouterr().out.startswith(f"ok: vllm-tool-proxy {__version__}, ")
+    monkeypatch.setitem(sys.modules, "proxy.app", None)
+    assert cli.main(["check"]) == 2
+    assert "the code cannot be loaded (ModuleNotFoundError: " in capsys.readouterr().err
+
+
+def test_an_upstream_that_cannot_be_reached_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    for host in (f"127.0.0.1:{free_port()}", f"{'a' * 70}.x"):  # the second is no name that DNS could know
+        cli._check_surroundings(Settings(upstream=f"http://{host}"))
+        told = capsys.readouterr().err
+        assert told.startswith(f"vllm-tool-proxy: warning: upstream http://{host} cannot be reached (")
+        assert told.count("\n") == 1
+
+
+def test_an_https_upstream_without_a_port_is_asked_at_443(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def connect(address: tuple[str, int], _: float) -> socket.socket:
+        asked.append(address)
+        return socket.socket()
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    for url in ("https://h/x", "http://h", "http://h:81"):
+        cli._check_surroundings(Settings(upstream=url))
+    assert asked == [("h", 443), ("h", 80), ("h", 81)]

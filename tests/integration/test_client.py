@@ -1,0 +1,349 @@
+"""The call to the upstream: what goes up, what never does, and what each way to fail is called."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+
+from proxy.errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
+from tests.conftest import tls_context
+from tests.real.processes import free_port
+from tests.support import scripted
+from tests.support.scripted import LAST, SSE, Act, answer, chunked, head
+
+HELLO = answer(b"hello")
+
+
+def received(call: UpstreamCall) -> bytes:
+    """The whole body, waited for with a deadline; raises what `receive` raises."""
+    parts = []
+    poll = select.poll()
+    poll.register(call.fileno(), select.POLLIN)
+    while not call.complete:
+        assert call.more or poll.poll(scripted.PATIENCE * 1000), "nothing came"
+        parts.append(call.receive())
+    return b"".join(parts)
+
+
+def collected(call: UpstreamCall) -> tuple[bytes, ProxyError | None]:
+    """The body as far as it came, and the error that ended it."""
+    parts = []
+    poll = select.poll()
+    poll.register(call.fileno(), select.POLLIN)
+    try:
+        while not call.complete:
+            assert call.more or poll.poll(scripted.PATIENCE * 1000), "nothing came"
+            parts.append(call.receive())
+    except ProxyError as error:
+        return b"".join(parts), error
+    return b"".join(parts), None
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [HELLO],
+        [head(200) + b"hel", b"lo"],
+        [head(200, {"Transfer-Encoding": "chunked"}), chunked(b"hel"), chunked(b"lo") + LAST],
+        [bytes([byte]) for byte in HELLO],
+    ],
+    ids=["length", "until close", "chunked", "dribbled"],
+)
+def test_an_answer_is_received_with_status_and_headers(script: scripted.Script) -> None:
+    with scripted.Upstream(script) as server, ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
+        assert (call.status, call.header("content-type")) == (0, "")
+        assert received(call) == b"hello"
+        assert (call.status, call.complete) == (200, True)
+    assert server.seen[0].line == "GET /x HTTP/1.1"
+
+
+def test_the_request_is_handed_over_before_anything_of_the_answer_came() -> None:
+    with scripted.Upstream() as server:
+        gate = server.gate()
+        server.play([gate, HELLO])
+        with ModelServer(ServerOptions(server.url)).open("POST", "/x", {}, b"body") as call:
+            assert server.wait().body == b"body"
+            assert (call.receive(), call.status, call.more) == (b"", 0, False)
+            gate.open()
+            assert received(call) == b"hello"
+
+
+def test_nothing_goes_up_that_was_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Facts 9 and U16: no netrc, no proxies or CA of the environment, no compression, only the headers given."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login thief password secret\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
+    headers = {"Authorization": "Bearer client-key", "X-Request-Id": "r1"}
+    with scripted.Upstream([HELLO], [HELLO]) as server:
+        upstream = ModelServer(ServerOptions(server.url))
+        with upstream.open("POST", "/x", headers, b"{}") as call:
+            received(call)
+        with upstream.open("POST", "/x", {}, b"{}") as call:
+            received(call)
+        own = {"Host": f"127.0.0.1:{server.port}", "Accept-Encoding": "identity", "Content-Length": "2"}
+        first, second = [dict(seen.headers.items()) for seen in server.seen]
+        assert {name: first.pop(name) for name in own} == own
+        assert first.pop("User-Agent", "").startswith(("python-", "vllm-tool-proxy", ""))
+        assert first == headers
+        assert "Authorization" not in second
+
+
+def test_a_request_without_a_body_says_no_length_but_an_empty_one_says_zero() -> None:
+    with scripted.Upstream([HELLO], [HELLO]) as server:
+        upstream = ModelServer(ServerOptions(server.url))
+        for method, body in (("GET", None), ("POST", b"")):
+            with upstream.open(method, "/x", {}, body) as call:
+                received(call)
+        assert server.seen[0].headers["Content-Length"] is None
+        assert server.seen[1].headers["Content-Length"] == "0"
+
+
+def test_cookies_are_neither_kept_nor_sent() -> None:
+    """A cookie of one client's answer never goes up with the next client's request."""
+    with scripted.Upstream([answer(b"a", headers={"Set-Cookie": "session=1; Path=/"})], [HELLO]) as server:
+        upstream = ModelServer(ServerOptions(server.url))
+        for _ in range(2):
+            with upstream.open("GET", "/x", {}) as call:
+                received(call)
+        assert [seen.headers["Cookie"] for seen in server.seen] == [None, None]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_an_answer_and_not_followed(status: int) -> None:
+    """U8."""
+    with scripted.Upstream() as server:
+        server.play([answer(b"away", status, {"Location": f"{server.url}/elsewhere"})])
+        with ModelServer(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
+            assert received(call) == b"away"
+            assert call.status == status
+        assert len(server.seen) == 1
+
+
+def test_no_connection_is_used_twice() -> None:
+    """Two requests are two connections, although the server would keep the first one."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
+        listener.settimeout(scripted.PATIENCE)
+        upstream = ModelServer(ServerOptions(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        for _ in range(2):
+            call = upstream.open("GET", "/x", {})
+            connection, _ = listener.accept()
+            stack.enter_context(connection).settimeout(scripted.PATIENCE)
+            assert b"\r\n\r\n" in connection.recv(4096)
+            connection.sendall(HELLO)
+            with call:
+                assert received(call) == b"hello"
+            assert connection.recv(1) == b""
+
+
+def test_leaving_the_call_closes_the_connection_before_the_answer_is_whole() -> None:
+    with scripted.Upstream([SSE + chunked(b"a"), Act.EXPECT_CLOSE]) as server:
+        with ModelServer(ServerOptions(server.url)).open("GET", "/x", {}):
+            seen = server.wait()
+        assert seen.gone_after(time.monotonic())
+
+
+@contextmanager
+def full_backlog() -> Iterator[int]:
+    """A port whose listener takes no more connections; nothing answers a SYN to it."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_a_connection_that_hangs_is_given_up_after_the_connect_timeout() -> None:
+    """U2."""
+    with full_backlog() as port:
+        began = time.monotonic()
+        with pytest.raises(UpstreamTimeout, match="connect_timeout"):
+            ModelServer(ServerOptions(f"http://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
+        assert 0.2 <= time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_refused_connection_is_unreachable_at_once_and_says_so(scheme: str) -> None:
+    """U1, F75: nothing was sent, so a second try is safe."""
+    began = time.monotonic()
+    with pytest.raises(UpstreamUnreachable) as caught:
+        ModelServer(ServerOptions(f"{scheme}://127.0.0.1:{free_port()}")).open("GET", "/x", {})
+    assert caught.value.refused and caught.value.retry_after == "5" and caught.value.status == 502
+    assert time.monotonic() - began < 3
+
+
+def test_a_name_that_does_not_resolve_is_unreachable_but_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """U1."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(UpstreamUnreachable) as caught:
+        ModelServer(ServerOptions("http://model.invalid:8000")).open("GET", "/x", {})
+    assert not caught.value.refused
+
+
+@pytest.mark.parametrize("size", [1, 16_384, 3_000_000])
+def test_tls_with_a_private_authority_gives_every_byte(authority: trustme.CA, tmp_path: Path, size: int) -> None:
+    """Records that TLS has decoded already, where poll does not see them, are not left waiting."""
+    ca, body = tmp_path / "ca.pem", b"x" * size
+    authority.cert_pem.write_to_path(str(ca))
+    with (
+        scripted.Upstream([answer(body)], tls=tls_context(authority)) as server,
+        ModelServer(ServerOptions(server.url, ca_file=str(ca))).open("POST", "/x", {}, b"{}") as call,
+    ):
+        assert received(call) == body
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(authority: trustme.CA) -> None:
+    with scripted.Upstream([HELLO], tls=tls_context(authority)) as server:
+        with pytest.raises(UpstreamUnreachable, match="TLS"):
+            ModelServer(ServerOptions(server.url)).open("GET", "/x", {})
+        assert not server.seen
+
+
+def test_a_certificate_for_another_name_is_refused(authority: trustme.CA, tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("model.example").configure_cert(context)
+    with (
+        scripted.Upstream([HELLO], tls=context) as server,
+        pytest.raises(UpstreamUnreachable, match="TLS"),
+    ):
+        ModelServer(ServerOptions(server.url, ca_file=str(ca))).open("GET", "/x", {})
+
+
+@contextmanager
+def accepting(reply: bytes = b"", read: int = 1) -> Iterator[int]:
+    """A port where a connection is accepted, `read` bytes at most are read and `reply` is sent before it is closed.
+
+    Without a reply the connection stays open, silent, until the end of the block.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        end = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(read)
+                connection.sendall(reply)
+                if not reply:
+                    end.wait(scripted.PATIENCE)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            end.set()
+            thread.join()
+
+
+def test_tls_to_a_server_that_speaks_none_is_unreachable() -> None:
+    with accepting(b"HTTP/1.1 400 Bad Request\r\n\r\n", 65536) as port, pytest.raises(UpstreamUnreachable, match="TLS"):
+        ModelServer(ServerOptions(f"https://127.0.0.1:{port}")).open("GET", "/x", {})
+
+
+def test_a_tls_handshake_that_hangs_is_given_up_after_the_connect_timeout_and_says_so() -> None:
+    """U2: nothing was sent; the send timeout has nothing to do with it."""
+    with accepting() as port:
+        began = time.monotonic()
+        with pytest.raises(UpstreamTimeout, match="connect_timeout"):
+            ModelServer(ServerOptions(f"https://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
+        assert time.monotonic() - began < 2
+
+
+def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        target = ServerOptions(f"http://127.0.0.1:{listener.getsockname()[1]}", send_timeout=0.2)
+        began = time.monotonic()
+        with pytest.raises(UpstreamTimeout, match=r"did not take the request within 0\.2 s"):
+            ModelServer(target).open("POST", "/x", {}, b"x" * 32_000_000)
+        assert 0.2 <= time.monotonic() - began < 4
+
+
+def test_a_server_that_resets_while_the_request_is_sent_is_broken_and_not_unreachable() -> None:
+    """Something was sent: it must not go up again."""
+    with (
+        accepting(b"x", 100) as port,
+        pytest.raises(UpstreamBroken) as caught,
+        ModelServer(ServerOptions(f"http://127.0.0.1:{port}")).open("POST", "/x", {}, b"x" * 32_000_000) as call,
+    ):
+        received(call)
+    assert not isinstance(caught.value, UpstreamUnreachable)
+
+
+BREAKS: dict[str, tuple[scripted.Script, bytes]] = {
+    "close before the status": ([Act.CLOSE], b""),
+    "reset before the status": ([Act.RST], b""),
+    "FIN without the last chunk": ([SSE + chunked(b"one") + chunked(b"two")], b"onetwo"),
+    "a chunk cut short": ([SSE + chunked(b"one") + b"9\r\ntw"], b"onetw"),
+    "a bad chunk size, in the same write": ([SSE + chunked(b"one") + b"zz\r\n"], b"one"),
+    "a short Content-Length": ([answer(b"one", headers={"Content-Length": "9"})], b"one"),
+    "no HTTP": ([b"220 mail.example ESMTP\r\n\r\n"], b""),
+}
+
+
+@pytest.mark.parametrize("script,before", BREAKS.values(), ids=BREAKS.keys())
+def test_everything_that_came_before_a_break_is_given_before_the_error(script: scripted.Script, before: bytes) -> None:
+    """U4, U11."""
+    with scripted.Upstream(script) as server, ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
+        got, error = collected(call)
+    assert got == before
+    assert isinstance(error, UpstreamBroken) and error.status == 502
+
+
+def test_a_reset_after_bytes_is_broken() -> None:
+    with scripted.Upstream() as server:
+        gate = server.gate()
+        server.play([SSE + chunked(b"one"), gate, Act.RST])
+        with ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
+            gate.wait()
+            poll = select.poll()
+            poll.register(call.fileno(), select.POLLIN)
+            first = b""
+            while first != b"one":
+                poll.poll(1000)
+                first += call.receive()
+            gate.open()
+            assert isinstance(collected(call)[1], UpstreamBroken)
+
+
+def test_a_flood_is_taken_in_portions() -> None:
+    """A fast upstream cannot keep the thread of a slow client inside `receive`, nor fill the memory."""
+    with (
+        scripted.Upstream([answer(b"x" * 20_000_000)]) as server,
+        ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call,
+    ):
+        sizes = []
+        poll = select.poll()
+        poll.register(call.fileno(), select.POLLIN)
+        while not call.complete:
+            poll.poll(1000)
+            sizes.append(len(call.receive()))
+    assert sum(sizes) == 20_000_000
+    assert max(sizes) < 2_000_000
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "sn\u00f6\u2603"])
+def test_a_header_value_that_cannot_be_sent_is_an_error_of_ours(value: str) -> None:
+    with scripted.Upstream([HELLO]) as server:
+        with pytest.raises(ProxyError):
+            ModelServer(ServerOptions(server.url)).open("GET", "/x", {"X-Word": value})
+        assert not server.seen

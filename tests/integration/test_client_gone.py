@@ -1,0 +1,136 @@
+"""K1: whenever the client leaves, the model server sees it at once and the slot is free (real gunicorn).
+
+The target is 100 ms; the deadlines have the tenfold room.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Front
+from tests.support.scripted import (
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Act,
+    Action,
+    Client,
+    answer,
+    arguments,
+    chat,
+    chunked,
+    completion,
+    head,
+    opened,
+    text,
+)
+
+LIST: dict[str, object] = {
+    "type": "function",
+    "function": {
+        "name": "todo",
+        "parameters": {"type": "object", "properties": {"items": {"type": "array"}}, "required": ["items"]},
+    },
+}
+# moment -> what the upstream has sent by then, whether the client asked for a stream, and how it can tell that it is so
+MOMENTS: dict[str, tuple[list[Action], bool, bytes]] = {
+    "before headers": ([], True, b""),
+    "before the first token": ([SSE + chunked(ROLE)], True, b""),
+    "mid-text": ([SSE + chunked(ROLE), chunked(text("word "))], True, b"word"),
+    "mid-call, its arguments on their way": (
+        [SSE + chunked(ROLE), chunked(opened(0, "c1", "write_file")), chunked(arguments(0, '{"path": "a'))],
+        True,
+        b"write_file",
+    ),
+    "mid-call, an argument held back": (
+        [SSE + chunked(text("word ")), chunked(opened(0, "c1", "todo")), chunked(arguments(0, '{"items": "[1'))],
+        True,
+        b"word",
+    ),
+    "mid-call, held as text": (
+        [SSE + chunked(text("word ")), chunked(text('<tool_call>\n{"name": "write_file", "argu'))],
+        True,
+        b"word",
+    ),
+    "waiting for a whole answer's head": ([], False, b""),
+    "waiting for a whole answer's body": ([head(200, {"Content-Length": "500"}) + b'{"id"'], False, b""),
+}
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "RST"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_upstream_sees_at_once_that_the_client_left(either_front: Front, moment: str, reset: bool) -> None:
+    upstream, proxy = either_front.upstream, either_front.proxy
+    said, streams, shown = MOMENTS[moment]
+    gate = upstream.gate()
+    upstream.play([*said, gate])
+    with Client.post(proxy.port, chat(stream=streams, tools=[WRITE_FILE, LIST])) as client:
+        gate.wait()
+        if shown:
+            with client.answer() as response:
+                while shown not in response.readline():
+                    pass
+                left = client.vanish(reset=reset)
+        else:
+            left = client.vanish(reset=reset)
+    assert upstream.seen[0].gone_after(left)
+    assert proxy.idle()
+    assert len(upstream.seen) == 1
+    log = proxy.log.read_text()
+    assert "Traceback" not in log and "ERROR" not in log, log
+
+
+def test_a_client_that_leaves_a_path_that_passes_is_seen_too(either_front: Front) -> None:
+    upstream, proxy = either_front.upstream, either_front.proxy
+    for said in ([], [SSE + chunked(text("a"))]):
+        gate = upstream.gate()
+        upstream.play([*said, gate])
+        with Client.post(proxy.port, {"prompt": "x", "stream": True}, "/v1/completions") as client:
+            gate.wait()
+            left = client.vanish(reset=False)
+        assert upstream.seen[0].gone_after(left)
+        assert proxy.idle()
+
+
+def test_a_client_that_leaves_during_heartbeats_is_seen(either_front: Front) -> None:
+    """A half-closed client counts as gone."""
+    upstream, proxy = either_front.upstream, either_front.proxy
+    gate = upstream.gate()
+    upstream.play([gate])
+    with Client.post(proxy.port, chat()) as client:
+        gate.wait()
+        client.half_close()
+        assert upstream.seen[0].closed.wait(1)
+    assert proxy.idle()
+
+
+def test_a_client_that_leaves_before_its_body_is_complete_reaches_no_upstream(front: Front) -> None:
+    top = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n{"
+    for reset in (False, True):
+        with Client(front.proxy.port, top) as client:
+            client.vanish(reset=reset)
+        assert front.proxy.idle()
+    assert front.upstream.seen == []
+    assert "Traceback" not in front.proxy.log.read_text()
+
+
+def test_a_client_that_leaves_after_the_last_event_disturbs_nothing(front: Front) -> None:
+    front.upstream.play([*MOMENTS["mid-text"][0], Act.EXPECT_CLOSE])
+    with Client.post(front.proxy.port, chat()) as client, client.answer() as response:
+        while b"word" not in response.readline():
+            pass
+    assert front.upstream.seen[0].closed.wait(1)
+    assert front.proxy.idle()
+
+
+def test_one_client_that_leaves_does_not_disturb_the_others(front: Front) -> None:
+    leaves, stays = front.upstream.gate(), front.upstream.gate()
+    front.upstream.play([leaves], [stays, answer(completion("a"))])
+    with Client.post(front.proxy.port, chat()) as leaving:
+        leaves.wait()
+        with Client.post(front.proxy.port, chat(stream=False)) as staying:
+            stays.wait()
+            assert front.upstream.seen[0].gone_after(leaving.vanish(reset=True))
+            stays.open()
+            with staying.answer() as response:
+                assert response.status == 200

@@ -1,0 +1,167 @@
+"""A worker that is about to end: its streams end in order, in their dialect's own words, and nobody hangs (P1)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import Proxy, Start
+from tests.support.messages_checker import check_stream
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    PATIENCE,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Action,
+    Client,
+    Gate,
+    Upstream,
+    answer,
+    arguments,
+    chat,
+    chunked,
+    finish,
+    opened,
+    text,
+)
+
+pytestmark = pytest.mark.once
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+TOOL = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
+ASKED: dict[str, Callable[..., dict[str, Any]]] = {
+    CHAT: lambda **more: chat(tools=[WRITE_FILE], **more),
+    MESSAGES: lambda **more: {
+        **{"model": "tiny", "max_tokens": 9, "stream": True, "tools": [TOOL]},
+        **{"messages": [{"role": "user", "content": "Hi"}], **more},
+    },
+}
+TEXT = chunked(ROLE), chunked(text("So"))
+HALF_A_CALL = (*TEXT, chunked(opened(0, "call_1", "write_file")), chunked(arguments(0, '{"path": "a')))
+
+
+def master(proxy: Proxy) -> psutil.Process:
+    """gunicorn's master."""
+    return psutil.Process(proxy.health()["worker"]).parent()  # type: ignore[return-value]
+
+
+def ends_in_an_error(path: str, data: bytes) -> bool:
+    """True if a strict client of the path's dialect takes the stream for one that failed."""
+    if path == MESSAGES:
+        told = check_stream(data)["error"]
+        return bool(told["type"] == "overloaded_error" and "about to end" in told["message"])
+    last = data.rstrip(b"\n").rpartition(b"\n\n")[2]
+    return json.loads(last.removeprefix(b"data: "))["error"]["code"] == 503 and DONE not in data
+
+
+def serving(stack: ExitStack, *scripts: list[Action]) -> Upstream:
+    """A model server that answers so, and says what it serves."""
+    upstream = stack.enter_context(Upstream(*scripts))
+    upstream.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
+    return upstream
+
+
+@pytest.mark.parametrize("sent", [TEXT, HALF_A_CALL], ids=["text", "half a call"])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda each: each.name)
+def test_a_stream_that_still_runs_ends_in_its_dialects_error(
+    proxy: Start, path: str, sent: tuple[bytes, ...], number: signal.Signals
+) -> None:
+    gate = Gate()
+    with ExitStack() as stack:
+        upstream = serving(stack, [SSE, *sent, gate], [])
+        stack.callback(gate.open)
+        front = proxy(upstream.url, "--graceful-timeout", "4")
+        first = front.health()["worker"]
+        client = stack.enter_context(Client.post(front.port, ASKED[path](), path))
+        with client.answer() as response:
+            data = response.read1()
+            start = time.monotonic()
+            os.kill(master(front).pid, number)
+            while more := response.read1():
+                data += more
+            assert time.monotonic() - start < (15 if number != signal.SIGHUP else 30)
+        assert ends_in_an_error(path, data), data
+        if number == signal.SIGHUP:
+            assert front.health()["worker"] != first
+        assert upstream.seen[-1].closed.wait(PATIENCE)
+
+
+def test_a_stream_that_ends_in_time_is_not_touched(proxy: Start) -> None:
+    gate = Gate()
+    with ExitStack() as stack:
+        upstream = serving(stack, [SSE, *TEXT, gate, chunked(finish()), chunked(DONE), LAST])
+        front = proxy(upstream.url, "--graceful-timeout", "20")
+        client = stack.enter_context(Client.post(front.port, chat()))
+        with client.answer() as response:
+            data = response.read1()
+            os.kill(master(front).pid, signal.SIGTERM)
+            time.sleep(0.2)
+            gate.open()
+            data += response.read()
+        assert data.endswith(DONE)
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_an_answer_that_is_waited_for_is_refused_with_a_status(proxy: Start, path: str) -> None:
+    gate = Gate()
+    with ExitStack() as stack:
+        upstream = serving(stack, [gate], [gate])
+        stack.callback(gate.open)
+        front = proxy(upstream.url, "--graceful-timeout", "4")
+        client = stack.enter_context(Client.post(front.port, ASKED[path](stream=False), path))
+        upstream.wait()
+        os.kill(master(front).pid, signal.SIGTERM)
+        with client.answer() as response:
+            assert response.status == (529 if path == MESSAGES else 503)
+            assert response.getheader("Retry-After")
+
+
+def test_while_all_threads_are_busy_others_are_refused_at_once_and_health_answers(proxy: Start) -> None:
+    """P5."""
+    gate = Gate()
+    with ExitStack() as stack:
+        upstream = serving(stack, *[[SSE, *TEXT, gate] for _ in range(3)])
+        front = proxy(upstream.url, "--threads", "4")
+        for _ in range(3):
+            client = stack.enter_context(Client.post(front.port, chat()))
+            response = stack.enter_context(client.answer())
+            assert response.read1()
+        stack.callback(gate.open)
+        for path in (CHAT, MESSAGES, "/v1/completions"):
+            start = time.monotonic()
+            with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)) as connection:
+                body = json.dumps(ASKED.get(path, chat)())
+                connection.request("POST", path, body, {"Content-Type": "application/json"})
+                refused = connection.getresponse()
+                assert refused.status == (529 if path == MESSAGES else 503)
+                assert refused.getheader("Retry-After")
+            assert time.monotonic() - start < 1.0
+            assert front.get("/health")[0] == 200
+        gate.open()
+        assert front.idle()
+
+
+def test_what_takes_too_long_in_all_ends(proxy: Start, tmp_path: Path) -> None:
+    gate = Gate()
+    with ExitStack() as stack:
+        upstream = serving(stack, [SSE, *TEXT, gate])
+        stack.callback(gate.open)
+        front = proxy(upstream.url, "--total-timeout", "0.5")
+        client = stack.enter_context(Client.post(front.port, chat()))
+        with client.answer() as response:
+            data = response.read()
+        assert b"total_timeout" in data
+        assert DONE not in data

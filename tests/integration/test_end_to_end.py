@@ -1,0 +1,293 @@
+"""From a client's socket to a scripted model server and back: start-up, paths that pass, answers of the wrong kind."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+
+import openai
+import pytest
+
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk, Event
+from tests.conftest import Front, Inside, Start
+from tests.real.processes import free_port
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    USAGE,
+    WRITE_FILE,
+    Act,
+    Client,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    delta,
+    finish,
+    head,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
+HERMES = 'I will.\n<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
+
+
+def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
+    """U1, F75: 502 with Retry-After and a 503 of /_ready while it is down; both work as soon as it is up."""
+    port = free_port()
+    front = proxy(f"http://127.0.0.1:{port}")
+    with Client.post(front.port, chat()) as client, client.answer() as response:
+        assert (response.status, response.getheader("Retry-After")) == (502, "5")
+        assert json.loads(response.read())["error"]["type"] == "upstream_error"
+    status, headers, _ = front.get("/_ready")
+    assert (status, headers["retry-after"]) == (503, "5")
+    assert front.get("/v1/models")[0] == 502
+    assert front.get("/health")[0] == 200
+    with Upstream(stream(ROLE, text("a"), finish(), DONE), port=port) as server:
+        server.paths["/health"] = [answer({})]
+        with Client.post(front.port, chat()) as client, client.answer() as response:
+            assert (response.status, response.read()) == (200, ROLE + text("a") + finish() + DONE)
+        deadline = time.monotonic() + 5
+        while front.get("/_ready")[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_completions_pass_streamed_and_untouched(front: Front) -> None:
+    gate = front.upstream.gate()
+    first, rest = b'data: {"choices":[{"text":"<tool_call>"}]}\r\n\r\n', b": x\n\ndata: no json\n\ndata: [DONE]\n\n"
+    front.upstream.play([SSE + chunked(first), gate, chunked(rest), LAST])
+    with (
+        Client.post(front.proxy.port, {"prompt": "x", "stream": True}, "/v1/completions") as client,
+        client.answer() as response,
+    ):
+        assert response.getheader("Content-Type") == "text/event-stream; charset=utf-8"
+        got = b""
+        while got != first:
+            got += response.read1()
+        gate.open()
+        assert response.read() == rest
+    assert front.upstream.seen[0].line == "POST /v1/completions HTTP/1.1"
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/embeddings", "/v1/responses"])
+def test_other_paths_pass_byte_by_byte(front: Front, path: str) -> None:
+    body = b'{"b": 1,  "a": [2]}'
+    front.upstream.play([answer(body)])
+    with Client.post(front.proxy.port, {"prompt": "x"}, path) as client, client.answer() as response:
+        assert (response.status, response.read(), response.getheader("Content-Length")) == (200, body, str(len(body)))
+    assert front.upstream.seen[0].json == {"prompt": "x"}
+
+
+def test_the_setting_pass_through_opens_a_path_and_closes_the_others(proxy: Start) -> None:
+    with Upstream([answer({"ok": 1})]) as server:
+        front = proxy(server.url, "--pass-through", "/v1/own")
+        with Client.post(front.port, {}, "/v1/own") as client, client.answer() as response:
+            assert json.loads(response.read()) == {"ok": 1}
+        with Client.post(front.port, {}, "/v1/responses") as client, client.answer() as response:
+            assert response.status == 404
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [SSE + chunked(text("a")), 0.05, Act.RST],
+        [SSE + chunked(text("a"))],
+        [answer(text("a"), headers={"Content-Length": "999"})],
+        [head(200, {"Content-Type": "text/plain", "Content-Length": "999"}) + text("a"), 0.05, Act.RST],
+    ],
+    ids=["chunked, RST", "chunked, FIN", "length, FIN", "length, RST"],
+)
+def test_a_passed_answer_that_breaks_off_does_not_look_complete(front: Front, script: Script) -> None:
+    front.upstream.play(script)
+    with (
+        Client.post(front.proxy.port, {"stream": True}, "/v1/completions") as client,
+        client.answer() as response,
+        pytest.raises((http.client.IncompleteRead, ConnectionResetError)),
+    ):
+        response.read()
+    assert front.proxy.idle()
+
+
+def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(front: Front) -> None:
+    """U11: an end without it would be taken for a success."""
+    front.upstream.play([SSE + chunked(ROLE) + chunked(text("a")), 0.05, Act.RST])
+    got = []
+    with (
+        openai.OpenAI(base_url=f"{front.proxy.url}/v1", api_key="k", max_retries=0) as sdk,
+        pytest.raises(openai.APIError),
+    ):
+        for chunk in sdk.chat.completions.create(**chat()):
+            got.append(chunk.choices[0].delta.content)
+    assert "".join(got) == "a"
+    assert len(front.upstream.seen) == 1
+
+
+def test_a_kept_connection_serves_a_second_request_after_a_stream(front: Front) -> None:
+    one = stream(ROLE, text("a"), finish(), DONE)
+    front.upstream.play(one, one)
+    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=10)
+    for _ in range(2):
+        client.request("POST", CHAT, json.dumps(chat()), {"Content-Type": "application/json"})
+        assert client.getresponse().read() == ROLE + text("a") + finish() + DONE
+    client.close()
+
+
+# Answers of the wrong kind.
+
+
+@pytest.mark.parametrize("rules", ["", WHOLE], ids=["live", "whole"])
+@pytest.mark.parametrize("usage", [True, False])
+def test_json_where_a_stream_was_asked_is_wrapped_as_one(inside: Inside, rules: str, usage: bool) -> None:
+    """U9, and the switch `upstream: whole`."""
+    with Upstream([answer(completion(HERMES))]) as server:
+        request = chat(tools=[WRITE_FILE], stream_options={"include_usage": usage})
+        response = inside(server.url, rules).post(CHAT, json=request)
+        up = server.seen[0].json
+    assert (up["stream"], "stream_options" in up) == ((False, False) if rules else (True, True))
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    assert response.data.endswith(DONE)
+    chunks = [json.loads(block[6:]) for block in response.data.split(b"\n\n") if block.startswith(b"data: {")]
+    said = [choice for chunk in chunks for choice in chunk["choices"]]
+    assert said[0]["delta"]["role"] == "assistant"
+    assert "".join(each["delta"].get("content") or "" for each in said).strip() == "I will."
+    assert [each["finish_reason"] for each in said if each["finish_reason"]] == ["tool_calls"]
+    assert {chunk["id"] for chunk in chunks} == {"chatcmpl-1"} and {chunk["model"] for chunk in chunks} == {"tiny"}
+    assert bool(chunks[-1].get("usage")) is usage
+
+
+def test_the_switch_whole_keeps_the_client_alive_with_heartbeats(inside: Inside) -> None:
+    with Upstream([0.3, answer(completion("a"))]) as server:
+        data = inside(server.url, WHOLE, heartbeat=0.1).post(CHAT, json=chat()).data
+    assert data.startswith(b": ping\n\n: ping\n\n") and data.endswith(DONE)
+
+
+def test_a_whole_answer_that_breaks_off_under_a_stream_is_an_error(inside: Inside) -> None:
+    for wait, status in ((0.0, 502), (0.25, 200)):
+        with Upstream([wait, answer(completion("a"), headers={"Content-Length": "9999"})]) as server:
+            response = inside(server.url, WHOLE, heartbeat=0.1).post(CHAT, json=chat())
+        assert response.status_code == status
+        assert b'"error"' in response.data and DONE not in response.data
+
+
+def test_a_stream_where_json_was_asked_is_a_502(inside: Inside) -> None:
+    """U9."""
+    with Upstream(stream(ROLE, text("a"), finish(), USAGE, DONE)) as server:
+        response = inside(server.url).post(CHAT, json=chat(stream=False))
+    assert response.status_code == 502 and response.json is not None and "error" in response.json
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    "script,status,word",
+    [
+        ([answer(b"<html><h1>Bad Gateway</h1></html>", 502, {"Content-Type": "text/html"})], 502, "HTML"),
+        ([answer(b"<!DOCTYPE html>", 404, {"Content-Type": "text/html"})], 404, "404"),
+        ([answer(b"<html>welcome</html>", 200, {"Content-Type": "text/html"})], 502, "JSON"),
+        ([answer(b"", 307, {"Location": "http://127.0.0.1:1/x"})], 502, "redirect"),
+        ([answer({"error": "Unauthorized"}, 401)], 401, "Unauthorized"),
+        ([answer({"detail": "Not Found"}, 404)], 404, "Not Found"),
+        ([answer(b"x" * 10_000_000, 500)], 500, "500"),
+        ([answer(b'{"error": {"message": "' + b"x" * 10_000_000 + b'"}}', 500)], 500, "500"),
+        ([head(204)], 502, "204"),
+        ([], 502, "before it answered"),
+        ([b"SSH-2.0-OpenSSH_9\r\n\r\n"], 502, "HTTP"),
+    ],
+    ids=["HTML 502", "HTML 404", "HTML 200", "307", "401", "detail", "10 MB", "10 MB of JSON", "204", "close", "SSH"],
+)
+def test_an_answer_that_is_no_success_is_an_openai_error(
+    inside: Inside, script: Script, status: int, word: str, streamed: bool
+) -> None:
+    """U4, U5, U7, U8, U9."""
+    with Upstream(script) as server:
+        response = inside(server.url).post(CHAT, json=chat(stream=streamed))
+        assert len(server.seen) == 1
+    assert response.status_code == status and response.headers["Content-Type"] == "application/json"
+    assert response.json is not None
+    error = response.json["error"]
+    assert word in error["message"] and isinstance(error["type"], str)
+    assert len(response.data) <= 65536
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_when_to_come_again_is_passed(inside: Inside, status: int) -> None:
+    """U6."""
+    body = json.dumps({"error": {"message": "busy", "type": "x", "param": None, "code": status}}).encode()
+    with Upstream([answer(body, status, {"Retry-After": "7", "X-Should-Retry": "true"})]) as server:
+        response = inside(server.url).post(CHAT, json=chat())
+    assert (response.status_code, response.data) == (status, body)
+    assert (response.headers["Retry-After"], response.headers["X-Should-Retry"]) == ("7", "true")
+
+
+def test_an_event_over_the_limit_is_a_typed_error_and_not_a_success(inside: Inside) -> None:
+    """U14, C7: `max_event`."""
+    with Upstream(stream(ROLE, text("Hi "), text("x" * 5000), finish(), DONE)) as server:
+        data = inside(server.url, max_event=1024).post(CHAT, json=chat(tools=[WRITE_FILE])).data
+    last = data.rstrip(b"\n").rpartition(b"\n\n")[2]
+    assert data.startswith(ROLE + text("Hi ")) and DONE not in data
+    assert "max_event" in json.loads(last[6:])["error"]["message"]
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_defect_of_the_engine_lets_an_unchanged_reply_go_on_as_it_came(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: int
+) -> None:
+    """C6."""
+    break_at(monkeypatch, at)
+    events = [ROLE, text("a"), text("b"), finish(), DONE]
+    with Upstream(stream(*events)) as server:
+        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    assert (response.status_code, response.data) == (200, b"".join(events))
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_defect_of_the_engine_after_a_change_is_an_error_event(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C6: a call was found in the text, so the rest cannot go on as the server's own bytes."""
+    break_at(monkeypatch, 3)
+    with Upstream(stream(ROLE, text(HERMES), text("b"), finish(), DONE)) as server:
+        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
+    assert b"write_file" in data and DONE not in data and b'"finish_reason":"' not in data
+    assert "error" in json.loads(data.rstrip(b"\n").rpartition(b"\n\n")[2][6:])
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_defect_of_the_engine_leaves_a_whole_answer_as_it_came(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C6: nothing of it was changed so far, so the reply goes on as the upstream's own."""
+    break_at(monkeypatch, 1)
+    body = json.dumps(completion("word")).encode()
+    with Upstream([answer(body)]) as server:
+        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=False))
+    assert "ZeroDivisionError" in caplog.text
+    assert (response.status_code, response.data) == (200, body)
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the engine raise at its so many-th chunk, which it never should."""
+    feed, count = Engine.feed, iter(range(1, 1000))
+
+    def broken(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
+        if next(count) == number:
+            raise ZeroDivisionError
+        return feed(self, chunk)
+
+    monkeypatch.setattr(Engine, "feed", broken)
+
+
+def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(inside: Inside) -> None:
+    """A1: `clean` holds for what passes and for what the proxy writes itself."""
+    both = delta({"reasoning": "hm", "content": "I will. <tool_call>"})
+    with Upstream(stream(ROLE, both, text(HERMES.removeprefix("I will.\n<tool_call>")), finish(), DONE)) as server:
+        data = inside(server.url).post(f"/for/openclaw{CHAT}", json=chat(tools=[WRITE_FILE])).data
+    assert b"write_file" in data and b'"hm"' not in data

@@ -1,0 +1,182 @@
+"""Each form in which models write calls, as clients of both fronts have it: streamed at any cut and whole, bare, in a
+fence, in a fence without its end, and behind thoughts (F6, F8, F11, F12, F15, C3, C5).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import MessagesDialect, MessagesWriter
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer
+from proxy.tools.toolset import ToolSet
+from tests.support.client_view import ROLE, streamed, whole, wire
+from tests.support.helpers import ends, function, new_engine, offered, random_cut, says
+from tests.support.messages_checker import check_message, check_stream
+from tests.unit.formats.test_whole_reply import CALLS, FORMS, OFFERS, TOOLS, Arguments
+
+pytestmark = pytest.mark.once
+
+TEXT = {"type": "string"}
+Calls = list[tuple[str, Arguments]]
+THOUGHT = "<think>\nI need the tool.\n</think>"
+DRESSES = {
+    "bare": "{}",
+    "a fence": "```json\n{}\n```",
+    "an open fence": "```json\n{}\n",
+    "thoughts": f"{THOUGHT}\n\n{{}}",
+    "thoughts, a fence": f"{THOUGHT}\n```\n{{}}\n```",
+}
+
+
+def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
+    """The calls, the text and the finish that a chat client has: streamed in pieces, and whole."""
+    pieces = [[text], list(text), random_cut(text, random.Random(5))]
+    got = [streamed(*map(says, cut), ends(), cuts=0, tools=tools) for cut in pieces]
+    got.append(whole({"content": text}, tools=tools))
+    return [(each.values, each.text, each.finish) for each in got]
+
+
+def in_messages(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
+    """The same of a Messages client; its thinking is no text."""
+    found = []
+    for cut in ([text], list(text), random_cut(text, random.Random(5))):
+        reply = StreamReply(new_engine(tools), MessagesWriter(Blocks(ReplyOptions("m"))), _fail)
+        found.append(check_stream(reply.receive(wire([ROLE, *map(says, cut), ends()])) + reply.finish()))
+    said = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    answer = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
+    body = json.dumps(answer).encode()
+    found.append(check_message(answer_as_answer(body, answer, new_engine(tools), MessagesDialect(ReplyOptions("m")))))
+    return [_told(each) for each in found]
+
+
+def _fail(error: Exception) -> None:
+    raise AssertionError("the engine raised") from error
+
+
+def _told(message: dict[str, Any]) -> tuple[Calls, str, str | None]:
+    blocks = message["content"]
+    made = [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
+    text = "".join(block["text"] for block in blocks if block["type"] == "text")
+    return made, text, {"tool_use": "tool_calls", "end_turn": "stop"}[message["stop_reason"]]
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dress: str) -> None:
+    for name, arguments in (CALLS[1], CALLS[2]):
+        text = DRESSES[dress].replace("{}", FORMS[form](name, arguments))
+        for tools in (TOOLS, *(each for each in OFFERS[1:] if each.resolve(name) is not None)):
+            for seen in (*in_chat(text, tools), *in_messages(text, tools)):
+                calls, left, finish = seen
+                assert (calls, finish) == ([(name, arguments)], "tool_calls")
+                assert left.strip() in ("", THOUGHT if text.startswith(THOUGHT) else "")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_with_prose_behind_it_is_text_in_both_fronts(form: str) -> None:
+    """C3."""
+    text = FORMS[form](*CALLS[0]) + "\nThis lists the files."
+    for seen in (*in_chat(text, TOOLS), *in_messages(text, TOOLS)):
+        assert seen == ([], text, "stop")
+
+
+TRAVEL: ToolSet = offered(
+    function(
+        "trip",
+        {
+            "from": TEXT,
+            "to": TEXT,
+            "class": TEXT,
+            "days": {"type": "integer"},
+            "flag": {"type": "boolean"},
+            "maybe": {"type": ["integer", "null"]},
+            "options": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "object"}}},
+            "rows": {"type": "array"},
+        },
+        "from",
+    ),
+    function("read", {"path": TEXT, "limit": {"type": "integer"}}, "path"),
+)
+TRIP: Arguments = {"from": "a", "to": "b"}
+SAID = json.dumps({"name": "trip.trip", "arguments": TRIP})
+READ = '{"path": "a"}'
+KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{}<|tool_call_end|>"
+SEPARATOR = "]<]minimax[>["
+# Each with its calls, and what of it stays text.
+SUITE: dict[str, tuple[str, Calls, str]] = {
+    "a name said twice": (f"<tool_call>{SAID}</tool_call>", [("trip", TRIP)], ""),
+    "a name said twice, in a fence": (f"```json\n{SAID}\n```", [("trip", TRIP)], ""),
+    "a name said twice, glued": (f"<tool_call>{SAID.replace('.', '')}</tool_call>", [("trip", TRIP)], ""),
+    "a name said twice, in tags": (
+        "<tool_call>\n<function=trip.trip>\n<parameter=from>\na\n</parameter>\n</function>\n</tool_call>",
+        [("trip", {"from": "a"})],
+        "",
+    ),
+    "Kimi's id with underscores": (
+        KIMI.format("functions_read_2", READ) + "<|tool_calls_section_end|>",
+        [("read", {"path": "a"})],
+        "",
+    ),
+    "Kimi's id": (
+        KIMI.format("functions.read:2", READ) + "<|tool_calls_section_end|>",
+        [("read", {"path": "a"})],
+        "",
+    ),
+    "keywords as arguments, a list": ("[trip(from='a', class=\"c\")]", [("trip", {"from": "a", "class": "c"})], ""),
+    "keywords as arguments, bare": ("trip(from='a', class=\"c\")", [("trip", {"from": "a", "class": "c"})], ""),
+    "a number for a keyword": ("[trip(from=1)]", [("trip", {"from": "1"})], ""),
+    "words of JSON, a list": (
+        "[trip(from='a', flag=true, maybe=null)]",
+        [("trip", {"from": "a", "flag": True, "maybe": None})],
+        "",
+    ),
+    "words of JSON, bare": (
+        "trip(from='a', flag=false, maybe=null)",
+        [("trip", {"from": "a", "flag": False, "maybe": None})],
+        "",
+    ),
+    "words of JSON inside": (
+        "[trip(from='a', rows=[true, null, {'x': false}])]",
+        [("trip", {"from": "a", "rows": [True, None, {"x": False}]})],
+        "",
+    ),
+    "the analysis channel with JSON asked for": (
+        f"<|channel|>analysis to=functions.read <|constrain|>json<|message|>{READ}<|call|>",
+        [("read", {"path": "a"})],
+        "",
+    ),
+    "MiniMax M3, nested": (
+        "[<tool_call>\n[<invoke name=\"trip\">[<from>a[</from>[<options>[<a>1[</a>[<b>[<c>x[</c>[</b>[</options>"
+        "[</invoke>\n[</tool_call>".replace("[<", f"{SEPARATOR}<"),
+        [("trip", {"from": "a", "options": {"a": 1, "b": {"c": "x"}}})],
+        "",
+    ),
+    "MiniMax M3, mixed": (
+        "[<tool_call>\n[<invoke name=\"trip\">[<from>a[</from>[<parameter name=\"days\">3[</parameter>"
+        "[</invoke>\n[</tool_call>".replace("[<", f"{SEPARATOR}<"),
+        [("trip", {"from": "a", "days": 3})],
+        "",
+    ),
+    "X and Y, JSON": (
+        f'<tool_call>{{"name": "nope", "arguments": {{"a": 1}}}}\n{{"name": "read", "arguments": {READ}}}</tool_call>',
+        [("read", {"path": "a"})],
+        '<tool_call>{"name": "nope", "arguments": {"a": 1}}',
+    ),
+    "X and Y, Python": (
+        "<|tool_call_start|>[nope(a=1), read(path='a')]<|tool_call_end|>",
+        [("read", {"path": "a"})],
+        "<|tool_call_start|>[nope(a=1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUITE)
+def test_forms_of_other_suites_are_their_calls_in_both_fronts(name: str) -> None:
+    text, calls, left = SUITE[name]
+    for seen in (*in_chat(text, TRAVEL), *in_messages(text, TRAVEL)):
+        assert (seen[0], seen[1].strip(), seen[2]) == (calls, left, "tool_calls")

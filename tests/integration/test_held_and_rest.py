@@ -1,0 +1,210 @@
+"""What a chunk of a call says beside the call, though it cannot leave as it came (contract C1); and in which order
+text and reasoning leave.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import MessagesWriter
+from proxy.engine.events import Chunk, Reasoning, Text
+from proxy.exchange.reply_stream import StreamReply
+from tests.conftest import Inside
+from tests.support.helpers import (
+    bodies,
+    calls,
+    chunk,
+    delta,
+    ends,
+    event_bytes,
+    flat,
+    new_engine,
+    piece,
+    received,
+    run,
+    says,
+)
+from tests.support.messages_ask import ask
+from tests.support.messages_checker import check_stream
+from tests.support.scripted import DONE, LAST, SSE, Upstream, answer, chunked
+
+OPTIONS = ChatOptions("m", True, StripFields(), parsed=True)
+# The ways in which servers begin a call, delta by delta; the call is always the same.
+OPENERS: dict[str, list[dict[str, Any]]] = {
+    "empty": [piece(0, "", "bash", "a"), piece(0, '{"command": "ls"}')],
+    "none": [piece(0, None, "bash", "a"), piece(0, '{"command": "ls"}')],
+    "no arguments": [piece(0, name="bash", id="a"), piece(0, '{"command": "ls"}')],
+    "a brace": [piece(0, "{", "bash", "a"), piece(0, '"command": "ls"}')],
+    "brace by brace": [piece(0, "", "bash", "a"), piece(0, "{"), piece(0, '"command": '), piece(0, '"ls"}')],
+    "blanks first": [piece(0, "", "bash", "a"), piece(0, " "), piece(0, '{"command": "ls"}')],
+    "letter by letter": [piece(0, "", "bash", "a"), *(piece(0, letter) for letter in '{"command": "ls"}')],
+    "name alone": [piece(0, name="bash"), piece(0, "", id="a"), piece(0, '{"command": "ls"}')],
+    "whole": [piece(0, '{"command": "ls"}', "bash", "a")],
+}
+# Where a field stands, and what is put there for the n-th chunk.
+PLACES: dict[str, Callable[[dict[str, Any], int], None]] = {
+    "logprobs": lambda body, n: body["choices"][0].update(logprobs={"content": [{"token": f"t{n}", "logprob": -n}]}),
+    "token_ids": lambda body, n: body["choices"][0].update(token_ids=[n, n + 1]),
+    "usage": lambda body, n: body.update(usage={"prompt_tokens": 9, "completion_tokens": n, "total_tokens": 9 + n}),
+    "of the chunk": lambda body, n: body.update(x_chunk=f"u{n}"),
+    "of the entry": lambda body, n: body["choices"][0].update(x_entry={"n": n}),
+    "of the delta": lambda body, n: body["choices"][0]["delta"].update(x_delta=[n]),
+}
+
+
+def written(chunks: list[Chunk], options: ChatOptions = OPTIONS) -> bytes:
+    """The bytes for a chat client."""
+
+    def crashed(error: Exception) -> None:
+        raise error
+
+    reply = StreamReply(new_engine(), ChatWriter(options), crashed)
+    given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
+    return given + reply.finish()
+
+
+def marked(deltas: list[dict[str, Any]], place: Callable[[dict[str, Any], int], None]) -> list[Chunk]:
+    """A chunk for each delta, with a field."""
+    found = []
+    for number, each in enumerate(deltas):
+        body = json.loads(json.dumps(calls(each).body))
+        place(body, number)
+        found.append(Chunk(body, event_bytes(body)))
+    return found
+
+
+def fields(data: bytes) -> list[tuple[str, str]]:
+    """Each field of a place above, in the order of the chunks."""
+    found: list[tuple[str, str]] = []
+    for body in bodies(data):
+        if body == "[DONE]":
+            continue
+        (entry,) = body["choices"] or [{"delta": {}}]
+        for source in (body, entry, entry["delta"]):
+            for key in ("logprobs", "token_ids", "usage", "x_chunk", "x_entry", "x_delta"):
+                if source.get(key) is not None:
+                    found.append((key, json.dumps(source[key])))
+    return found
+
+
+@pytest.mark.parametrize("deltas", OPENERS.values(), ids=OPENERS)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_each_field_of_each_chunk_leaves_once_and_in_order(
+    deltas: list[dict[str, Any]], place: Callable[[dict[str, Any], int], None]
+) -> None:
+    chunks = marked(deltas, place)
+    data = written([chunk(delta(role="assistant", content="")), *chunks, ends("tool_calls")])
+    got = received(data)
+    assert got[0].calls == [("bash", '{"command": "ls"}')] or got[0].calls == [("bash", ' {"command": "ls"}')]
+    assert got[0].finish == "tool_calls" and got.done and got.roles == 1
+    wanted = [field for each in chunks for field in fields(each.raw)]
+    assert len(wanted) == len(chunks) and fields(data) == wanted
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_call_that_is_repaired_keeps_them_too(place: Callable[[dict[str, Any], int], None]) -> None:
+    first = [piece(3, "", "Bash", "a"), piece(3, '{"command": '), piece(3, '"ls"}')]
+    chunks = marked([*first, piece(4, "", "now", "b"), piece(4, "{}")], place)
+    data = written([*chunks, ends("stop")])
+    assert [name for name, _ in received(data)[0].calls] == ["bash", "now"]
+    assert fields(data) == [field for each in chunks for field in fields(each.raw)]
+
+
+def test_a_chunk_that_says_nothing_else_adds_no_chunk() -> None:
+    """As it was: the opener leaves with the first of the arguments."""
+    nothing = [piece(0, "", "bash", "a"), piece(0, '{"command": "ls"}')]
+    chunks = marked(nothing, lambda body, n: body["choices"][0].update(logprobs=None, token_ids=None))
+    assert len(bodies(written(chunks))) == len(bodies(written([calls(each) for each in nothing])))
+
+
+def test_what_a_client_does_not_expect_goes_here_too() -> None:
+    usage = frozenset(("total_tokens",))
+    clean = StripFields(top=frozenset(("x_chunk",)), choice=frozenset(("token_ids",)), usage=usage)
+    options = ChatOptions("m", True, clean, parsed=True)
+    for name, wanted in (("of the chunk", []), ("token_ids", []), ("usage", ["prompt_tokens", "completion_tokens"])):
+        chunks = marked(OPENERS["empty"], PLACES[name])
+        for _, value in fields(written([*chunks, ends("tool_calls")], options)):
+            assert [*json.loads(value)] == wanted
+        assert bool(fields(written([*chunks, ends("tool_calls")], options))) is bool(wanted)
+
+
+# The order of text and reasoning.
+
+HELD = ["a <tool", "a <tool_call>", 'a <tool_call>{"name": "ba', "a ```json\n{", "a [TOOL_CA", "\n"]
+
+
+def thinks(text: str, name: str = "reasoning") -> Chunk:
+    return chunk(delta(**{name: text}))
+
+
+def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
+    """The blocks of a Messages client, with neighbours of a kind joined."""
+
+    def crashed(error: Exception) -> None:
+        raise error
+
+    reply = StreamReply(new_engine(ordered=True), MessagesWriter(Blocks(ReplyOptions("m"))), crashed)
+    given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
+    message = check_stream(given + reply.finish())
+    return [(block["type"], block.get("text", block.get("thinking"))) for block in message["content"]]
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("text", HELD[:-1])
+@pytest.mark.parametrize("warm", [0, 3])
+def test_reasoning_does_not_overtake_text_that_waits(text: str, name: str, warm: int) -> None:
+    """`warm`: reasoning that came before, so that the shape of its chunks is known."""
+    before = [thinks("so ", name) for _ in range(warm)]
+    chunks = [*before, says(text), thinks("hm", name), thinks("m", name), says(" b"), ends()]
+    wanted = [("thinking", "so " * warm)] if warm else []
+    assert in_messages(chunks) == [*wanted, ("text", text), ("thinking", "hmm"), ("text", "b")]
+    events = flat(run(chunks, new_engine(ordered=True)))
+    said = [(type(event).__name__, event.text) for event in events if isinstance(event, Text | Reasoning)]
+    kinds = [kind for at, (kind, _) in enumerate(said) if at == 0 or said[at - 1][0] != kind]
+    assert kinds == [*(["Reasoning"] if warm else []), "Text", "Reasoning", "Text"]
+    assert "".join(text for kind, text in said if kind == "Text") == f"{text} b"
+
+
+def test_reasoning_in_the_middle_of_a_call_in_text_comes_before_the_call() -> None:
+    chunks = [says("a <tool_call>"), thinks("hm"), says('{"name": "now", "arguments": {}}</tool_call> b'), ends()]
+    events = [*flat(run(chunks, new_engine(ordered=True)))]
+    assert [event.text for event in events if isinstance(event, Reasoning)] == ["hm"]
+    assert "".join(event.text for event in events if isinstance(event, Text)).split() == ["a", "b"]
+    assert received(written(chunks))[0].calls == [("now", "{}")]
+
+
+def test_reasoning_behind_text_that_may_repeat_a_call_does_not_overtake_it() -> None:
+    call = [calls(piece(0, '{"command": "ls"}', "bash", "a"))]
+    for text in ('{"comm', "{", ' {"command"'):
+        chunks = [*call, says(text), thinks("hm"), says("b"), ends("tool_calls")]
+        events = flat(run(chunks, new_engine(ordered=True)))
+        said = [event.text for event in events if isinstance(event, Text | Reasoning)]
+        assert said == [text, "hm", "b"]
+    # What does repeat it is none, and the reasoning stays.
+    chunks = [*call, says('{"command": "ls"}'), thinks("hm"), ends("tool_calls")]
+    events = flat(run(chunks, new_engine(ordered=True)))
+    assert [event.text for event in events if isinstance(event, Text | Reasoning)] == ["hm"]
+
+
+def test_a_client_that_has_them_apart_gets_reasoning_at_once() -> None:
+    """C2: nothing waits that need not."""
+    engine = new_engine()
+    engine.feed(says("a <tool_call>"))
+    assert [event.text for event in flat(engine.feed(thinks("hm"))) if isinstance(event, Reasoning)] == ["hm"]
+
+
+def test_the_messages_dialect_asks_for_the_order(inside: Inside) -> None:
+    held = chunk(delta(content="a <tool"))
+    script = [SSE, *(chunked(each.raw) for each in (held, thinks("hm"), says(" b"), ends())), chunked(DONE), LAST]
+    with Upstream(script) as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        body = ask(stream=True, tools=[{"name": "now", "input_schema": {"type": "object"}}])
+        message = check_stream(inside(server.url).post("/v1/messages", json=body).data)
+    assert [block["type"] for block in message["content"]] == ["text", "thinking", "text"]

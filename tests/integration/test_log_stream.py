@@ -1,0 +1,247 @@
+"""A log that nobody reads stops nothing, and standard streams that are closed are nobody else's."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.server.log_stream import LogStream, may_block
+from tests.conftest import Proxy, clean_environment
+from tests.real.processes import ROOT, answers, free_port, stop
+from tests.support.scripted import PATIENCE
+
+pytestmark = pytest.mark.once
+
+
+@contextmanager
+def pipe(size: int = 4096) -> Iterator[tuple[int, int]]:
+    """Both ends of a small pipe."""
+    end, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, size)
+    try:
+        yield end, write
+    finally:
+        os.close(end)
+        os.close(write)
+
+
+def taken(end: int, size: int) -> bytes:
+    """So many bytes of what was written."""
+    found = b""
+    while len(found) < size:
+        found += os.read(end, size - len(found))
+    return found
+
+
+def test_what_is_written_comes_out_in_order() -> None:
+    with pipe() as (end, write):
+        stream = LogStream(write)
+        lines = [f"line {number} ü\n" for number in range(2000)]
+        for line in lines:
+            assert stream.write(line) == len(line)
+        stream.flush()
+        expected = "".join(lines).encode()
+        assert taken(end, len(expected)) == expected
+        assert stream.lost == 0 and stream.fileno() == write and not stream.isatty() and stream.writable()
+
+
+def test_what_does_not_fit_is_lost_and_counted_and_nobody_waits() -> None:
+    with pipe() as (end, write):
+        stream = LogStream(write, most=10_000)
+        began = time.monotonic()
+        for _ in range(1000):
+            stream.write("x" * 99 + "\n")
+        assert time.monotonic() - began < 5
+        lost = stream.lost
+        assert 800 < lost < 1000
+        kept = taken(end, 100 * (1000 - lost))
+        assert kept == (b"x" * 99 + b"\n") * (1000 - lost)
+        stream.drain(PATIENCE)
+        stream.write("again\n")
+        assert taken(end, 6) == b"again\n" and stream.lost == lost
+
+
+def test_many_threads_write_whole_lines() -> None:
+    with pipe() as (end, write):
+        stream = LogStream(write)
+
+        def say(number: int) -> None:
+            for _ in range(200):
+                stream.write(f"{number}" * 50 + "\n")
+
+        threads = [threading.Thread(target=say, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        lines = taken(end, 51 * 200 * 8).decode().splitlines()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert sorted(lines) == sorted(f"{number}" * 50 for number in range(8) for _ in range(200))
+
+
+def test_a_process_that_is_forked_has_its_own_queue() -> None:
+    code = (
+        "import os, sys\nfrom proxy.server.log_stream import LogStream\n"
+        "stream = LogStream(2)\nstream.write('before\\n')\n"
+        "child = os.fork()\nstream.write('child\\n' if not child else 'parent\\n')\n"
+        "if child: os.waitpid(child, 0)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 0 and sorted(done.stderr.splitlines()) == [b"before", b"child", b"parent"]
+
+
+def test_a_log_that_cannot_be_written_disturbs_nothing() -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        stream = LogStream(full.fileno())
+        stream.write("a\n")
+        stream.drain(PATIENCE)
+        assert stream.lost == 1
+        stream.write("b\n")
+        stream.drain(PATIENCE)
+        assert stream.lost == 2
+
+
+def test_what_may_block() -> None:
+    with pipe() as (end, write), open(os.devnull, "wb") as null:
+        assert may_block(write) and may_block(end) and not may_block(null.fileno())
+    assert not may_block(9999)
+
+
+@contextmanager
+def serving(
+    *flags: str, stderr: int, stdout: int | None = None, close: tuple[int, ...] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A proxy whose standard streams are not the usual ones, in front of nobody; yields its port too."""
+    port = free_port()
+    command = [sys.executable, "-m", "proxy", "serve", "--upstream", "http://127.0.0.1:1", "--port", str(port), *flags]
+    if close:
+        shut = " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in close)
+        command = ["sh", "-c", f'exec "$@" {shut}', "sh", *command]
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
+    process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), **streams)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not answers(f"http://127.0.0.1:{port}/health"):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        yield process, port
+    finally:
+        stop(process)
+
+
+@pytest.mark.parametrize("close", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
+    with serving(stderr=subprocess.DEVNULL, close=close) as (process, port):
+        worker = Proxy(port, Path(os.devnull)).health()["worker"]
+        for number in (process.pid, worker):
+            for descriptor in close:
+                assert os.readlink(f"/proc/{number}/fd/{descriptor}") == os.devnull
+            for descriptor in (0, 1, 2):
+                assert "memfd" not in os.readlink(f"/proc/{number}/fd/{descriptor}")
+
+
+def ask_often(port: int, count: int) -> None:
+    """So many requests, each with a long line in the log."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
+        for _ in range(count):
+            client.request("GET", "/nothing/" + "x" * 450)
+            assert client.getresponse().read()
+
+
+def test_a_log_that_nobody_reads_stops_neither_requests_nor_a_reload_nor_the_end() -> None:
+    with pipe() as (_, write), serving(stderr=write) as (process, port):
+        ask_often(port, 50)
+        worker = Proxy(port, Path(os.devnull)).health()["worker"]
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 3 * PATIENCE
+        while Proxy(port, Path(os.devnull)).health()["worker"] == worker:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        ask_often(port, 50)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def fill(write: int) -> None:
+    """Write to a pipe until no byte more is taken."""
+    os.set_blocking(write, False)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(write, b"x" * size)
+    os.set_blocking(write, True)
+
+
+@pytest.mark.parametrize("warns", [True, False])
+def test_with_a_pipe_that_is_full_before_it_begins_it_serves(tmp_path: Path, warns: bool) -> None:
+    """The command's own warnings, gunicorn's first line and all others are lost."""
+    # A server that cannot be reached and a name that is open to all are worth a warning each.
+    flags = ("--host", "0.0.0.0") if warns else ()
+    with pipe() as (_, write):
+        fill(write)
+        with serving(*flags, stderr=write, stdout=write) as (process, port):
+            worker = Proxy(port, Path(os.devnull)).health()["worker"]
+            process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + 6 * PATIENCE
+            while Proxy(port, Path(os.devnull)).health()["worker"] == worker:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("command", [["check", "--port", "x"], ["nonsense"]])
+def test_a_command_that_fails_ends_although_nobody_reads_why(command: list[str]) -> None:
+    with pipe() as (_, write):
+        fill(write)
+        asked = [sys.executable, "-m", "proxy", *command]
+        done = subprocess.run(asked, cwd=ROOT, env=clean_environment(), stderr=write, timeout=60, check=False)
+        assert done.returncode == 2
+
+
+def test_what_is_said_before_it_becomes_gunicorn_is_not_lost() -> None:
+    with pipe(65536) as (end, write), serving(stderr=write):
+        said = os.read(end, 65536)
+        while b"Listening at" not in said:
+            said += os.read(end, 65536)
+    assert b"cannot be reached" in said.partition(b"Starting gunicorn")[0]
+
+
+def test_lines_that_were_lost_are_counted_and_told() -> None:
+    with pipe() as (end, write), serving(stderr=write) as (process, port):
+        ask_often(port, 1500)
+        front = Proxy(port, Path(os.devnull))
+        found = re.search(rb"tool_proxy_log_lost_total ([0-9.]+)", front.get("/metrics")[2])
+        assert found and float(found[1]) > 100
+        read, stop_reading = bytearray(), threading.Event()
+
+        def drain() -> None:
+            while not stop_reading.is_set():
+                read.extend(os.read(end, 65536))
+
+        reader = threading.Thread(target=drain, daemon=True)
+        reader.start()
+        deadline = time.monotonic() + PATIENCE
+        while b"lines of the log were lost" not in read:
+            ask_often(port, 1)
+            assert time.monotonic() < deadline
+        stop_reading.set()
+        ask_often(port, 1)
+        reader.join(PATIENCE)
+        (told,) = re.findall(rb"WARNING (\d+) lines of the log were lost", bytes(read))
+        assert int(told) >= float(found[1])
+        process.send_signal(signal.SIGTERM)

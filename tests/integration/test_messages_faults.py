@@ -1,0 +1,585 @@
+"""What goes wrong behind a Messages client: real statuses before the stream, the error event in it, and never an end
+that looks like success (F93, F95, C4, C6).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from proxy.dialects.messages.blocks import Blocks
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk, Event
+from tests.conftest import Inside
+from tests.support.messages_checker import check_error, check_stream
+from tests.support.messages_client import (
+    HERMES,
+    INPUT,
+    MESSAGES,
+    MODELS,
+    PING,
+    TOOL,
+    ask,
+    call,
+    cards,
+    message,
+    reply,
+    said,
+    serving,
+)
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    USAGE,
+    Act,
+    Script,
+    answer,
+    arguments,
+    chunked,
+    completion,
+    delta,
+    event,
+    finish,
+    head,
+    opened,
+    stream,
+    text,
+)
+
+MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+TOOLS = pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
+SERVER = 'models:\n  - {match: "*", parse: server}\n'
+
+
+def vllm(message_: str, status: int = 400, kind: str = "BadRequestError") -> bytes:
+    """vLLM's error."""
+    return answer({"error": {"message": message_, "type": kind, "param": None, "code": status}}, status)
+
+
+def error_event(message_: str = "engine died", status: int = 500) -> bytes:
+    return event({"error": {"message": message_, "type": "InternalServerError", "param": None, "code": status}})
+
+
+def events(data: bytes) -> list[Any]:
+    """The parsed events of a stream."""
+    return [json.loads(block.partition(b"data: ")[2]) for block in data.split(b"\n\n") if block]
+
+
+def broken(data: bytes) -> tuple[dict[str, Any], str, str]:
+    """Of a stream that ends in an error: the error, the text, and the JSON of calls; nothing in it means success."""
+    made = check_stream(data)
+    assert made["type"] == "error" and b"message_stop" not in data and b"message_delta" not in data
+    assert b"[DONE]" not in data
+    deltas = [each["delta"] for each in events(data) if each["type"] == "content_block_delta"]
+    error: dict[str, Any] = made["error"]
+    return error, *("".join(each.get(name, "") for each in deltas) for name in ("text", "partial_json"))  # type: ignore[return-value]
+
+
+# Before the stream: a real status.
+
+REFUSED: list[tuple[bytes, int, str]] = [
+    (vllm("temperature must be non-negative"), 400, "temperature must be non-negative"),
+    (answer({"error": "Unauthorized"}, 401), 401, "Unauthorized"),
+    (answer({"detail": "Forbidden"}, 403), 403, "Forbidden"),
+    (vllm("The model `x` does not exist.", 404, "NotFoundError"), 404, "The model `x` does not exist."),
+    (answer(b"", 413), 413, "413"),
+    (answer({"error": {"message": "slow down", "type": "x", "code": 429}}, 429), 429, "slow down"),
+    (answer({"error": {"message": "died", "type": "x", "code": 500}}, 500), 500, "died"),
+    (answer(b"<html>Bad Gateway</html>", 502, {"Content-Type": "text/html"}), 502, "HTML"),
+    (answer({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, 503), 529, "Loading"),
+    (answer(b"x" * 1_000_000, 500), 500, "500"),
+    (answer(b"", 307, {"Location": "http://127.0.0.1:1/"}), 502, "redirect"),
+    (answer(b"<html>welcome</html>", 200, {"Content-Type": "text/html"}), 502, "JSON"),
+    (answer(b'{"object": "odd"}'), 502, "choices"),
+    (b"", 502, "before it answered"),
+    (b"SSH-2.0-OpenSSH_9\r\n\r\n", 502, "HTTP"),
+]
+
+
+@pytest.mark.parametrize(("script", "status", "words"), REFUSED, ids=[f"{status}: {w}" for _, status, w in REFUSED])
+@MODES
+def test_an_answer_that_is_no_success_has_its_status_and_this_shape(
+    inside: Inside, script: bytes, status: int, words: str, streamed: bool
+) -> None:
+    with serving([script]) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
+        assert len(server.seen) == 1
+    assert (response.status_code, response.headers["Content-Type"]) == (status, "application/json")
+    assert words in check_error(response.data, status)["error"]["message"]
+    assert len(response.data) < 10_000
+
+
+@pytest.mark.parametrize(("status", "told"), [(429, 429), (503, 529)])
+@MODES
+def test_when_to_come_again_is_passed(inside: Inside, status: int, told: int, streamed: bool) -> None:
+    headers = {"Retry-After": "7", "X-Should-Retry": "true"}
+    with serving([answer({"error": {"message": "busy"}}, status, headers)]) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
+    assert response.status_code == told
+    assert (response.headers["Retry-After"], response.headers["X-Should-Retry"]) == ("7", "true")
+    check_error(response.data, told)
+
+
+@MODES
+def test_a_server_that_is_not_there_is_a_502_that_says_when_to_come_again(inside: Inside, streamed: bool) -> None:
+    response = inside("http://127.0.0.1:9").post(MESSAGES, json=ask(stream=streamed))
+    assert (response.status_code, response.headers["Retry-After"]) == (502, "5")
+    check_error(response.data, 502)
+
+
+@pytest.mark.parametrize("before", [b"", ROLE, b": hello\n\n"], ids=["first", "behind the role", "behind a comment"])
+@TOOLS
+def test_an_error_event_before_anything_was_said_is_a_status(inside: Inside, before: bytes, tools: list[Any]) -> None:
+    """U12."""
+    script = stream(*([before] if before else []), error_event("too long", 400), DONE)
+    with serving(script) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(tools=tools))
+    assert response.status_code == 400
+    assert check_error(response.data, 400)["error"]["message"] == "too long"
+
+
+@pytest.mark.parametrize("status", [503, 529])
+def test_an_event_of_a_server_that_is_busy_is_overload(inside: Inside, status: int) -> None:
+    for before, told in (([], 529), ([ROLE, text("a")], 200)):
+        with serving(stream(*before, error_event("busy", status), DONE)) as server:
+            response = inside(server.url).post(MESSAGES, json=ask())
+        assert response.status_code == told
+        made = check_error(response.data, 529) if told == 529 else check_stream(response.data)
+        assert made["error"] == {"type": "overloaded_error", "message": "busy"}
+
+
+@pytest.mark.parametrize("data", [[], [ROLE]], ids=["nothing", "a role"])
+@pytest.mark.parametrize("ending", [[], [0.02, Act.RST], [LAST]], ids=["FIN", "RST", "no finish"])
+def test_a_stream_that_breaks_off_before_anything_was_said_is_a_502(
+    inside: Inside, data: list[bytes], ending: list[Any]
+) -> None:
+    with serving([SSE, *map(chunked, data), *ending]) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]))
+        assert len(server.seen) == 1
+    assert response.status_code == 502
+    check_error(response.data, 502)
+
+
+def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
+    """Blanks open no block, so the client has nothing yet."""
+    with serving(stream(ROLE, text("\n\n"), error_event("no", 400), DONE)) as server:
+        response = inside(server.url).post(MESSAGES, json=ask())
+    assert response.status_code == 400, response.data
+    check_error(response.data, 400)
+
+
+@MODES
+def test_an_answer_that_does_not_come_in_time_is_a_504(inside: Inside, streamed: bool) -> None:
+    with serving([Act.EXPECT_CLOSE]) as server:
+        response = inside(server.url, header_timeout=0.15).post(MESSAGES, json=ask(stream=streamed))
+        assert server.seen[0].closed.wait(5)
+    assert response.status_code == 504
+    check_error(response.data, 504)
+
+
+def test_a_stream_where_json_was_asked_is_a_502(inside: Inside) -> None:
+    """U9."""
+    with serving(reply(True, "a")) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(stream=False))
+    assert response.status_code == 502
+    check_error(response.data, 502)
+
+
+# In the stream: the error event, behind the end of the block that is open.
+
+BREAKS: dict[str, Script] = {
+    "RST": [0.02, Act.RST],
+    "FIN": [],
+    "a cut chunk": [b"30\r\ndata: {"],
+    "a bad chunk": [b"zz\r\n"],
+    "half an event": [chunked(b'data: {"choi'), LAST],
+    "no finish": [LAST],
+    "an error event": [chunked(error_event()), chunked(DONE), LAST],
+    "an error event without an end": [chunked(error_event()), Act.EXPECT_CLOSE],
+    "given up": [chunked(finish("abort") + DONE), LAST],
+}
+
+
+@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
+@TOOLS
+def test_a_stream_that_cannot_be_finished_ends_in_the_error_event(
+    inside: Inside, way: Script, tools: list[Any]
+) -> None:
+    """U11, F57, F65, F69."""
+    with serving([SSE, chunked(ROLE), chunked(text("a")), chunked(text("b")), 0.02, *way]) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(tools=tools))
+        assert len(server.seen) == 1
+    assert response.status_code == 200
+    error, words, _ = broken(response.data)
+    assert (error["type"], words) == ("api_error", "ab")
+
+
+@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
+@TOOLS
+def test_a_call_that_cannot_be_finished_never_looks_whole(inside: Inside, way: Script, tools: list[Any]) -> None:
+    """C4, U10."""
+    half = arguments(0, '{"path": "a.txt", "content": "h')
+    with serving([SSE, chunked(ROLE), chunked(opened(0, "call_1", "write_file")), chunked(half), 0.02, *way]) as server:
+        data = inside(server.url).post(MESSAGES, json=ask(tools=tools)).data
+    _, _, called = broken(data)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(called)
+
+
+@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
+def test_a_held_call_goes_as_text_before_the_error(inside: Inside, way: Script) -> None:
+    with serving([SSE, chunked(ROLE), chunked(text("So. ")), chunked(text(HERMES[:40])), 0.02, *way]) as server:
+        data = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])).data
+    _, words, called = broken(data)
+    assert (words, called) == (f"So. {HERMES[:40]}", "")
+
+
+@pytest.mark.parametrize("name", ["reasoning", "content"])
+def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: Inside, name: str) -> None:
+    said_ = "<think>hm" if name == "content" else "hm"
+    with serving(stream(ROLE, delta({name: said_}), error_event(), DONE)) as server:
+        data = inside(server.url).post(MESSAGES, json=ask()).data
+    broken(data)
+    kinds = [each["type"] for each in events(data)][-3:]
+    assert kinds == ["content_block_delta", "content_block_stop", "error"] and b"signature_delta" in data
+
+
+def test_nothing_follows_the_error(inside: Inside) -> None:
+    late = [text("late"), finish(), USAGE, DONE]
+    with serving(stream(ROLE, text("a"), error_event(), *late)) as server:
+        data = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])).data
+    assert broken(data)[1] == "a"
+
+
+def test_an_event_over_the_limit_is_an_error(inside: Inside) -> None:
+    """C7."""
+    with serving(stream(ROLE, text("Hi "), text("x" * 5000), finish(), DONE)) as server:
+        data = inside(server.url, max_event=1024).post(MESSAGES, json=ask()).data
+    error, words, _ = broken(data)
+    assert "max_event" in error["message"] and words == "Hi "
+
+
+def test_nothing_follows_the_end(inside: Inside) -> None:
+    """C5."""
+    with serving(stream(ROLE, text("a"), finish(), DONE, text("late"), error_event(), DONE)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])))
+    assert said(made) == [("text", "a")]
+
+
+def test_a_silent_server_ends_in_the_error_event(inside: Inside) -> None:
+    with serving([SSE, chunked(ROLE + text("a")), Act.EXPECT_CLOSE]) as server:
+        data = inside(server.url, idle_timeout=0.25, heartbeat=0.1).post(MESSAGES, json=ask()).data
+        assert server.seen[0].closed.wait(5)
+    assert broken(data)[0]["type"] == "timeout_error" and PING in data
+
+
+# Heartbeats.
+
+
+@TOOLS
+def test_pings_come_before_the_message_and_the_answer_follows(inside: Inside, tools: list[Any]) -> None:
+    """F75."""
+    with serving([0.25, *reply(True, "Hello")]) as server:
+        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(tools=tools))
+    assert response.data.startswith(PING * 2)
+    assert response.data.replace(PING, b"").startswith(b"event: message_start")
+    assert said(message(response)) == [("text", "Hello")]
+
+
+@pytest.mark.parametrize("script", [[vllm("busy", 503)], [Act.CLOSE], [answer(b"<html>")], [SSE, LAST]])
+def test_an_error_behind_a_ping_is_an_event(inside: Inside, script: Script) -> None:
+    with serving([0.15, *script]) as server:
+        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask())
+    assert response.status_code == 200 and response.data.startswith(PING)
+    assert [each["type"] for each in events(response.data)][-2:] == ["ping", "error"]
+    error, *_ = broken(response.data)
+    assert error["type"] == ("overloaded_error" if error["message"] == "busy" else "api_error")
+
+
+def test_pings_come_between_the_events_of_a_message(inside: Inside) -> None:
+    with serving([SSE + chunked(ROLE + text("Hi ")), 0.2, chunked(text("you") + finish() + DONE), LAST]) as server:
+        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(tools=[TOOL]))
+    assert PING in response.data.partition(b"Hi ")[2].partition(b"you")[0]
+    assert said(message(response)) == [("text", "Hi you")]
+
+
+def test_pings_come_while_text_is_held(inside: Inside) -> None:
+    """C2."""
+    drops: list[Any] = []
+    for letter in HERMES[:30]:
+        drops += [chunked(text(letter)), 0.01]
+    rest = [chunked(text(HERMES[30:]) + finish() + DONE), LAST]
+    with serving([SSE, *drops, *rest]) as server:
+        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(tools=[TOOL]))
+    assert response.data.count(PING) >= 2 and said(message(response)) == [("tool_use", INPUT)]
+
+
+def test_a_switch_to_whole_answers_keeps_the_client_alive(inside: Inside) -> None:
+    rules = 'models:\n  - {match: "*", upstream: whole}\n'
+    with serving([0.15, answer(completion("a"))]) as server:
+        response = inside(server.url, rules, heartbeat=0.1).post(MESSAGES, json=ask())
+    assert response.data.startswith(PING) and said(message(response)) == [("text", "a")]
+
+
+def test_a_client_that_asked_for_no_stream_gets_none(inside: Inside) -> None:
+    with serving([0.15, answer(completion("a"))]) as server:
+        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(stream=False))
+    assert said(message(response)) == [("text", "a")]
+
+
+# A context that is too small.
+
+LEFT = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens "
+    "and your request has 100 input tokens (32000 > 8192 - 100)."
+)
+LEAST = (
+    "This model's maximum context length is 8192 tokens. However, you requested 32000 output tokens and your prompt "
+    "contains at least 100 input tokens, for a total of at least 32100 tokens. Please reduce the length of the input "
+    "prompt or the number of requested output tokens."
+)
+FULL = "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens."
+TOO_LONG = "prompt is too long: 9000 tokens > 8192 maximum"
+
+
+@pytest.mark.parametrize(("words", "limit"), [(LEFT, 8092), (LEAST, None)])
+@MODES
+def test_a_client_that_asks_for_more_than_there_is_gets_what_is_left(
+    inside: Inside, words: str, limit: int | None, streamed: bool
+) -> None:
+    """F95: Claude Code asks for 32,000 tokens of any model."""
+    with serving([vllm(words)], reply(streamed, "a")) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
+        first, second = (seen.json for seen in server.seen)
+    assert said(message(response)) == [("text", "a")]
+    assert (first.pop("max_tokens"), second.pop("max_tokens", None)) == (32000, limit)
+    assert first == second
+
+
+LLAMA = {"code": 400, "message": "the request exceeds the available context size, try increasing it"}
+OVER: list[bytes] = [
+    vllm(FULL),
+    answer({"error": {**LLAMA, "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 8192}}, 400),
+]
+
+
+@pytest.mark.parametrize("refusal", OVER, ids=["vllm", "llama-server"])
+@MODES
+def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(
+    inside: Inside, refusal: bytes, streamed: bool
+) -> None:
+    """F95: by these words Claude Code compacts the conversation."""
+    for first in ([], [[vllm(LEAST)]]):
+        with serving(*first, [refusal]) as server:
+            response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
+            assert len(server.seen) == len(first) + 1
+        assert response.status_code == 400
+        assert check_error(response.data, 400)["error"] == {"type": "invalid_request_error", "message": TOO_LONG}
+
+
+def test_a_prompt_that_is_too_long_is_told_in_a_stream_too(inside: Inside) -> None:
+    with serving([0.15, vllm(FULL)]) as server:
+        data = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(max_tokens=32000)).data
+    assert broken(data)[0] == {"type": "invalid_request_error", "message": TOO_LONG}
+    with serving(stream(ROLE, error_event(FULL, 400), DONE)) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000))
+    assert check_error(response.data, 400)["error"]["message"] == TOO_LONG
+
+
+@pytest.mark.parametrize(("words", "prompt"), [(LEAST, 100), (LEFT, 100)], ids=["at least", "exactly"])
+@MODES
+def test_without_a_second_try_the_client_is_told_what_does_not_fit(
+    inside: Inside, words: str, prompt: int, streamed: bool
+) -> None:
+    with serving([vllm(words)]) as server:
+        response = inside(server.url, SERVER).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
+        assert len(server.seen) == 1
+    assert check_error(response.data, 400)["error"]["message"] == (
+        f"input length and `max_tokens` exceed context limit: {prompt} + 32000 > 8192, "
+        "decrease input length or `max_tokens` and try again"
+    )
+    assert response.status_code == 400
+
+
+# Defects of the proxy.
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the engine raise at its so many-th chunk, which it never should."""
+    feed, count = Engine.feed, iter(range(1, 1000))
+
+    def broken_feed(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
+        if next(count) == number:
+            raise ZeroDivisionError
+        return feed(self, chunk)
+
+    monkeypatch.setattr(Engine, "feed", broken_feed)
+
+
+@pytest.mark.parametrize("said_", ["word", HERMES])
+def test_a_defect_of_the_engine_ends_in_the_error_event_and_never_in_the_upstream_s_bytes(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said_: str
+) -> None:
+    """C6."""
+    break_at(monkeypatch, 3)
+    with serving(stream(ROLE, text(said_), text("b"), finish(), DONE)) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]))
+    error, words, _ = broken(response.data)
+    assert error["type"] == "api_error" and "log" in error["message"]
+    assert words in ("word", "wordb", "")
+    assert b"chat.completion" not in response.data and "ZeroDivisionError" in caplog.text
+
+
+@MODES
+def test_a_defect_of_the_engine_at_the_start_is_a_500(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streamed: bool
+) -> None:
+    break_at(monkeypatch, 1)
+    with serving(reply(streamed, "word")) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
+    assert response.status_code == 500
+    check_error(response.data, 500)
+    assert "ZeroDivisionError" in caplog.text
+
+
+@MODES
+def test_a_defect_of_the_engine_disturbs_nothing_that_is_only_observed(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streamed: bool
+) -> None:
+    """C6: the reply is translated by another engine, which only says what the server says."""
+    break_at(monkeypatch, 1)
+    with serving(reply(streamed, f"So. {HERMES}")) as server:
+        response = inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
+    assert said(message(response)) == [("text", f"So. {HERMES}")] and "ZeroDivisionError" in caplog.text
+
+
+@MODES
+@pytest.mark.parametrize("at", ["translate", "writer"])
+def test_a_defect_elsewhere_is_told_in_this_shape_and_tells_nothing(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str, streamed: bool
+) -> None:
+    def fail(*_: object, **__: object) -> Any:
+        raise KeyError("a secret")
+
+    target = "proxy.web.prepare.translate" if at == "translate" else "proxy.dialects.messages.writer.Blocks.take"
+    monkeypatch.setattr(target, fail)
+    with serving(reply(streamed, "a")) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
+    assert response.status_code == 500 and b"secret" not in response.data
+    check_error(response.data, 500)
+    assert "KeyError" in caplog.text
+
+
+def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    take = Blocks.take
+
+    def broken_take(self: Blocks, each: Event) -> Any:
+        if "you" in str(each):
+            raise KeyError("a secret")
+        return take(self, each)
+
+    monkeypatch.setattr(Blocks, "take", broken_take)
+    with serving() as server:
+        gate = server.gate()
+        server.play([SSE + chunked(ROLE + text("Hi ")), gate, chunked(text("you") + finish() + DONE), LAST])
+        server.paths[MODELS] = cards("tiny")
+        with inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]), buffered=False) as response:
+            parts = response.iter_encoded()
+            data = next(parts)
+            gate.open()
+            data += b"".join(parts)
+    assert broken(data)[1] == "Hi " and b"secret" not in data and "KeyError" in caplog.text
+
+
+# Faults that are only observed.
+
+
+@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
+def test_an_observed_stream_that_cannot_be_finished_ends_in_the_error_event(inside: Inside, way: Script) -> None:
+    with serving([SSE, chunked(ROLE), chunked(text(f"a {HERMES[:30]}")), 0.02, *way]) as server:
+        data = inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL])).data
+    assert broken(data)[1] == f"a {HERMES[:30]}"
+
+
+# Any cut.
+
+CUTS: dict[str, list[bytes]] = {
+    "text": [ROLE, text("Hé"), text("llo"), finish(), USAGE, DONE],
+    "thinking": [ROLE, delta({"reasoning": "h"}), delta({"reasoning": "m"}), text("\n\na"), finish(), DONE],
+    "a call": [ROLE, text(HERMES), finish(), USAGE, DONE],
+    "calls of the server's": [
+        *(ROLE, opened(0, "call_1", "write_file"), arguments(0, '{"path": "a", ')),
+        *(arguments(0, '"content": "b"}'), finish("tool_calls"), DONE),
+    ],
+    "an error event": [ROLE, text("a"), error_event(), DONE],
+    "half a call": [ROLE, opened(0, "call_1", "write_file"), arguments(0, '{"path": "a')],
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_however_the_bytes_arrive_the_client_gets_the_same(inside: Inside, name: str) -> None:
+    """The id of a call that was found in the text is made anew for each reply."""
+    data = b"".join(CUTS[name])
+    rng = random.Random(name)
+    got = []
+    for size in (len(data), 1, 0, 0):
+        parts, at = [], 0
+        while at < len(data):
+            step = size or rng.randrange(1, 200)
+            parts.append(chunked(data[at : at + step]))
+            at += step
+        with serving([SSE, *parts, LAST]) as server:
+            given = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])).data
+        check_stream(given)
+        made = [each for each in events(given) if each["type"] != "ping"]
+        for each in made:
+            if name == "a call" and each["type"] == "content_block_start":
+                each["content_block"].pop("id")
+        got.append(made)
+    assert all(each == got[0] for each in got)
+
+
+# Calls that nobody repairs: the client offered no tools, or the proxy only observes.
+
+
+@pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"} x', '{"path": "a"}{"path": "a"}'])
+@pytest.mark.parametrize("observe", [False, True], ids=["no tools", "observed"])
+@MODES
+def test_a_call_that_nobody_repairs_never_looks_whole(inside: Inside, half: str, observe: bool, streamed: bool) -> None:
+    """C4: the SDKs read half an object as a whole one."""
+    with serving(reply(streamed, "", call("call_1", half), end="tool_calls")) as server:
+        body = ask(tools=[TOOL] if observe else [], stream=streamed)
+        response = inside(server.url, observe=observe).post(MESSAGES, json=body)
+    if streamed:
+        broken(response.data)
+    elif response.status_code == 200:
+        made = message(response)
+        assert "tool_use" not in [kind for kind, _ in said(made)] and made["stop_reason"] == "end_turn"
+    else:
+        check_error(response.data, 502)
+
+
+@pytest.mark.parametrize("end", ["tool_calls", "length"])
+@MODES
+def test_a_call_without_arguments_that_nobody_repairs(inside: Inside, end: str, streamed: bool) -> None:
+    """At a natural end they are an empty object; a call that was cut is none."""
+    with serving(reply(streamed, "", call("call_1", ""), end=end)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))
+    if end == "tool_calls":
+        assert said(made) == [("tool_use", {})] and made["stop_reason"] == "tool_use"
+    else:
+        assert made["stop_reason"] == "max_tokens" and (streamed or "tool_use" not in dict(said(made)))
+
+
+def test_a_short_content_length_breaks_off(inside: Inside) -> None:
+    script = [head(200, {"Content-Type": "text/event-stream", "Content-Length": "9999"}), text("a"), finish(), DONE]
+    with serving(script) as server:
+        data = inside(server.url).post(MESSAGES, json=ask()).data
+    assert broken(data)[1] == "a"

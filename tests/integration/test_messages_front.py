@@ -1,0 +1,784 @@
+"""The Messages front from the client to a scripted model server and back: paths, replies, and what is told of them."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.commands import main as cli
+from proxy.exchange.capture import read_capture
+from tests.conftest import Front, Inside
+from tests.support.messages_checker import check_error, check_message, check_stream
+from tests.support.messages_client import (
+    CHAT,
+    COUNT,
+    HERMES,
+    INPUT,
+    MESSAGES,
+    MODELS,
+    TOOL,
+    VERSION,
+    ask,
+    call,
+    cards,
+    message,
+    reply,
+    said,
+    serving,
+)
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    USAGE,
+    Client,
+    answer,
+    arguments,
+    chunked,
+    completion,
+    delta,
+    event,
+    finish,
+    opened,
+    stream,
+    text,
+)
+
+MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+NOWHERE = "http://127.0.0.1:1"
+WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
+PROXY = 'models:\n  - {match: "*", parse: proxy}\n'
+MINE = "clients:\n  mine: {}\n"
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
+    """What the proxy logs."""
+    monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
+    with caplog.at_level(logging.INFO, "proxy"):
+        yield caplog
+
+
+def line(logged: pytest.LogCaptureFixture) -> str:
+    """The one line of the request."""
+    (found,) = [record.getMessage() for record in logged.records if record.getMessage().startswith("id=")]
+    return found
+
+
+# Paths.
+
+
+@pytest.mark.parametrize("path", [MESSAGES, f"{MESSAGES}?beta=true", f"/for/mine{MESSAGES}"])
+@MODES
+def test_a_message_is_answered_and_only_chat_completions_is_asked(inside: Inside, path: str, streamed: bool) -> None:
+    with serving(reply(streamed, "Hello there")) as server:
+        response = inside(server.url, MINE).post(path, json=ask(stream=streamed), headers=VERSION)
+        assert [seen.path for seen in server.seen] == [CHAT] and server.asked == [MODELS]
+    made = message(response)
+    assert said(made) == [("text", "Hello there")] and made["stop_reason"] == "end_turn"
+    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (10, 7)
+
+
+@pytest.mark.parametrize("path", [MESSAGES, COUNT, f"/for/mine{MESSAGES}"])
+def test_listing_a_path_of_this_dialect_changes_nothing(inside: Inside, path: str) -> None:
+    with serving(reply(True, "a"), reply(True, "a")) as server:
+        client = inside(server.url, MINE, pass_through=(path, MESSAGES, COUNT))
+        assert said(message(client.post(MESSAGES, json=ask()))) == [("text", "a")]
+        assert client.put(MESSAGES, json=ask()).status_code == 405
+        assert [seen.path for seen in server.seen] == [CHAT]
+
+
+def test_the_root_lists_them(inside: Inside) -> None:
+    body = inside(NOWHERE).get("/").json
+    assert body is not None and {MESSAGES, COUNT, MODELS} <= set(body["paths"])
+
+
+@pytest.mark.parametrize("path", ["/", "/for/mine/"])
+def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -> None:
+    """Claude Code asks so, of the base URL that it was given, whether the server is there."""
+    response = inside(NOWHERE, MINE).head(path)
+    assert (response.status_code, response.data) == (200, b"")
+    if path == "/":
+        with Client(front.proxy.port, b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n") as client, client.answer() as real:
+            assert real.status == 200
+
+
+def test_head_of_a_client_that_is_not_known_is_a_404(inside: Inside) -> None:
+    assert inside(NOWHERE, MINE).head("/for/nobody/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", MESSAGES, 405),
+        ("DELETE", COUNT, 405),
+        ("POST", f"{MESSAGES}/batches", 404),
+        ("GET", f"{MESSAGES}/", 404),
+        ("POST", f"/for/mine{MESSAGES}/batches", 404),
+        ("GET", f"/for/mine{MESSAGES}", 405),
+        ("POST", f"/for/nobody{MESSAGES}", 404),
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, VERSION], ids=["no header", "header"])
+def test_what_is_not_there_is_told_in_the_shape_of_the_path(
+    inside: Inside, method: str, path: str, status: int, headers: dict[str, str]
+) -> None:
+    with serving() as server:
+        response = inside(server.url, MINE).open(path, method=method, json=ask(), headers=headers)
+        assert server.seen == []
+    assert response.status_code == status
+    check_error(response.data, status)
+    assert ("Allow" in response.headers) is (status == 405)
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("POST", MODELS, 405)])
+def test_elsewhere_the_header_tells_the_shape(inside: Inside, method: str, path: str, status: int) -> None:
+    client = inside(NOWHERE)
+    mine, theirs = (client.open(path, method=method, headers=headers) for headers in (VERSION, {}))
+    assert mine.status_code == theirs.status_code == status
+    check_error(mine.data, status)
+    assert theirs.json is not None and [*theirs.json] == ["error"] and "code" in theirs.json["error"]
+
+
+def test_chat_completions_answers_in_its_own_shape_whatever_the_header(inside: Inside) -> None:
+    response = inside(NOWHERE).post(CHAT, data=b"no", headers=VERSION)
+    assert response.status_code == 400 and response.json is not None and [*response.json] == ["error"]
+
+
+@pytest.mark.parametrize("path", [MESSAGES, COUNT])
+def test_options_is_a_204(inside: Inside, path: str) -> None:
+    response = inside(NOWHERE).options(path)
+    assert (response.status_code, response.data) == (204, b"")
+    assert set(response.headers["Allow"].split(", ")) == {"POST", "OPTIONS"}
+
+
+@MODES
+def test_the_request_s_id_comes_under_the_name_that_the_sdks_read(inside: Inside, streamed: bool) -> None:
+    with serving(reply(streamed, "a")) as server:
+        client = inside(server.url)
+        headers = {"X-Request-Id": "r-1"}
+        fine = client.post(MESSAGES, json=ask(stream=streamed), headers=headers)
+        wrong = client.post(MESSAGES, json={}, headers=headers)
+        assert server.seen[0].headers["X-Request-Id"] == "r-1"
+    assert fine.headers["Request-Id"] == wrong.headers["Request-Id"] == "r-1"
+
+
+# Who asks.
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [
+        ({"x-api-key": "k1"}, "Bearer k1"),
+        ({"Authorization": "Bearer k2"}, "Bearer k2"),
+        ({"Authorization": "Bearer k2", "x-api-key": "k1"}, "Bearer k2"),
+        ({}, None),
+    ],
+)
+def test_the_key_goes_up_as_bearer_and_as_nothing_else(
+    inside: Inside, headers: dict[str, str], key: str | None
+) -> None:
+    with serving(reply(False, "a")) as server:
+        sent = {**headers, **VERSION, "User-Agent": "claude-cli/2.1", "x-app": "cli", "x-stainless-lang": "js"}
+        message(inside(server.url).post(MESSAGES, json=ask(stream=False), headers=sent))
+        up = server.seen[0].headers
+    assert up["Authorization"] == key
+    assert not [name for name in up if name.lower() in ("x-api-key", "x-app", "x-stainless-lang")]
+    assert up["User-Agent"].startswith("vllm-tool-proxy/")
+
+
+@MODES
+def test_a_client_is_known_by_its_key(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
+    rules = f"clients:\n  mine: {{key_sha256: [{hashlib.sha256(b'k1').hexdigest()}]}}\n"
+    with serving(reply(streamed, "a")) as server:
+        message(inside(server.url, rules).post(MESSAGES, json=ask(stream=streamed), headers={"x-api-key": "k1"}))
+    assert "client=mine" in line(logged)
+
+
+# Replies.
+
+
+@MODES
+def test_calls_are_blocks_whether_the_server_found_them_or_not(inside: Inside, streamed: bool) -> None:
+    arguments_ = json.dumps(INPUT)
+    for script in (
+        reply(streamed, "I will.", call("call_1", arguments_), end="tool_calls"),
+        reply(streamed, f"I will.\n{HERMES}"),
+    ):
+        with serving(script) as server:
+            made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+        (kind, words), *calls = said(made)
+        assert (kind, words.strip()) == ("text", "I will.") and calls == [("tool_use", INPUT)]
+        assert made["stop_reason"] == "tool_use"
+
+
+@MODES
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_is_thinking(inside: Inside, name: str, streamed: bool) -> None:
+    """F73."""
+    with serving(reply(streamed, "\n\nHello", **{name: "Hm, so it is."})) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert said(made) == [("thinking", "Hm, so it is."), ("text", "Hello")]
+
+
+@MODES
+def test_thinking_comes_before_the_text_and_the_calls_that_it_led_to(inside: Inside, streamed: bool) -> None:
+    calls = [call("call_1", json.dumps(INPUT))]
+    for words, made_calls in (("So.", calls), ("", calls), (HERMES, []), (f"So.\n{HERMES}", [])):
+        end = "tool_calls" if made_calls else "stop"
+        with serving(reply(streamed, words, *made_calls, end=end, reasoning="hm")) as server:
+            made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+        kinds = [kind for kind, _ in said(made)]
+        assert kinds == ["thinking", *(["text"] if words.startswith("So") else []), "tool_use"]
+
+
+@MODES
+def test_reasoning_under_both_names_is_said_once(inside: Inside, streamed: bool) -> None:
+    both = {"reasoning": "hm", "reasoning_content": "hm"}
+    script = (
+        stream(ROLE, delta(both), text("a"), finish(), DONE)
+        if streamed
+        else [answer(completion({"role": "assistant", "content": "a", **both}))]
+    )
+    with serving(script) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))
+    assert said(made) == [("thinking", "hm"), ("text", "a")]
+
+
+@MODES
+@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
+@pytest.mark.parametrize("words", ["<think>\nHm.\n</think>\n\nHello", "[THINK]Hm.[/THINK]Hello"])
+def test_thinking_in_the_text_is_thinking(inside: Inside, words: str, tools: list[Any], streamed: bool) -> None:
+    with serving(reply(streamed, words)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=tools, stream=streamed)))
+    (kind, thought), *rest = said(made)
+    assert (kind, thought.strip(), rest) == ("thinking", "Hm.", [("text", "Hello")])
+
+
+@MODES
+@pytest.mark.parametrize("transport", ["live", "whole"])
+def test_a_call_that_ends_endless_thinking_is_taken(inside: Inside, transport: str, streamed: bool) -> None:
+    """F70."""
+    script = reply(streamed and transport == "live", "", reasoning=f"I must write.\n{HERMES}")
+    with serving(script) as server:
+        rules = WHOLE if transport == "whole" else ""
+        made = message(inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert said(made)[-1] == ("tool_use", INPUT) and made["stop_reason"] == "tool_use"
+
+
+@MODES
+@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
+@pytest.mark.parametrize("name", ["stop_reason", "matched_stop"])
+def test_the_stop_sequence_is_named(inside: Inside, name: str, tools: list[Any], streamed: bool) -> None:
+    def ended(stop: object) -> list[Any]:
+        if streamed:
+            last = {"index": 0, "delta": {"content": ""}, "finish_reason": "stop", name: stop}
+            return [*stream(ROLE, text("a"), event({"id": "c-1", "choices": [last]}), USAGE, DONE)]
+        whole = completion("a")
+        whole["choices"] = [{**whole["choices"][0], name: stop}]  # type: ignore[index]
+        return [answer(whole)]
+
+    with serving(ended("END"), ended("other"), ended(128009)) as server:
+        client = inside(server.url)
+        body = ask(tools=tools, stream=streamed, stop_sequences=["END"])
+        made = [message(client.post(MESSAGES, json=body)) for _ in range(3)]
+    stops = [(each["stop_reason"], each["stop_sequence"]) for each in made]
+    assert stops == [("stop_sequence", "END"), ("end_turn", None), ("end_turn", None)]
+
+
+@MODES
+@pytest.mark.parametrize(("end", "stop"), [("length", "max_tokens"), ("content_filter", "refusal")])
+def test_why_the_server_stopped_is_told(inside: Inside, end: str, stop: str, streamed: bool) -> None:
+    with serving(reply(streamed, "a", end=end)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert (made["stop_reason"], said(made)) == (stop, [("text", "a")])
+
+
+@pytest.mark.parametrize("half", ["", "{", '{"path": "a', '{"path": "a.txt", "content": "hi"'])
+@MODES
+def test_a_call_cut_by_length_is_never_a_whole_call(inside: Inside, half: str, streamed: bool) -> None:
+    """C4: it is left as cut, and a whole answer has no block for that."""
+    with serving(reply(streamed, "", call("call_1", half), end="length")) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
+    made = message(response)
+    assert made["stop_reason"] == "max_tokens"
+    if streamed:
+        events = [json.loads(block.partition(b"data: ")[2]) for block in response.data.split(b"\n\n") if block]
+        deltas = [each["delta"] for each in events if each["type"] == "content_block_delta"]
+        parts = "".join(each.get("partial_json", "") for each in deltas)
+        assert half.startswith(parts) or b"tool_use" not in response.data
+    else:
+        assert [kind for kind, _ in said(made)] in ([], ["text"])
+
+
+def test_the_counts_are_there_from_the_start_where_the_server_gives_them(inside: Inside) -> None:
+    """vLLM's continuous_usage_stats: `usage` in every chunk; cached tokens are told with the last."""
+    counts = [{"prompt_tokens": 100, "total_tokens": 100 + n, "completion_tokens": n} for n in range(3)]
+    whole = {**counts[2], "prompt_tokens_details": {"cached_tokens": 64}}
+    events = [
+        delta({"role": "assistant", "content": ""}, usage=counts[0]),
+        delta({"content": "Hel"}, usage=counts[1]),
+        delta({"content": "lo"}, usage=counts[2]),
+        delta({}, "stop", usage=counts[2]),
+        event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": whole}),
+        DONE,
+    ]
+    for tools in ([], [TOOL]):
+        with serving(stream(*events)) as server:
+            response = inside(server.url).post(MESSAGES, json=ask(tools=tools))
+        made = message(response)
+        start = json.loads(response.data.partition(b"data: ")[2].partition(b"\n")[0])["message"]
+        assert (start["usage"]["input_tokens"], start["usage"]["output_tokens"]) in ((100, 0), (100, 1))
+        usage = made["usage"]
+        assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (36, 64, 2)
+
+
+@pytest.mark.parametrize("words", ["Hello", HERMES])
+def test_a_server_that_answers_whole_is_streamed_with_its_counts(inside: Inside, words: str) -> None:
+    """F63; and a server that answers whole although it was asked for a stream (U9)."""
+    for rules in (WHOLE, ""):
+        with serving([answer(completion(words))]) as server:
+            response = inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL]))
+            up = server.seen[0].json
+        assert up["stream"] is (not rules) and ("stream_options" in up) is (not rules)
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        made = message(response)
+        assert said(made) == [("tool_use", INPUT) if words == HERMES else ("text", "Hello")]
+        start = json.loads(response.data.partition(b"data: ")[2].partition(b"\n")[0])["message"]["usage"]
+        assert (start["input_tokens"], made["usage"]["output_tokens"]) == (10, 7)
+
+
+@MODES
+def test_the_proxy_parses_where_the_rules_say_so(inside: Inside, streamed: bool) -> None:
+    with serving(reply(streamed, HERMES)) as server:
+        made = message(inside(server.url, PROXY).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+        up = server.seen[0].json
+    assert (up["tool_choice"], up["skip_special_tokens"]) == ("none", False)
+    assert said(made) == [("tool_use", INPUT)]
+
+
+@MODES
+def test_a_server_without_a_parser_is_asked_again(inside: Inside, streamed: bool) -> None:
+    error = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}}
+    with serving([answer(error, 400)], reply(streamed, HERMES), reply(streamed, HERMES)) as server:
+        client = inside(server.url)
+        body = ask(tools=[TOOL], stream=streamed)
+        assert [said(message(client.post(MESSAGES, json=body))) for _ in range(2)] == [[("tool_use", INPUT)]] * 2
+        choices = [seen.json.get("tool_choice") for seen in server.seen]
+    assert choices == [None, "none", "none"]
+
+
+@pytest.mark.parametrize("id_", ["call_1", "chatcmpl-tool-0a1b", "functions.write_file:0", "é ü", "b64-x", "toolu_x"])
+@MODES
+def test_the_next_turn_names_the_call_as_the_server_did(inside: Inside, id_: str, streamed: bool) -> None:
+    """F8, C8: whatever the server's ids look like, the client's are `toolu_...`, and nothing is remembered."""
+    calling = reply(streamed, "", call(id_, json.dumps(INPUT)), end="tool_calls")
+    with serving(calling, reply(streamed, "Done.")) as server:
+        first = ask("go", tools=[TOOL], stream=streamed)
+        # The test client would sort the keys of an object.
+        made = message(inside(server.url).post(MESSAGES, data=json.dumps(first)))
+        (block,) = made["content"]
+        turn = [
+            {"role": "assistant", "content": [block]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": block["id"], "content": "ok"}]},
+        ]
+        next_ = {**first, "messages": [*first["messages"], *turn]}
+        message(inside(server.url).post(MESSAGES, data=json.dumps(next_)))
+        one, two = server.seen
+    (_, called, result) = two.json["messages"]
+    assert (called["tool_calls"][0]["id"], result["tool_call_id"]) == (id_, id_)
+    assert called["tool_calls"][0]["function"]["arguments"] == json.dumps(INPUT, separators=(",", ":"))
+    assert two.body.startswith(one.body[:-2] + b",")
+
+
+@MODES
+def test_calls_in_parallel_are_blocks_in_turn(inside: Inside, streamed: bool) -> None:
+    calls = [call(f"call_{number}", json.dumps({**INPUT, "path": f"{number}"})) for number in range(3)]
+    with serving(reply(streamed, "So.", *calls, end="tool_calls")) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert [said_["path"] for kind, said_ in said(made) if kind == "tool_use"] == ["0", "1", "2"]
+    assert [block["id"] for block in made["content"][1:]] == ["toolu_call_0", "toolu_call_1", "toolu_call_2"]
+
+
+def test_fragments_of_several_calls_in_turn_are_blocks_one_after_the_other(inside: Inside) -> None:
+    """F47: this dialect has one block open at a time."""
+    halves = [(0, '{"path": "0", '), (1, '{"path": "1", '), (0, '"content": "a"}'), (1, '"content": "b"}')]
+    events = [opened(0, "call_0", "write_file"), opened(1, "call_1", "write_file")]
+    with serving(stream(ROLE, *events, *(arguments(*half) for half in halves), finish("tool_calls"), DONE)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])))
+    assert said(made) == [
+        ("tool_use", {"path": "0", "content": "a"}),
+        ("tool_use", {"path": "1", "content": "b"}),
+    ]
+
+
+@MODES
+def test_a_client_that_wants_one_call_gets_one(inside: Inside, streamed: bool) -> None:
+    """F52."""
+    calls = [call(f"call_{number}", json.dumps({**INPUT, "path": f"{number}"})) for number in range(2)]
+    with serving(reply(streamed, "", *calls, end="tool_calls")) as server:
+        choice = {"type": "auto", "disable_parallel_tool_use": True}
+        made = message(
+            inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], tool_choice=choice, stream=streamed))
+        )
+        up = server.seen[0].json
+    assert (up["parallel_tool_calls"], up["tool_choice"]) == (False, "auto")
+    assert said(made) == [("tool_use", {**INPUT, "path": "0"})]
+
+
+@MODES
+def test_a_server_that_only_answers_with_function_call_is_understood(inside: Inside, streamed: bool) -> None:
+    legacy = {"name": "write_file", "arguments": json.dumps(INPUT)}
+    script = (
+        stream(ROLE, delta({"function_call": legacy}), finish("function_call"), DONE)
+        if streamed
+        else [answer(completion({"role": "assistant", "content": None, "function_call": legacy}, "function_call"))]
+    )
+    for observe in (False, True):
+        with serving(script) as server:
+            client = inside(server.url, observe=observe)
+            made = message(client.post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+        assert said(made) == [("tool_use", INPUT)] and made["stop_reason"] == "tool_use", observe
+
+
+@MODES
+def test_a_reply_that_says_nothing_is_a_message_all_the_same(inside: Inside, streamed: bool) -> None:
+    """F93: `content: null` and empty lists crash clients."""
+    with serving(reply(streamed, "")) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert (made["content"], made["stop_reason"]) == ([], "end_turn")
+
+
+def test_a_stream_flows_as_it_comes(front: Front) -> None:
+    """C2, and a call's strings while they arrive."""
+    gates = [front.upstream.gate() for _ in range(3)]
+    half = arguments(0, '{"path": "a.txt", "content": "h')
+    script = [SSE + chunked(ROLE + text("Hel")), gates[0], chunked(text("lo")), gates[1]]
+    script += [chunked(opened(0, "call_1", "write_file") + half), gates[2], chunked(arguments(0, 'i"}'))]
+    front.upstream.play([*script, chunked(finish("tool_calls") + DONE), LAST])
+    front.upstream.paths[MODELS] = cards("tiny")
+    got = b""
+    with Client.post(front.proxy.port, ask(tools=[TOOL]), MESSAGES) as client, client.answer() as response:
+        for gate, word in zip(gates, (b'"text":"Hel"', b'"text":"lo"', b"partial_json"), strict=True):
+            while word not in got:
+                got += response.read1()
+            gate.open()
+        got += response.read()
+    made = check_stream(got)
+    assert said(made) == [("text", "Hello"), ("tool_use", INPUT)]
+    assert b"message_stop" in got and b"[DONE]" not in got
+
+
+def test_the_first_text_opens_the_message_and_what_only_begins_one_waits(inside: Inside) -> None:
+    """U12: until something is said, an error can still be a status."""
+    with serving() as server:
+        gate = server.gate()
+        server.play([SSE + chunked(ROLE) + chunked(b": hello\n\n"), gate, chunked(text("a") + finish() + DONE), LAST])
+        server.paths[MODELS] = cards("tiny")
+        client, answered = inside(server.url), []
+        thread = threading.Thread(target=lambda: answered.append(client.post(MESSAGES, json=ask())))
+        thread.start()
+        gate.wait()
+        thread.join(0.1)
+        assert thread.is_alive() and not answered
+        gate.open()
+        thread.join(10)
+    assert said(message(answered[0])) == [("text", "a")]
+
+
+@pytest.mark.parametrize("last", [[finish()], [DONE]], ids=["finish only", "end marker only"])
+@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
+def test_of_finish_and_end_marker_one_is_enough(inside: Inside, last: list[bytes], tools: list[Any]) -> None:
+    """C4, F57."""
+    with serving(stream(ROLE, text("Hello"), *last)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=tools)))
+    assert (said(made), made["stop_reason"]) == ([("text", "Hello")], "end_turn")
+
+
+@MODES
+def test_calls_with_the_same_id_get_their_own(inside: Inside, streamed: bool) -> None:
+    """C5, F48: within a reply, and across turns where a server counts from the start each time."""
+    calls = [call("call_1", json.dumps({**INPUT, "path": path})) for path in "ab"]
+    again = reply(streamed, "", calls[0], end="tool_calls")
+    with serving(reply(streamed, "", *calls, end="tool_calls"), again) as server:
+        first = ask("go", tools=[TOOL], stream=streamed)
+        client = inside(server.url)
+        made = message(client.post(MESSAGES, json=first))
+        results = [{"type": "tool_result", "tool_use_id": use["id"], "content": "ok"} for use in made["content"]]
+        turn = [{"role": "assistant", "content": made["content"]}, {"role": "user", "content": results}]
+        next_ = message(client.post(MESSAGES, json={**first, "messages": [*first["messages"], *turn]}))
+        up = server.seen[1].json["messages"]
+    ids = [block["id"] for block in (*made["content"], *next_["content"])]
+    assert len(ids) == len(set(ids)) == 3
+    assert [each["id"] for each in up[1]["tool_calls"]] == [each["tool_call_id"] for each in up[2:]]
+
+
+THINKS: list[tuple[str, list[str]]] = [
+    (f"<think>\nHm.\n</think>\n\n{HERMES}", ["thinking", "tool_use"]),
+    (f"<think>\nMaybe {HERMES}?\n</think>\n\nHello", ["thinking", "text"]),
+    (f"<think>\nI write.\n{HERMES}", ["thinking", "tool_use"]),
+    (f"So.\n{HERMES}\n<think>\nNext.\n</think>\nDone.", ["text", "tool_use", "thinking", "text"]),
+]
+
+
+@pytest.mark.parametrize(("words", "kinds"), THINKS, ids=[" ".join(kinds) for _, kinds in THINKS])
+@pytest.mark.parametrize("rules", ["", PROXY, WHOLE], ids=["auto", "proxy", "whole"])
+@MODES
+def test_thinking_and_calls_in_one_text(
+    inside: Inside, words: str, kinds: list[str], rules: str, streamed: bool
+) -> None:
+    """F70, F71."""
+    with serving(reply(streamed and rules != WHOLE, words)) as server:
+        made = message(inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert [kind for kind, _ in said(made)] == kinds
+    assert made["stop_reason"] == ("tool_use" if "tool_use" in kinds else "end_turn")
+    assert [inner for kind, inner in said(made) if kind == "tool_use"] == [INPUT] * kinds.count("tool_use")
+
+
+def test_text_held_too_long_is_let_go(inside: Inside) -> None:
+    """C2: the bound in time."""
+    with serving() as server:
+        gate = server.gate()
+        head_ = chunked(ROLE + text("Hi ") + text(HERMES[:30]))
+        server.play([SSE, head_, gate, chunked(finish() + DONE), LAST])
+        server.paths[MODELS] = cards("tiny")
+        got = b""
+        client = inside(server.url, hold_timeout=0.1)
+        with client.post(MESSAGES, json=ask(tools=[TOOL]), buffered=False) as response:
+            for part in response.iter_encoded():
+                got += part
+                if json.dumps(HERMES[20:30])[1:-1].encode() in got:
+                    gate.open()
+    assert said(check_stream(got)) == [("text", f"Hi {HERMES[:30]}")]
+
+
+@MODES
+def test_the_head_of_an_answer(inside: Inside, streamed: bool) -> None:
+    """The server's own id of the request is the one that is told; nothing else of its head is."""
+    hidden = {"Server": "uvicorn", "Set-Cookie": "a=b", "X-Foo": "1"}
+    whole = answer(completion("Hello"), headers={**hidden, "X-Request-Id": "up-1"})
+    with serving([whole]) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
+    message(response)
+    assert not hidden.keys() & {name.title() for name, _ in response.headers}
+    assert response.headers["Request-Id"] == response.headers["X-Request-Id"] == "up-1"
+    if streamed:
+        assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+        assert (response.headers["Cache-Control"], response.headers["X-Accel-Buffering"]) == ("no-cache", "no")
+
+
+# What is told of a request: its line, its repairs, its captures.
+
+DROPPED: dict[str, Any] = {"context_management": {}, "service_tier": "auto"}
+
+
+@MODES
+def test_what_was_dropped_is_in_the_audit_file_and_counted_but_no_line_of_its_own(
+    inside: Inside, tmp_path: Path, logged: pytest.LogCaptureFixture, streamed: bool
+) -> None:
+    """C6, F94: nothing is lost in silence, and a hundred turns do not say it a hundred times."""
+    file = tmp_path / "audit.jsonl"
+    with serving(reply(streamed, HERMES)) as server:
+        client = inside(server.url, audit_file=str(file))
+        body = {**ask(tools=[TOOL], stream=streamed), **DROPPED}
+        response = client.post(MESSAGES, json=body)
+        made = message(response)
+        assert not DROPPED.keys() & server.seen[0].json.keys()
+    assert said(made) == [("tool_use", INPUT)]
+    records = [json.loads(each) for each in file.read_text().splitlines()]
+    dropped = [each for each in records if each["fix"] == "dropped_field"]
+    assert {each["before"].partition(":")[0] for each in dropped} == {*DROPPED}
+    assert all(each["why"] for each in dropped) and [each["fix"] for each in records if each not in dropped]
+    assert "dropped_field:2" in line(logged) and "text_call:1" in line(logged)
+    told = [record.getMessage() for record in logged.records]
+    assert not [each for each in told if "fix=dropped_field" in each]
+    assert [each for each in told if "fix=text_call" in each]
+    fixes = response.headers.get("X-Tool-Proxy-Fixes")
+    assert fixes == (None if streamed else "dropped_field:2, finish:1, text_call:1")
+
+
+def test_a_verbose_log_tells_what_was_dropped(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
+    with logged.at_level(logging.DEBUG, "proxy"), serving(reply(False, "a")) as server:
+        message(inside(server.url).post(MESSAGES, json={**ask(stream=False), **DROPPED}))
+    told = [record.getMessage() for record in logged.records if "fix=dropped_field" in record.getMessage()]
+    assert len(told) == 2
+
+
+@MODES
+def test_the_line_of_a_message(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
+    with serving(reply(streamed, HERMES)) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
+    words = dict(word.partition("=")[::2] for word in line(logged).split() if "=" in word)
+    assert (words["path"], words["status"], words["stream"]) == (MESSAGES, "200", str(streamed).lower())
+    assert (words["model"], words["calls"], words["bytes"]) == ("tiny", "1", str(len(response.data)))
+    assert "error" not in words
+
+
+@MODES
+def test_a_captured_message_can_be_replayed(
+    inside: Inside, tmp_path: Path, capsys: pytest.CaptureFixture[str], streamed: bool
+) -> None:
+    script = reply(streamed, HERMES)
+    with serving(script) as server:
+        client = inside(server.url, capture=str(tmp_path))
+        body = ask("hidden", tools=[TOOL], stream=streamed)
+        message(client.post(MESSAGES, json=body, headers={"x-api-key": "key-12345"}))
+    (file,) = tmp_path.iterdir()
+    data = file.read_bytes()
+    captured = read_capture(data, "a file")
+    assert (captured.wanted.model, captured.streamed, captured.complete) == ("tiny", streamed, True)
+    assert captured.wanted.tools is not None and captured.wanted.tools.names == ("write_file",)
+    assert b"hidden" not in data and b"key-12345" not in data
+    assert cli.main(["replay", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "repair 1: text_call" in told and "write_file" in told
+
+
+# Only observed.
+
+
+@MODES
+def test_an_observed_message_goes_up_unrepaired_and_comes_back_so(
+    inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool
+) -> None:
+    """C6: what would have been done is in the log."""
+    with serving(reply(streamed, f"So.\n{HERMES}")) as server:
+        client = inside(server.url, PROXY, observe=True)
+        response = client.post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
+        up = server.seen[0].json
+    made = message(response)
+    assert "tool_choice" not in up and "skip_special_tokens" not in up and up["stream"] is streamed
+    assert said(made) == [("text", f"So.\n{HERMES}")] and made["stop_reason"] == "end_turn"
+    assert "observe=true" in line(logged) and "calls=1" in line(logged) and "text_call:1" in line(logged)
+    assert "X-Tool-Proxy-Fixes" not in response.headers
+    assert [record for record in logged.records if "would repair" in record.getMessage()]
+
+
+@MODES
+def test_observed_calls_are_the_server_s_own(inside: Inside, streamed: bool) -> None:
+    with serving(reply(streamed, "", call("call_1", '{"path": 7}'), end="tool_calls")) as server:
+        made = message(inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert said(made) == [("tool_use", {"path": 7})] and made["stop_reason"] == "tool_use"
+
+
+@MODES
+def test_what_is_observed_is_asked_once(inside: Inside, streamed: bool) -> None:
+    error = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}}
+    with serving([answer(error, 400)], reply(streamed, "a")) as server:
+        response = inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
+        assert len(server.seen) == 1
+    assert response.status_code == 400
+    check_error(response.data, 400)
+
+
+def test_observed_text_is_not_held(inside: Inside) -> None:
+    with serving() as server:
+        gate = server.gate()
+        server.play([SSE, chunked(text(HERMES[:30])), gate, chunked(text(HERMES[30:])), chunked(finish() + DONE), LAST])
+        server.paths[MODELS] = cards("tiny")
+        client = inside(server.url, observe=True)
+        with client.post(MESSAGES, json=ask(tools=[TOOL]), buffered=False) as response:
+            parts = response.iter_encoded()
+            got = next(parts)
+            assert json.dumps(HERMES[:30])[1:-1].encode() in got
+            gate.open()
+            got += b"".join(parts)
+    assert said(check_stream(got)) == [("text", HERMES)]
+
+
+def test_an_observed_answer_of_another_kind(inside: Inside) -> None:
+    """U9: what can be translated is, as it is; the rest is an error."""
+    words = f"So. {HERMES}"
+    with serving([answer(completion(words))], reply(True, words), [answer(b"no JSON")]) as server:
+        client = inside(server.url, observe=True)
+        whole = message(client.post(MESSAGES, json=ask(tools=[TOOL])))
+        streamed = client.post(MESSAGES, json=ask(tools=[TOOL], stream=False))
+        odd = client.post(MESSAGES, json=ask(tools=[TOOL], stream=False))
+    assert said(whole) == [("text", words)]
+    for response in (streamed, odd):
+        assert response.status_code == 502
+        check_error(response.data, 502)
+
+
+# The loop guard.
+
+
+@MODES
+def test_the_loop_guard_answers_in_this_dialect(inside: Inside, streamed: bool) -> None:
+    turns: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    for number in range(2):
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": "write_file", "input": INPUT}
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "ok"}
+        turns += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    body = ask(messages=turns, tools=[TOOL], stream=streamed)
+    with serving(reply(streamed, "a")) as server:
+        made = message(inside(server.url, max_tool_calls=2).post(MESSAGES, json=body))
+        assert server.seen == []
+        ((kind, words),) = said(made)
+        assert kind == "text" and "max_tool_calls" in words and made["stop_reason"] == "end_turn"
+        assert said(message(inside(server.url, max_tool_calls=3).post(MESSAGES, json=body))) == [("text", "a")]
+
+
+# Clients that leave.
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "RST"])
+@pytest.mark.parametrize("moment", ["before the head", "in the text", "in a call", "a whole answer"])
+def test_a_client_that_leaves_frees_the_model_server(front: Front, moment: str, reset: bool) -> None:
+    """F78, K1."""
+    upstream, proxy = front.upstream, front.proxy
+    gate = upstream.gate()
+    before = {
+        "in the text": [SSE + chunked(ROLE + text("word"))],
+        "in a call": [SSE + chunked(ROLE + opened(0, "c1", "write_file") + arguments(0, '{"path": "wordy'))],
+    }.get(moment, [])
+    upstream.play([*before, gate])
+    upstream.paths[MODELS] = cards("tiny")
+    body = ask(tools=[TOOL], stream=moment != "a whole answer")
+    with Client.post(proxy.port, body, MESSAGES) as client:
+        gate.wait()
+        if before:
+            with client.answer() as response:
+                got = b""
+                while b"word" not in got:
+                    got += response.read1()
+                left = client.vanish(reset=reset)
+        else:
+            left = client.vanish(reset=reset)
+    assert upstream.seen[0].gone_after(left)
+    assert proxy.idle()
+    log = proxy.log.read_text()
+    assert "Traceback" not in log and "ERROR" not in log, log
+
+
+def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> None:
+    gate = front.upstream.gate()
+    front.upstream.play([gate])
+    front.upstream.paths[MODELS] = cards("tiny")
+    with Client.post(front.proxy.port, ask(), COUNT) as client:
+        gate.wait()
+        left = client.vanish(reset=False)
+    assert front.upstream.seen[0].gone_after(left) and front.proxy.idle()
+
+
+def test_a_kept_connection_serves_a_second_message(front: Front) -> None:
+    front.upstream.play(reply(True, "one"), reply(False, "two"))
+    front.upstream.paths[MODELS] = cards("tiny")
+    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=10)
+    got = []
+    for streamed in (True, False):
+        client.request("POST", MESSAGES, json.dumps(ask(stream=streamed)), {"Content-Type": "application/json"})
+        response = client.getresponse()
+        assert response.status == 200 and response.getheader("Request-Id")
+        got.append((check_stream if streamed else check_message)(response.read()))
+    client.close()
+    assert [said(each) for each in got] == [[("text", "one")], [("text", "two")]]

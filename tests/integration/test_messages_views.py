@@ -1,0 +1,189 @@
+"""The Messages dialect beside the message itself: tokens counted, models listed, and what errors of these look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Inside
+from tests.support.messages_checker import check_error
+from tests.support.messages_client import COUNT, MODELS, TOOL, VERSION, ask, cards, serving
+from tests.support.scripted import answer
+
+HEADER = "X-Tool-Proxy-Count"
+COUNTED = [answer({"count": 17, "max_model_len": 8192, "tokens": [1] * 17})]
+# What the server says to a path that it does not have.
+NO_PATH = [answer({"detail": "Not Found"}, 404)]
+BODY = {key: value for key, value in ask("Hi", tools=[TOOL]).items() if key not in ("max_tokens", "stream")}
+
+
+# Tokens.
+
+
+def test_vllm_counts_the_translated_request(inside: Inside) -> None:
+    """F95."""
+    with serving() as server:
+        server.play(COUNTED)
+        server.paths[MODELS] = cards("tiny")
+        response = inside(server.url).post(COUNT, json=BODY, headers=VERSION)
+        (seen,) = server.seen
+    assert (response.status_code, response.json, response.headers[HEADER]) == (200, {"input_tokens": 17}, "tokenize")
+    assert seen.line == "POST /tokenize HTTP/1.1" and set(seen.json) <= {
+        *("model", "messages", "tools", "add_generation_prompt", "chat_template_kwargs"),
+    }
+    assert (seen.json["model"], seen.json["messages"]) == ("tiny", [{"role": "user", "content": "Hi"}])
+    assert seen.json["tools"][0]["function"]["name"] == "write_file"
+
+
+def test_llama_server_counts_the_client_s_own_request(inside: Inside) -> None:
+    """The one path of this dialect that is asked of the model server itself; its /tokenize knows no messages."""
+    with serving([answer({"tokens": []})], [answer({"input_tokens": 23})]) as server:
+        response = inside(server.url).post(COUNT, json={**BODY, "odd": 1})
+        first, second = server.seen
+    assert (response.json, response.headers[HEADER]) == ({"input_tokens": 23}, "count_tokens")
+    assert [first.path, second.path] == ["/tokenize", COUNT]
+    assert second.json == {**BODY, "odd": 1, "model": "tiny"}
+
+
+def test_where_nobody_counts_the_number_is_an_estimate_and_says_so(inside: Inside) -> None:
+    with serving(NO_PATH, NO_PATH) as server:
+        response = inside(server.url).post(COUNT, json=BODY)
+        assert [seen.path for seen in server.seen] == ["/tokenize", COUNT]
+    body = response.json
+    assert response.headers[HEADER] == "estimate" and body is not None
+    assert [*body] == ["input_tokens"] and 20 < body["input_tokens"] < 200
+
+
+@pytest.mark.parametrize("first", [[answer({}, 500)], [answer(b"<html>", 502)], [answer(b"[1]")], [answer({}, 429)]])
+def test_a_way_that_fails_leads_to_the_next(inside: Inside, first: Any) -> None:
+    with serving(first, [answer({"input_tokens": 23})]) as server:
+        response = inside(server.url).post(COUNT, json=BODY)
+    assert (response.json, response.headers[HEADER]) == ({"input_tokens": 23}, "count_tokens")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_refused_is_told(inside: Inside, status: int) -> None:
+    with serving([answer({"error": "Unauthorized"}, status)]) as server:
+        response = inside(server.url).post(COUNT, json=BODY, headers={"x-api-key": "wrong"})
+        assert server.seen[0].headers["Authorization"] == "Bearer wrong"
+    assert response.status_code == status
+    assert check_error(response.data, status)["error"]["message"] == "Unauthorized"
+
+
+def test_no_max_tokens_is_needed_to_count_and_all_else_is_checked(inside: Inside) -> None:
+    with serving() as server:
+        client = inside(server.url)
+        response = client.post(COUNT, json={**BODY, "messages": [{"role": "user", "content": 7}]})
+        assert server.seen == []
+    assert response.status_code == 400
+    assert check_error(response.data, 400)["error"]["message"].startswith("messages.0.content")
+
+
+@pytest.mark.parametrize("path", [COUNT, MODELS, f"{MODELS}/tiny"])
+def test_a_server_that_is_not_there_is_a_502(inside: Inside, path: str) -> None:
+    client = inside("http://127.0.0.1:9")
+    method = "POST" if path == COUNT else "GET"
+    response = client.open(path, method=method, json=BODY if path == COUNT else None, headers=VERSION)
+    assert (response.status_code, response.headers["Retry-After"]) == (502, "5")
+    check_error(response.data, 502)
+
+
+def test_a_client_that_the_path_names_counts_too(inside: Inside) -> None:
+    with serving(COUNTED) as server:
+        assert inside(server.url).post(f"/for/openclaw{COUNT}", json=BODY).json == {"input_tokens": 17}
+
+
+def test_a_count_is_no_message_for_captures(inside: Inside, tmp_path: Path) -> None:
+    with serving(COUNTED) as server:
+        inside(server.url, capture=str(tmp_path)).post(COUNT, json=BODY)
+    assert [*tmp_path.iterdir()] == []
+
+
+# Models.
+
+
+@pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
+def test_the_models_are_in_the_shape_that_the_header_asks_for(inside: Inside, prefix: str) -> None:
+    """F95."""
+    with serving(models=cards("tiny", "lora", max_model_len=8192)) as server:
+        client = inside(server.url)
+        mine = client.get(prefix + MODELS, headers=VERSION).json
+        theirs = client.get(prefix + MODELS).json
+        assert server.asked == [MODELS, MODELS]
+    assert mine is not None and theirs is not None
+    assert [model["id"] for model in mine["data"]] == ["tiny", "lora"]
+    assert (mine["has_more"], mine["first_id"], mine["last_id"]) == (False, "tiny", "lora")
+    assert {model["type"] for model in mine["data"]} == {"model"}
+    assert mine["data"][0]["max_input_tokens"] == 8192
+    assert theirs["object"] == "list" and theirs["data"][0]["object"] == "model"
+
+
+def test_the_models_come_in_pages(inside: Inside) -> None:
+    with serving(models=cards("a", "b", "c")) as server:
+        client = inside(server.url)
+        first = client.get(f"{MODELS}?limit=2", headers=VERSION).json
+        rest = client.get(f"{MODELS}?after_id=b", headers=VERSION).json
+        wrong = client.get(f"{MODELS}?limit=none", headers=VERSION)
+    assert first is not None and ([model["id"] for model in first["data"]], first["has_more"]) == (["a", "b"], True)
+    assert rest is not None and [model["id"] for model in rest["data"]] == ["c"]
+    assert wrong.status_code == 400
+    assert check_error(wrong.data, 400)["error"]["message"].startswith("limit: ")
+
+
+@pytest.mark.parametrize("name", ["tiny", "claude-sonnet-4-5", "claude-opus-4-1@20250805"])
+def test_one_model_is_found_under_its_name_and_a_claude_name_means_the_only_one(inside: Inside, name: str) -> None:
+    """F95: Claude Code asks whether its model is there."""
+    with serving() as server:
+        body = inside(server.url).get(f"{MODELS}/{name}", headers=VERSION).json
+    assert body is not None and (body["id"], body["display_name"]) == (name, "tiny")
+
+
+def test_a_name_that_stands_for_another_is_a_model(inside: Inside) -> None:
+    with serving(models=cards("a", "b")) as server:
+        body = inside(server.url, 'aliases: {"fast": b}\n').get(f"{MODELS}/fast", headers=VERSION).json
+    assert body is not None and (body["id"], body["display_name"]) == ("fast", "b")
+
+
+@pytest.mark.parametrize("name", ["other", "../metrics", "%2e%2e/metrics", "a%20b", "/a"])
+def test_a_model_that_is_not_there_is_a_404_and_nothing_odd_goes_up(inside: Inside, name: str) -> None:
+    with serving() as server:
+        response = inside(server.url).get(f"{MODELS}/{name}", headers=VERSION)
+        assert server.seen == []
+    assert response.status_code == 404
+    check_error(response.data, 404)
+
+
+def test_of_several_models_a_claude_name_means_none(inside: Inside) -> None:
+    with serving(models=cards("a", "b")) as server:
+        response = inside(server.url).get(f"{MODELS}/claude-x", headers=VERSION)
+    assert response.status_code == 404
+    assert "a, b" in check_error(response.data, 404)["error"]["message"]
+
+
+@pytest.mark.parametrize(("status", "told"), [(401, 401), (403, 403), (429, 429), (500, 500), (503, 529)])
+def test_an_error_of_the_server_is_told_in_the_shape_of_the_client(inside: Inside, status: int, told: int) -> None:
+    with serving(models=[answer({"error": "no"}, status, {"Retry-After": "7"})]) as server:
+        client = inside(server.url)
+        for path in (MODELS, f"{MODELS}/tiny"):
+            response = client.get(path, headers=VERSION)
+            assert (response.status_code, response.headers["Retry-After"]) == (told, "7")
+            check_error(response.data, told)
+        assert client.get(MODELS).status_code == status
+
+
+@pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"data": 7}'])
+def test_a_list_that_is_none_is_empty(inside: Inside, body: bytes) -> None:
+    with serving(models=[answer(body)]) as server:
+        listed = inside(server.url).get(MODELS, headers=VERSION).json
+    assert listed == {"data": [], "has_more": False, "first_id": None, "last_id": None}
+
+
+@pytest.mark.parametrize("body", [b"", b'{"object": "list", "data": [{"id": "tiny"'], ids=["before the body", "in it"])
+@pytest.mark.parametrize("path", [MODELS, f"{MODELS}/tiny"])
+def test_a_list_that_breaks_off_is_no_list(inside: Inside, path: str, body: bytes) -> None:
+    with serving(models=[b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n" + body]) as server:
+        response = inside(server.url).get(path, headers=VERSION)
+    assert response.status_code == 502
+    check_error(response.data, 502)

@@ -1,0 +1,126 @@
+"""Upstreams that answer oddly: nothing of it reaches the client as a success that is none, or as a page of HTML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Front, Inside, Start
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Client,
+    Upstream,
+    answer,
+    arguments,
+    chat,
+    chunked,
+    completion,
+    event,
+    finish,
+    head,
+    opened,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+CALL = {"id": "a", "type": "function", "function": {"name": "write_file", "arguments": '{"path": "a"}'}}
+
+
+def test_a_late_head_takes_nothing_from_the_time_of_the_body(inside: Inside) -> None:
+    """U3: `idle_timeout` begins with the head, whose own limit is `header_timeout`."""
+    late = [0.4, head(200, {"Content-Type": "text/event-stream"}), 0.15, ROLE + text("a") + finish() + DONE]
+    with Upstream(late) as up:
+        client = inside(up.url, idle_timeout=0.3, header_timeout=5)
+        assert DONE in client.post(CHAT, json=chat(stream=True)).data
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X-Request-Id": "a\x01b"}, {"Content-Type": "application/json\x7f"}, {"X-Request-Id": "a\r\n b"}]
+)
+def test_a_header_that_cannot_be_sent_on_is_left_out(front: Front, headers: dict[str, str]) -> None:
+    """U16: gunicorn would answer it with HTML, and the request would never end."""
+    front.upstream.play([answer(completion("Hi"), headers=headers)])
+    with Client.post(front.proxy.port, chat(stream=False)) as client, client.answer() as response:
+        assert response.status == 200
+        assert json.loads(response.read())["choices"][0]["message"]["content"] == "Hi"
+    assert front.proxy.idle()
+
+
+def test_a_length_beside_chunks_is_not_believed(front: Front) -> None:
+    """RFC 9112, 6.3: a body that is relayed is neither cut nor waited for."""
+    framing = {"Content-Type": "text/plain", "Transfer-Encoding": "chunked", "Content-Length": "2"}
+    front.upstream.play([head(200, framing) + chunked(b"hello") + LAST])
+    with Client.post(front.proxy.port, {"prompt": "x"}, "/v1/completions") as client, client.answer() as response:
+        assert response.read() == b"hello"
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_a_generation_that_the_server_gave_up_is_no_success(inside: Inside, reason: str) -> None:
+    """C4: no closer is added to half a call, and the reason stays."""
+    half = [opened(0, "a", "write_file"), arguments(0, '{"path": "a"')]
+    with Upstream(stream(ROLE, *half, finish(reason), DONE)) as up:
+        given = inside(up.url).post(CHAT, json=chat(stream=True)).data.decode()
+    assert '"}' + '"' not in given and f'"finish_reason": "{reason}"'.replace(" ", "") in given.replace(" ", "")
+
+
+def test_an_error_event_keeps_its_code(inside: Inside) -> None:
+    """F65: agents act on `context_length_exceeded`."""
+    error = {"message": "too long", "type": "invalid", "param": "messages", "code": "context_length_exceeded"}
+    with Upstream(stream(ROLE, text("a"), event({"error": error}))) as up:
+        given = inside(up.url).post(CHAT, json=chat(stream=True)).data
+    assert json.loads(given.split(b"data: ")[-1]) == {"error": error}
+    assert b"[DONE]" not in given
+
+
+def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> None:
+    """A1: role, content, one chunk per call, finish, end."""
+    rules = 'models:\n  - {match: "*", upstream: whole}\n'
+    calls = [CALL, {**CALL, "id": "b"}]
+    said = {"role": "assistant", "content": "Let me.", "reasoning_content": "R", "tool_calls": calls}
+    with Upstream([answer(completion(said, "tool_calls"))]) as up:
+        given = inside(up.url, rules).post(CHAT, json=chat(stream=True, tools=[WRITE_FILE])).data
+    deltas = [json.loads(part)["choices"][0]["delta"] for part in given.decode().split("data: ")[1:-1]]
+    keys = [next(key for key in reversed(list(delta)) if key) if delta else "finish" for delta in deltas]
+    assert keys == ["content", "reasoning_content", "content", "tool_calls", "tool_calls", "finish"]
+    assert deltas[0]["role"] == "assistant"
+    assert [delta["tool_calls"][0]["id"] for delta in deltas[3:5]] == ["a", "b"]
+
+
+def test_a_field_without_which_the_request_is_another_one_is_never_left_out(inside: Inside) -> None:
+    """`n` and `stop` change what is answered; the client is told instead."""
+    refused = answer({"error": {"message": "'stop' is not supported", "type": "BadRequestError"}}, 400)
+    with Upstream([refused], [answer(completion("Hi"))]) as up:
+        given: Any = inside(up.url).post(CHAT, json=chat(stop=["x"]))
+        assert given.status_code == 400 and len(up.seen) == 1
+
+
+def test_what_an_upstream_says_of_the_request_is_not_logged(proxy: Start) -> None:
+    """The log holds no bodies: FastAPI's 422 holds the client's own input."""
+    body = {"detail": [{"loc": ["body", "n"], "msg": "wrong", "input": "MY SECRET"}]}
+    with Upstream([answer(body, 422)]) as up:
+        front = proxy(up.url)
+        with Client.post(front.port, chat()) as client, client.answer() as response:
+            said = json.loads(response.read())["error"]["message"]
+        assert (response.status, said) == (422, "body.n: wrong")
+        assert "SECRET" not in front.logged("422")
+
+
+def test_prose_before_what_may_be_a_call_does_not_wait_for_it(front: Front) -> None:
+    """C2: it waits a moment, to leave as it came, and then goes alone."""
+    gate = front.upstream.gate()
+    start = SSE + chunked(ROLE) + chunked(text("Here it is: <tool_"))
+    front.upstream.play([start, gate, chunked(text("x") + finish() + DONE), LAST])
+    with Client.post(front.proxy.port, chat(stream=True, tools=[WRITE_FILE])) as client, client.answer() as response:
+        got = b""
+        while b"Here it is: " not in got:
+            got += response.read1()
+        assert b"<tool_" not in got
+        gate.open()
+        assert b"<tool_" in response.read()

@@ -1,0 +1,106 @@
+"""Paths that pass as they are: status, the headers that mean something, and the very bytes, as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from proxy.errors import UpstreamBroken, UpstreamTimeout
+from proxy.upstream.client import ModelServer as Caller
+from proxy.upstream.client import ServerOptions
+from proxy.upstream.passthrough import PassthroughResponse, pass_through
+from proxy.upstream.pump import Pump, Timeouts
+from tests.conftest import Inside
+from tests.support.scripted import DONE, LAST, SSE, Act, Upstream, answer, chunked, head, text
+
+
+@contextmanager
+def relayed(server: Upstream, patience: Timeouts | None = None) -> Iterator[PassthroughResponse]:
+    """What is relayed of the server's next answer."""
+    with Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
+        yield pass_through(call, Pump(None, patience or Timeouts(10, 10)))
+
+
+@pytest.mark.parametrize("status", [200, 201, 302, 404, 500])
+def test_status_and_body_pass_as_they_are(status: int) -> None:
+    body = b'{"b": 1,\n "a": NaN, "\xff"'
+    with Upstream([answer(body, status)]) as server, relayed(server) as passed:
+        assert (passed.status, passed.length) == (status, len(body))
+        assert b"".join(passed.parts) == body
+
+
+def test_only_headers_that_mean_something_behind_a_proxy_pass() -> None:
+    """Header policy, down."""
+    kept = {"Content-Type": "text/plain", "Retry-After": "3", "X-Request-Id": "u", "X-Should-Retry": "false"}
+    dropped = {"Set-Cookie": "a=b", "Server": "uvicorn", "Date": "now", "Connection": "x-foo", "X-Foo": "1"}
+    with Upstream([answer(b"", headers={**kept, **dropped})]) as server, relayed(server) as passed:
+        assert dict(passed.headers) == kept
+        assert b"".join(passed.parts) == b""
+
+
+def test_an_answer_without_a_body_passes() -> None:
+    with Upstream([head(204)]) as server, relayed(server) as passed:
+        assert (passed.status, passed.length, list(passed.parts)) == (204, None, [])
+
+
+def test_the_parts_leave_as_they_come() -> None:
+    with Upstream() as server:
+        gate = server.gate()
+        server.play([SSE, chunked(text("a")), gate, chunked(text("b")) + chunked(DONE), LAST])
+        with relayed(server) as passed:
+            assert next(passed.parts) == text("a")
+            gate.open()
+            assert b"".join(passed.parts) == text("b") + DONE
+
+
+def test_what_breaks_off_raises_after_what_came() -> None:
+    with Upstream([answer(b"half", headers={"Content-Length": "8"})]) as server, relayed(server) as passed:
+        got = b""
+        with pytest.raises(UpstreamBroken):
+            for part in passed.parts:
+                got += part
+    assert got == b"half"
+
+
+@pytest.mark.parametrize("action,error", [(Act.CLOSE, UpstreamBroken), (Act.EXPECT_CLOSE, UpstreamTimeout)])
+def test_what_fails_before_the_head_raises_at_once(action: Act, error: type[Exception]) -> None:
+    with Upstream([action]) as server, pytest.raises(error), relayed(server, Timeouts(0.1, 10)):
+        pass
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not begun"])
+def test_an_answer_that_nobody_takes_closes_the_upstream(inside: Inside, begun: bool) -> None:
+    """K1: a client that leaves right after the head leaves an answer of which nothing was asked."""
+    with Upstream([SSE + chunked(text("a")), Act.EXPECT_CLOSE]) as server:
+        response = inside(server.url).post("/v1/completions", json={}, buffered=False)
+        if begun:
+            assert next(response.iter_encoded()) == text("a")
+        response.close()
+        assert server.seen[0].gone_after(time.monotonic())
+
+
+@pytest.mark.parametrize("action,status", [(Act.CLOSE, 502), (Act.EXPECT_CLOSE, 504)])
+def test_a_relay_that_fails_before_the_head_is_a_status_and_closes_the_upstream(
+    inside: Inside, action: Act, status: int
+) -> None:
+    with Upstream([action]) as server:
+        assert inside(server.url, header_timeout=0.1).post("/v1/completions", json={}).status_code == status
+        if action is Act.EXPECT_CLOSE:
+            assert server.seen[0].gone_after(time.monotonic())
+
+
+@pytest.mark.parametrize("status", [99, 199, 600, 999])
+def test_a_status_that_is_none_is_an_upstream_that_broke(status: int) -> None:
+    """No server may send it on: gunicorn would refuse it, and the request never end."""
+    line = b"HTTP/1.1 %03d x\r\nContent-Length: 0\r\n\r\n" % status
+    with Upstream([line]) as server, pytest.raises(UpstreamBroken), relayed(server):
+        pass
+
+
+def test_an_error_that_breaks_off_is_told_by_a_status(inside: Inside) -> None:
+    with Upstream([b"HTTP/1.1 429 x\r\nContent-Length: 20\r\n\r\nno", Act.CLOSE]) as server:
+        response = inside(server.url).post("/v1/completions", json={})
+    assert (response.status_code, response.json["error"]["code"]) == (502, 502)  # type: ignore[index]

@@ -1,0 +1,301 @@
+"""What a client asks of a model: its name, the profile, and what of a Messages request goes up (C8, F94, F95)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.worker import snapshot
+from tests.conftest import Inside
+from tests.support.messages_checker import check_error, check_stream
+from tests.support.messages_client import CHAT, COUNT, MESSAGES, MODELS, TOOL, ask, cards, message, reply, said, serving
+from tests.support.scripted import LAST, ROLE, SSE, WRITE_FILE, Upstream, answer, chat, chunked, completion, event, text
+
+ALIAS = 'aliases: {"claude-*": mine}\n'
+MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+
+
+def asked(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, **settings: Any) -> Any:
+    """What goes up for a Messages request."""
+    with serving(reply(False, "a"), models=cards("tiny")) as server:
+        response = inside(server.url, rules, **settings).post(path, json=body)
+        assert response.status_code == 200, response.data
+        (seen,) = server.seen
+    assert seen.line == f"POST {CHAT} HTTP/1.1"
+    return seen.json
+
+
+# The names of models.
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-opus-4-1-20250805", "claude-"])
+@MODES
+def test_a_claude_model_is_the_only_one_that_is_served(inside: Inside, name: str, streamed: bool) -> None:
+    with serving(reply(streamed, "a")) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(model=name, stream=streamed)))
+        assert server.seen[0].json["model"] == "tiny"
+    assert made["model"] == name
+
+
+def test_another_name_goes_up_as_it_is(inside: Inside) -> None:
+    assert asked(inside, ask(model="qwen", stream=False))["model"] == "qwen"
+
+
+def test_an_alias_goes_before_the_only_model(inside: Inside) -> None:
+    assert asked(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
+
+
+@pytest.mark.parametrize("observe", [False, True])
+def test_an_alias_holds_for_chat_too_and_else_the_very_bytes_go_up(inside: Inside, observe: bool) -> None:
+    """C1; what is only observed is not changed."""
+    raw = json.dumps({"stream": False, "model": "claude-x", "messages": [], "odd": "Hé"}, indent=1).encode()
+    with Upstream([answer(completion("a"))], [answer(completion("a"))]) as server:
+        client = inside(server.url, ALIAS, observe=observe)
+        assert client.post(CHAT, data=raw).status_code == 200
+        assert client.post(CHAT, data=raw.replace(b"claude-x", b"other")).status_code == 200
+        mapped, plain = server.seen
+    assert mapped.body == raw if observe else mapped.json == {**json.loads(raw), "model": "mine"}
+    assert plain.body == raw.replace(b"claude-x", b"other")
+
+
+def test_without_an_alias_chat_does_not_ask_for_the_models(inside: Inside) -> None:
+    with Upstream([answer(completion("a"))]) as server:
+        assert inside(server.url).post(CHAT, json=chat(model="claude-x", stream=False)).status_code == 200
+        assert server.seen[0].json["model"] == "claude-x"
+
+
+@pytest.mark.parametrize("path", [MESSAGES, COUNT])
+def test_of_several_models_the_error_lists_them_and_says_which_rule_to_write(inside: Inside, path: str) -> None:
+    with serving(models=cards("small", "large")) as server:
+        response = inside(server.url).post(path, json=ask())
+        assert server.seen == []
+    words = check_error(response.data, response.status_code)["error"]["message"]
+    assert response.status_code == 404
+    assert "small, large" in words and 'aliases: {"claude-*": NAME}' in words and "'" not in words
+
+
+@pytest.mark.parametrize(
+    "models",
+    [[answer({}, 500)], [answer(b"no JSON")], [answer({"data": []})], [answer({"error": "Unauthorized"}, 401)], []],
+    ids=["500", "no JSON", "none", "401", "closed"],
+)
+def test_where_the_server_does_not_list_its_models_the_name_goes_up(inside: Inside, models: Any) -> None:
+    with serving(reply(False, "a"), models=models or [b""]) as server:
+        message(inside(server.url).post(MESSAGES, json=ask(stream=False)))
+        assert server.seen[0].json["model"] == "claude-x"
+
+
+def test_a_server_that_is_silent_about_its_models_is_not_waited_for(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "_CARDS_SECONDS", 0.1)
+    with serving(reply(False, "a"), models=[9.0]) as server:
+        message(inside(server.url).post(MESSAGES, json=ask(stream=False)))
+        assert server.seen[0].json["model"] == "claude-x"
+
+
+def test_the_models_are_asked_for_once(inside: Inside) -> None:
+    with serving(*[reply(False, "a")] * 3) as server:
+        client = inside(server.url)
+        for _ in range(3):
+            message(client.post(MESSAGES, json=ask(stream=False)))
+        assert server.asked == [MODELS]
+
+
+def test_a_key_that_is_refused_is_not_the_next_client_s_matter(inside: Inside) -> None:
+    with serving(reply(False, "a"), reply(False, "a"), models=[answer({"error": "Unauthorized"}, 401)]) as server:
+        client = inside(server.url)
+        message(client.post(MESSAGES, json=ask(stream=False)))
+        server.paths[MODELS] = cards("tiny")
+        message(client.post(MESSAGES, json=ask(stream=False)))
+        assert [seen.json["model"] for seen in server.seen] == ["claude-x", "tiny"]
+
+
+@pytest.mark.parametrize("model", [None, "", 7, ["claude-x"]])
+@pytest.mark.parametrize("path", [MESSAGES, COUNT])
+def test_a_request_without_a_model_is_refused_and_says_so(inside: Inside, model: object, path: str) -> None:
+    with Upstream() as server:
+        response = inside(server.url).post(path, json=ask(model=model))
+        assert server.seen == []
+    assert response.status_code == 400
+    assert check_error(response.data, 400)["error"]["message"].startswith("model: ")
+
+
+# The profile: of the model as the server knows it, and of the client.
+
+PROFILES = """
+models:
+  - {match: tiny, thinking: reasoning_effort, reasoning_history: reasoning_content, server_tools: drop}
+  - {match: "claude-*", thinking: enable_thinking}
+"""
+
+
+def test_the_profile_is_that_of_the_model_that_is_asked(inside: Inside) -> None:
+    history = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
+        {"role": "user", "content": "b"},
+    ]
+    thinking = {"type": "enabled", "budget_tokens": 2000}
+    tools = [TOOL, {"type": "web_search_20250305", "name": "web_search"}]
+    body = asked(inside, ask(messages=history, thinking=thinking, tools=tools, stream=False), PROFILES)
+    assert body["reasoning_effort"] == "low" and "chat_template_kwargs" not in body
+    assert body["messages"][1]["reasoning_content"] == "hm"
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["write_file"]
+
+
+@pytest.mark.parametrize(("owner", "counts"), [("vllm", True), ("llamacpp", False), ("someone", False)])
+def test_only_vllm_is_asked_for_counts_in_every_chunk(inside: Inside, owner: str, counts: bool) -> None:
+    with serving(reply(True, "a"), models=cards("tiny", owner=owner)) as server:
+        message(inside(server.url).post(MESSAGES, json=ask()))
+        options = server.seen[0].json["stream_options"]
+    assert options == {"include_usage": True, **({"continuous_usage_stats": True} if counts else {})}
+
+
+def test_the_kind_of_server_that_the_rules_name_is_believed(inside: Inside) -> None:
+    rules = 'models:\n  - {match: "*", server: vllm}\n'
+    with serving(reply(True, "a"), models=cards("tiny", owner="someone")) as server:
+        message(inside(server.url, rules).post(MESSAGES, json=ask()))
+        assert server.seen[0].json["stream_options"]["continuous_usage_stats"] is True
+
+
+# What goes up.
+
+
+def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
+    body = ask("Hi", system="Be brief.", tools=[TOOL], stop_sequences=["END"], top_k=5, stream=False)
+    assert asked(inside, body) == {
+        "model": "tiny",
+        "max_tokens": 1000,
+        "top_k": 5,
+        "stop": ["END"],
+        "stream": False,
+        "tools": [WRITE_FILE],
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+    }
+
+
+def test_the_next_turn_begins_with_the_bytes_of_the_one_before(inside: Inside) -> None:
+    """C8: up to the end of the messages that both have."""
+    first = ask("Hi é", system=[{"type": "text", "text": "Be brief."}], tools=[TOOL])
+    more = [{"role": "assistant", "content": "Hello"}, {"role": "user", "content": "And?"}]
+    second = {**first, "messages": [*first["messages"], *more]}
+    with serving(*[reply(True, "Hello")] * 4) as server:
+        client = inside(server.url)
+        for body in (first, second, first, second):
+            message(client.post(MESSAGES, json=body))
+        one, two, same, again = (seen.body for seen in server.seen)
+    assert (one, two) == (same, again)
+    assert one.endswith(b"]}") and two.startswith(one[:-2] + b",")
+
+
+def test_what_a_tool_result_says_is_no_call_of_the_model(inside: Inside) -> None:
+    """C3, F89: it is copied; the reminder of a client in the same turn is not the user's word."""
+    call = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
+    blocks = [
+        {"type": "tool_result", "tool_use_id": "toolu_c1", "content": [{"type": "text", "text": f"Read: {call}"}]},
+        {"type": "text", "text": "<system-reminder>\nbe good\n</system-reminder>"},
+    ]
+    history = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_c1", "name": "read", "input": {}}]},
+        {"role": "user", "content": blocks},
+    ]
+    for streamed in (True, False):
+        with serving(reply(streamed, call)) as server:
+            request = ask(messages=history, tools=[TOOL], stream=streamed)
+            made = message(inside(server.url).post(MESSAGES, json=request))
+        assert said(made) == [("text", call)] and made["stop_reason"] == "end_turn"
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b'{"model": ', b'{"model": NaN}', b'{"a": "\xff"}'])
+@pytest.mark.parametrize("path", [MESSAGES, COUNT])
+def test_a_body_that_is_no_usable_object_is_a_400(inside: Inside, raw: bytes, path: str) -> None:
+    with Upstream() as server:
+        response = inside(server.url).post(path, data=raw)
+        assert server.seen == []
+    assert response.status_code == 400
+    check_error(response.data, 400)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"max_tokens": None}, "max_tokens: Field required"),
+    ({"messages": None}, "messages: "),
+    ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0.role: "),
+    ({"messages": [{"role": "user", "content": [{"type": "odd"}]}]}, "messages.0.content.0"),
+    ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages.0.content.0.source"),
+    ({"tools": [{"name": "a"}]}, "tools.0.input_schema: "),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0: "),
+    ({"tool_choice": {"type": "odd"}}, "tool_choice.type: "),
+    ({"stop_sequences": [1]}, "stop_sequences.0: "),
+    ({"stream": "yes"}, "stream: "),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), WRONG, ids=[words for _, words in WRONG])
+@MODES
+def test_what_cannot_be_translated_is_a_400_with_its_place(
+    inside: Inside, fields: dict[str, Any], words: str, streamed: bool
+) -> None:
+    with serving() as server:
+        response = inside(server.url).post(MESSAGES, json={**ask(stream=streamed), **fields})
+        assert server.seen == []
+    assert response.status_code == 400
+    assert check_error(response.data, 400)["error"]["message"].startswith(words)
+
+
+@pytest.mark.parametrize("path", [MESSAGES, COUNT])
+def test_a_body_over_the_limit_is_a_413(inside: Inside, path: str) -> None:
+    """K4."""
+    with Upstream() as server:
+        response = inside(server.url, max_body=1024).post(path, json=ask("x" * 2000))
+        assert server.seen == []
+    assert response.status_code == 413
+    assert "1024" in check_error(response.data, 413)["error"]["message"]
+
+
+@pytest.mark.parametrize("path", [MESSAGES, COUNT])
+def test_a_compressed_body_is_refused(inside: Inside, path: str) -> None:
+    response = inside("http://127.0.0.1:1").post(path, data=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    assert response.status_code == 400 and response.json is not None
+    assert "compressed" in response.json["error"]["message"]
+    assert response.json["error"]["type"] == "invalid_request_error"
+
+
+# What a reply must know of its request.
+
+
+@pytest.mark.parametrize(
+    ("agent", "left_open"), [("claude-cli/2.1.197 (external)", True), ("anthropic-sdk/2.12", False), ("", False)]
+)
+def test_only_claude_codes_block_stays_open_before_an_error(inside: Inside, agent: str, left_open: bool) -> None:
+    broken = [SSE, chunked(ROLE), chunked(text("So")), chunked(event({"error": {"message": "no", "code": 500}})), LAST]
+    with serving(broken) as server:
+        response = inside(server.url).post(MESSAGES, json=ask(), headers={"User-Agent": agent})
+    assert (b"content_block_stop" not in response.data) is left_open
+    assert check_stream(response.data, left_open=left_open)["error"]["type"] == "api_error"
+
+
+@pytest.mark.parametrize(("owner", "text_"), [("llamacpp", " is four."), ("vllm", "The answer is four.")])
+def test_llama_cpp_repeats_the_beginning_that_the_client_gave_in_whole_answers(
+    inside: Inside, owner: str, text_: str
+) -> None:
+    body = ask(stream=False)
+    body["messages"].append({"role": "assistant", "content": "The answer"})
+    with serving(reply(False, "The answer is four."), models=cards("tiny", owner=owner)) as server:
+        made = message(inside(server.url).post(MESSAGES, json=body))
+    assert said(made) == [("text", text_)]
+
+
+@pytest.mark.parametrize("owner", ["vllm", "llamacpp"])
+def test_where_the_client_asks_for_json_bare_json_is_no_call(inside: Inside, owner: str) -> None:
+    """C3, also where vLLM is not told, because it would never call a tool then."""
+    bare = json.dumps({"name": "write_file", "arguments": {"path": "a", "content": "b"}})
+    form = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
+    for config, kind in ((None, "tool_use"), (form, "text")):
+        body = ask(tools=[TOOL], output_config=config, stream=False)
+        with serving(reply(False, bare), models=cards("tiny", owner=owner)) as server:
+            made = message(inside(server.url).post(MESSAGES, json=body))
+        assert [block["type"] for block in made["content"]] == [kind]

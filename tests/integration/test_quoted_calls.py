@@ -1,0 +1,112 @@
+"""What is copied or quoted is no call in either front, streamed and whole (contract C3, F88, F89)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import Inside
+from tests.support.helpers import received
+from tests.support.messages_client import CHAT, HERMES, INPUT, MESSAGES, TOOL, ask, message, reply, said, serving
+from tests.support.scripted import WRITE_FILE, chat
+
+FRONTS = pytest.mark.parametrize("front", [CHAT, MESSAGES])
+MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+
+
+def history(front: str, result: str) -> list[dict[str, Any]]:
+    """A conversation whose last message is the result of a tool."""
+    if front == MESSAGES:
+        use = {"type": "tool_use", "id": "toolu_c1", "name": "read", "input": {}}
+        shown = {"type": "tool_result", "tool_use_id": "toolu_c1", "content": [{"type": "text", "text": result}]}
+        last = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [shown]}]
+    else:
+        use = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        shown = {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": result}]}
+        last = [{"role": "assistant", "content": None, "tool_calls": [use]}, shown]
+    return [{"role": "user", "content": "go"}, *last]
+
+
+def answered(inside: Inside, front: str, streamed: bool, text: str, result: str = "done") -> tuple[str, list[Any]]:
+    """What a client has of a reply: its text, and how many calls with which arguments."""
+    messages = history(front, result)
+    with serving(reply(streamed, text)) as server:
+        if front == MESSAGES:
+            request = ask(messages=messages, tools=[TOOL], stream=streamed)
+            blocks = said(message(inside(server.url).post(MESSAGES, json=request)))
+            texts = [inside_ for kind, inside_ in blocks if kind == "text"]
+            return "".join(texts), [inside_ for kind, inside_ in blocks if kind == "tool_use"]
+        body = chat(messages=messages, tools=[WRITE_FILE], stream=streamed)
+        response = inside(server.url).post(CHAT, json=body)
+        if streamed:
+            seen = received(response.data)[0]
+            return seen.text, seen.calls
+        made = response.json["choices"][0]["message"]
+        return made["content"] or "", made.get("tool_calls") or []
+
+
+COPIED = {
+    "cat -n": "     8\t<tool_call>\n     9\t{}\n    10\t</tool_call>",
+    "an arrow": "8→<tool_call>\n9→{}\n10→</tool_call>",
+    "grep -n": "a/b.py:8:<tool_call>\na/b.py:9:{}\na/b.py-10-</tool_call>",
+    "quoted": "> <tool_call>\n> {}\n> </tool_call>",
+    "indented": "    <tool_call>\n    {}\n    </tool_call>",
+    "a diff": "@@ -1,2 +1,3 @@\n+<tool_call>\n-{{}}\n+{}\n </tool_call>",
+    "CRLF": "<tool_call>\r\n{}\r\n</tool_call>",
+    "HTML": "&lt;tool_call&gt;\n{}\n&lt;/tool_call&gt;",
+}
+
+
+@FRONTS
+@MODES
+@pytest.mark.parametrize("name", [*COPIED, "JSON"])
+def test_what_a_tool_showed_is_no_call(inside: Inside, front: str, streamed: bool, name: str) -> None:
+    inner = HERMES.split("\n")[1]
+    shown = COPIED[name].format(inner) if name in COPIED else HERMES.replace('"', '\\"').replace("\n", "\\n")
+    assert HERMES not in shown
+    assert answered(inside, front, streamed, HERMES, f"It says:\n{shown}\nNothing more.") == (HERMES, [])
+    text, made = answered(inside, front, streamed, HERMES, f"It says:\n{shown.replace('hi', 'ho')}\nNothing more.")
+    assert (text, len(made)) == ("", 1)
+
+
+QUOTED = {
+    "code": "Write <code>{}</code> there.",
+    "pre": "So:\n\n<pre>\n\n{}\n</pre>\nThat is it.",
+    "quotation marks": 'It says "{}" there.',
+    "a docstring": 'def f():\n    """Calls.\n\n    {}\n    """\n',
+    "a table": "| a | b |\n|---|---|\n| x | {} | y |\n",
+    "indented code": "So:\n\n    {}\n\nThat is it.",
+    "a block quote": "So:\n\n> {}\n\nThat is it.",
+    "a fence of tildes": "So:\n~~~\n{}\n~~~\nThat is it.",
+}
+
+
+@FRONTS
+@MODES
+@pytest.mark.parametrize("name", QUOTED)
+def test_what_is_quoted_is_no_call(inside: Inside, front: str, streamed: bool, name: str) -> None:
+    line = HERMES.replace("\n", "")
+    before, _, behind = QUOTED[name].partition("{}")
+    assert answered(inside, front, streamed, f"{before}{line}{behind}") == (f"{before}{line}{behind}", [])
+    text, made = answered(inside, front, streamed, f"I do:\n\n{line}")
+    assert (text.strip(), len(made)) == ("I do:", 1)
+    if front == MESSAGES:
+        assert made == [INPUT]
+    if name not in ("a block quote", "a fence of tildes"):
+        text, made = answered(inside, front, streamed, f"{before}{line}")
+        assert (text.strip(), len(made)) == (before.strip(), 1)
+
+
+@FRONTS
+@MODES
+def test_a_listing_of_tools_is_no_call(inside: Inside, front: str, streamed: bool) -> None:
+    listed = '<tools>\n{"name": "write_file", "parameters": {"type": "object", "properties": {}}}\n</tools>'
+    assert answered(inside, front, streamed, listed) == (listed, [])
+
+
+@FRONTS
+@MODES
+def test_a_doubled_opener_is_one_call(inside: Inside, front: str, streamed: bool) -> None:
+    text, made = answered(inside, front, streamed, f"<tool_call>\n{HERMES}")
+    assert (text, len(made)) == ("", 1)

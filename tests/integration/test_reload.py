@@ -1,0 +1,296 @@
+"""Reloads of a real server with two workers: what each of them then has, and what goes on undisturbed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy import __file__ as package
+from tests.conftest import Proxy, clean_environment, start
+from tests.real.processes import ROOT, free_port
+from tests.support.helpers import received
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    PATIENCE,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Client,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    text,
+)
+
+pytestmark = pytest.mark.once
+
+CHAT = "/v1/chat/completions"
+WHOLE = json.dumps(chat(stream=False)).encode()
+BAD = "settings: {heartbeat: often}\n"
+HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'
+
+
+@dataclass
+class Two:
+    """A proxy with two workers and its rules file, which says the `max_tool_calls` that /health shows."""
+
+    proxy: Proxy
+    rules: Path
+
+    def says(self, number: int, more: str = "", upstream: str = "http://127.0.0.1:1") -> None:
+        """Change the file."""
+        self.holds(f"settings: {{max_tool_calls: {number}, upstream: '{upstream}'}}\n{more}")
+
+    def holds(self, text: str) -> None:
+        """Change the file as a careful operator does: one that is being written is a file that says less."""
+        new = self.rules.with_name("next.yaml")
+        new.write_text(text)
+        new.rename(self.rules)
+
+    def post(self, path: str, body: bytes = b"") -> tuple[int, dict[str, str], Any]:
+        """Status, headers and JSON of a POST."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=PATIENCE)) as client:
+            client.request("POST", path, body)
+            response = client.getresponse()
+            return response.status, dict(response.getheaders()), json.loads(response.read())
+
+    def reload(self) -> int:
+        """The status of a reload."""
+        return self.post("/_reload")[0]
+
+    def workers(self, count: int = 2) -> dict[int, dict[str, Any]]:
+        """What /health of each worker says, by its process id, as soon as `count` have answered."""
+        seen: dict[int, dict[str, Any]] = {}
+        deadline = time.monotonic() + PATIENCE
+        while len(seen) < count:
+            assert time.monotonic() < deadline, f"only {seen.keys()} answered\n{self.proxy.log.read_text()}"
+            health = self.proxy.health()
+            seen[health["worker"]] = health
+        return seen
+
+    def numbers(self) -> set[int]:
+        """The `max_tool_calls` of both workers."""
+        return {health["max_tool_calls"] for health in self.workers().values()}
+
+    def settled(self) -> bool:
+        """True as soon as no worker counts a request or a stream; False if that is never so."""
+        deadline = time.monotonic() + PATIENCE
+        while any(health["active_requests"] or health["total_buffers"] for health in self.workers().values()):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def new_workers(self, old: set[int]) -> dict[int, dict[str, Any]]:
+        """What /health of both workers says, as soon as only others than the `old` ones answer."""
+        deadline = time.monotonic() + PATIENCE
+        fresh = 0
+        while fresh < 20:
+            assert time.monotonic() < deadline, self.proxy.log.read_text()
+            fresh = fresh + 1 if self.proxy.health()["worker"] not in old else 0
+        return self.workers()
+
+
+def parent(pid: int) -> int:
+    found = re.search(r"(?m)^PPid:\s+(\d+)$", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1])
+
+
+Make = Callable[..., Two]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Make]:
+    """Starts proxies with two workers: `two(upstream_url, *flags)`."""
+    with ExitStack() as stack:
+
+        def make(upstream: str, *flags: str, more: str = "") -> Two:
+            rules = tmp_path / "rules.yaml"
+            made = Two(Proxy(0, rules), rules)
+            made.says(1, more, upstream)
+            words = ("--workers", "2", "--rules", str(rules), *flags)
+            made.proxy = start("", *words, folder=tmp_path / "proxy", stack=stack)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def idle(two: Make) -> Iterator[Two]:
+    """One whose upstream is asked nothing."""
+    with Upstream() as server:
+        yield two(server.url)
+
+
+def test_one_request_reloads_all_workers_before_their_next_one(idle: Two) -> None:
+    before = idle.workers()
+    for number in (2, 3, 4):
+        idle.says(number)
+        assert idle.post("/_reload")[::2] == (
+            200,
+            {"status": "success", "message": "Configuration reloaded"},
+        )
+        assert [idle.proxy.health()["max_tool_calls"] for _ in range(40)] == [number] * 40
+    after = idle.workers()
+    assert after.keys() == before.keys()
+    assert len({health["rules_sha256"] for health in after.values()}) == 1
+
+
+@pytest.mark.parametrize("broken", ["syntax", "gone", "folder", "long"])
+def test_what_cannot_be_used_is_a_422_that_says_why_and_changes_nothing(idle: Two, broken: str) -> None:
+    idle.rules.unlink()
+    match broken:
+        case "syntax":
+            idle.rules.write_text("settings:\n  max_tool_calls: 2\n - x\n")
+        case "folder":
+            idle.rules.mkdir()
+        case "long":
+            idle.rules.write_text("# " + "x" * 300 * 1024)
+    status, headers, body = idle.post("/_reload")
+    assert (status, headers["Content-Type"], body["status"]) == (422, "application/json", "error")
+    assert sorted(body) == ["errors", "message", "status"] and str(idle.rules) in body["errors"][0]
+    for health in idle.workers().values():
+        assert (health["max_tool_calls"], health["rules_error"]) == (1, body["errors"][0])
+    if broken == "folder":
+        idle.rules.rmdir()
+    idle.says(2)
+    assert idle.reload() == 200
+    assert {(health["max_tool_calls"], health["rules_error"]) for health in idle.workers().values()} == {(2, None)}
+
+
+def test_a_reload_is_a_post_and_nothing_else(idle: Two) -> None:
+    status, headers, _ = idle.proxy.get("/_reload")
+    assert (status, headers["allow"]) == (405, "POST, OPTIONS")
+
+
+def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_change(two: Make) -> None:
+    count = 200
+    cleaning = "clients: {mine: {clean: {choice: [token_ids]}}}"
+    with Upstream() as old, Upstream(*[[answer(completion("new"))]] * 20) as new, ExitStack() as stack:
+        gate = old.gate()
+        tail = [chunked(text("b")), chunked(finish()), chunked(DONE), LAST]
+        old.play(*[[SSE, chunked(ROLE), chunked(text("a")), gate, *tail]] * count)
+        server = two(old.url, more=cleaning)
+        path = f"/for/mine{CHAT}"
+        clients = [stack.enter_context(Client.post(server.proxy.port, chat(), path)) for _ in range(count)]
+        answers = [stack.enter_context(client.answer()) for client in clients]
+        assert sum(health["total_buffers"] for health in server.workers().values()) == count
+        for number in (2, 3, 4):
+            server.says(number, upstream=new.url)
+            assert server.reload() == 200
+        assert server.post(path, WHOLE)[0] == 404  # the client is none any more
+        assert [server.post(CHAT, WHOLE)[2]["choices"][0]["message"]["content"] for _ in range(20)] == ["new"] * 20
+        gate.open()
+        for response in answers:
+            data = response.read()
+            got = received(data)
+            assert got[0].text == "ab" and got.done and b"token_ids" not in data
+        assert server.settled()
+
+
+def test_a_storm_of_reloads_from_8_threads_stops_nobody(two: Make) -> None:
+    with Upstream(*[[answer(completion("a"))]] * 2000) as server:
+        storm = two(server.url)
+        before = storm.workers().keys()
+        seen, failures, lock = list[int](), list[BaseException](), threading.Lock()
+
+        def reload(thread: int) -> None:
+            try:
+                for number in range(25):
+                    with lock:
+                        if (thread + number) % 5 == 0:
+                            storm.holds(BAD)
+                        else:
+                            storm.says(100 + number, upstream=server.url)
+                    seen.append(storm.reload())
+                    seen.append(storm.post(CHAT, WHOLE)[0])
+            except BaseException as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=reload, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == [] and set(seen) == {200, 422} and seen.count(200) > 200
+        storm.says(7)
+        assert storm.reload() == 200 and storm.numbers() == {7}
+        assert storm.workers().keys() == before
+        assert storm.settled()
+
+
+def test_the_successor_of_a_killed_worker_has_the_published_rules_and_not_the_file_s(idle: Two) -> None:
+    idle.says(2)
+    assert idle.reload() == 200
+    idle.rules.write_text(BAD)
+    old = idle.workers().keys()
+    for killed in old:
+        os.kill(killed, signal.SIGKILL)
+    healths = idle.new_workers(set(old))
+    assert {(health["max_tool_calls"], health["rules_error"]) for health in healths.values()} == {(2, None)}
+
+
+def test_a_hang_up_with_a_bad_file_brings_new_workers_with_the_rules_that_were_in_force(idle: Two) -> None:
+    idle.says(2)
+    assert idle.reload() == 200
+    idle.rules.write_text(BAD)
+    old = idle.workers().keys()
+    master = parent(min(old))
+    os.kill(master, signal.SIGHUP)
+    for health in idle.new_workers(set(old)).values():
+        assert health["max_tool_calls"] == 2 and f"{idle.rules}:1: heartbeat" in health["rules_error"]
+    assert idle.proxy.logged("the rules that were in force stay so").count("stay so") == 1
+    idle.says(3)
+    old = idle.workers().keys()
+    os.kill(master, signal.SIGHUP)
+    healths = idle.new_workers(set(old))
+    assert {(health["max_tool_calls"], health["rules_error"]) for health in healths.values()} == {(3, None)}
+    assert {parent(worker) for worker in healths} == {master}
+
+
+def test_a_first_start_with_bad_rules_fails(tmp_path: Path) -> None:
+    """Without the check of `serve`: gunicorn says it in its own way, and ends."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(BAD)
+    folder = Path(package).parent
+    command = [sys.executable, "-P", "-m", "gunicorn", "-c", str(folder / "gunicorn_conf.py"), "--chdir", str(ROOT)]
+    command += ["--bind", f"127.0.0.1:{free_port()}", "--workers", "2", "--threads", "4", "proxy.app:create_app()"]
+    env = {**clean_environment(), "TOOL_PROXY_RULES": str(rules)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode != 0 and f"{rules}:1: heartbeat" in done.stderr
+
+
+def test_both_workers_write_one_audit_file_and_count_what_they_did(two: Make, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    with Upstream(*[[answer(completion(HERMES))]] * 20) as server:
+        repairing = two(server.url, "--audit-file", str(audit))
+        request = json.dumps(chat("secret", stream=False, tools=[WRITE_FILE])).encode()
+        fixes = [repairing.post(CHAT, request)[1]["X-Tool-Proxy-Fixes"] for _ in range(20)]
+    assert set(fixes) == {"finish:1, text_call:1"}
+    assert repairing.settled()  # records are written when the answer has left
+    records = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert len(records) == 40 and audit.stat().st_mode & 0o777 == 0o600
+    assert {(record["model"], record["fix"]) for record in records} == {("tiny", "finish"), ("tiny", "text_call")}
+    counted = [health["fixes"] for health in repairing.workers().values()]
+    assert sum(fixes.get("text_call", 0) for fixes in counted) == 20
+    log = repairing.proxy.logged(f"to {audit}")
+    assert log.count("fix=text_call") == 20 and "write_file\\" not in log and "secret" not in log

@@ -1,0 +1,382 @@
+"""Who parses: when a request goes up a second time, and how; never more than twice, never after content."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from urllib3.connection import HTTPConnection
+
+from tests.conftest import Inside
+from tests.real.processes import free_port
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    event,
+    finish,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+NO_PARSER = (RECORDINGS / "vllm-0.32.0-none" / "hermes-chat-stream-400.txt").read_bytes()
+GRAMMAR_500 = (RECORDINGS / "llama-server-xllamacpp" / "coder-chat-plain-500.txt").read_bytes()
+GRAMMAR_EVENT = (RECORDINGS / "llama-server-xllamacpp" / "coder-chat-stream-200.txt").read_bytes()
+FAILED_TO_PARSE = b'{"error":{"code":500,"message":"Failed to parse input at pos 3: <tool","type":"server_error"}}'
+HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
+RAW = stream(ROLE, text(HERMES), text("<|im_end|>"), finish(), DONE)
+OK = stream(ROLE, text("a"), finish(), DONE)
+REFUSED = [answer(NO_PARSER, 400)]
+
+
+def models(owner: str) -> Script:
+    return [answer({"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": owner}]})]
+
+
+def with_tools(**more: object) -> dict[str, Any]:
+    return chat(tools=[WRITE_FILE], **more)
+
+
+def reasons(data: bytes) -> list[str]:
+    found = [json.loads(block[6:]) for block in data.split(b"\n\n") if block.startswith(b"data: {")]
+    return [choice["finish_reason"] for each in found for choice in each["choices"] if choice["finish_reason"]]
+
+
+def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Inside) -> None:
+    """The request goes up as `proxy`, and the calls in the raw text are found; the end-of-turn token is gone."""
+    with Upstream(REFUSED, RAW) as server:
+        server.paths["/v1/models"] = models("vllm")
+        response = inside(server.url).post(CHAT, json=with_tools(tool_choice="auto"))
+        first, second = (seen.json for seen in server.seen)
+    assert first == with_tools(tool_choice="auto")
+    assert second == {**first, "tool_choice": "none", "skip_special_tokens": False}
+    assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
+    assert b"im_end" not in response.data
+
+
+def test_a_whole_answer_is_asked_for_again_too(inside: Inside) -> None:
+    with Upstream(REFUSED, [answer(completion(HERMES + "<|im_end|>"))]) as server:
+        server.paths["/v1/models"] = models("vllm")
+        response = inside(server.url).post(CHAT, json=with_tools(stream=False))
+        assert server.seen[1].json["tool_choice"] == "none"
+    assert response.json is not None
+    choice = response.json["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["tool_calls"][0]["function"]["name"] == "write_file"
+
+
+def test_that_the_proxy_parses_is_remembered_for_that_model_alone(inside: Inside) -> None:
+    with Upstream(REFUSED, RAW, RAW, OK) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        for model in ("tiny", "tiny", "other"):
+            assert client.post(CHAT, json=with_tools(model=model)).data
+        choices = [seen.json.get("tool_choice") for seen in server.seen]
+        assert choices == [None, "none", "none", None]
+        assert server.asked == ["/v1/models"], "the kind of server is asked once"
+
+
+def test_what_is_remembered_leaves_requests_without_tools_alone(inside: Inside) -> None:
+    """C1."""
+    with Upstream(REFUSED, RAW, OK) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        assert client.post(CHAT, json=with_tools()).data
+        assert client.post(CHAT, json=chat()).data
+        assert server.seen[2].json == chat()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        [answer(GRAMMAR_500, 500)],
+        [answer(FAILED_TO_PARSE, 500)],
+        stream(GRAMMAR_EVENT),
+        stream(event(json.loads(FAILED_TO_PARSE))),
+        stream(ROLE, event(json.loads(FAILED_TO_PARSE)), DONE),
+    ],
+    ids=["empty grammar stack, 500", "failed to parse, 500", "the recording", "event", "event after the role"],
+)
+def test_llama_servers_own_parser_error_is_answered_by_parsing_here(inside: Inside, first: Script) -> None:
+    with Upstream(first, RAW) as server:
+        server.paths["/v1/models"] = models("llamacpp")
+        response = inside(server.url).post(CHAT, json=with_tools())
+        second = server.seen[1].json
+    assert second["tool_choice"] == "none" and "skip_special_tokens" not in second
+    assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
+    assert response.data.count(b'"role"') <= 1, "nothing of the first try reaches the client"
+
+
+def test_after_content_nothing_goes_up_again(inside: Inside) -> None:
+    first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
+    with Upstream(first, RAW) as server:
+        server.paths["/v1/models"] = models("llamacpp")
+        data = inside(server.url).post(CHAT, json=with_tools()).data
+        assert len(server.seen) == 1
+    assert b"Failed to parse input" in data and DONE not in data
+
+
+def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(inside: Inside) -> None:
+    """The agent asks again, and then the proxy parses from the start."""
+    first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
+    with Upstream(first, RAW) as server:
+        server.paths["/v1/models"] = models("llamacpp")
+        client = inside(server.url)
+        assert DONE not in client.post(CHAT, json=with_tools()).data
+        assert reasons(client.post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none"]
+
+
+def test_a_heartbeat_does_not_forbid_the_second_try(inside: Inside) -> None:
+    """Only while nothing but heartbeats has gone to the client."""
+    with Upstream([0.25, *REFUSED], RAW) as server:
+        server.paths["/v1/models"] = models("vllm")
+        data = inside(server.url, heartbeat=0.1).post(CHAT, json=with_tools()).data
+        assert len(server.seen) == 2
+    assert data.startswith(b": ping\n\n") and reasons(data) == ["tool_calls"]
+
+
+@pytest.mark.parametrize("kind", ["sglang", "lmdeploy", "someone", ""])
+def test_proxy_is_never_chosen_where_none_could_take_the_tools_away(inside: Inside, kind: str) -> None:
+    """An unknown server, and those that drop the tools, are not asked again."""
+    with Upstream(REFUSED, RAW) as server:
+        server.paths["/v1/models"] = models(kind)
+        response = inside(server.url).post(CHAT, json=with_tools())
+        assert len(server.seen) == 1
+    assert response.status_code == 400 and response.data == NO_PARSER
+
+
+def test_the_profile_says_the_kind_of_server_without_asking(inside: Inside) -> None:
+    with Upstream(REFUSED, RAW) as server:
+        rules = 'models:\n  - {match: "*", server: vllm}\n'
+        assert reasons(inside(server.url, rules).post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert server.asked == [] and len(server.seen) == 2
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "write_file"}}])
+@pytest.mark.parametrize("parse", ["auto", "proxy", "server"])
+def test_a_forced_choice_goes_up_as_it_is(inside: Inside, parse: str, choice: object) -> None:
+    """F87: guided decoding makes the arguments valid; a refusal of it is not met by `none`."""
+    with Upstream(REFUSED, RAW) as server:
+        rules = f'models:\n  - {{match: "*", parse: {parse}, server: vllm}}\n'
+        request = with_tools(tool_choice=choice)
+        assert inside(server.url, rules).post(CHAT, json=request).status_code == 400
+        assert [seen.json for seen in server.seen] == [request]
+
+
+@pytest.mark.parametrize(
+    "first", [REFUSED, [answer({"error": {"message": "Extra inputs are not permitted: 'store'"}}, 400)]]
+)
+def test_the_profile_server_never_tries_again(inside: Inside, first: Script) -> None:
+    with Upstream(first, RAW) as server:
+        rules = 'models:\n  - {match: "*", parse: server, server: vllm}\n'
+        assert inside(server.url, rules).post(CHAT, json=with_tools(store=True)).status_code == 400
+        assert len(server.seen) == 1
+
+
+def test_the_profile_proxy_asks_for_the_raw_text_at_once(inside: Inside) -> None:
+    with Upstream(RAW) as server:
+        server.paths["/v1/models"] = models("vllm")
+        rules = 'models:\n  - {match: "*", parse: proxy}\n'
+        assert reasons(inside(server.url, rules).post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert server.seen[0].json["tool_choice"] == "none"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'store'), 'msg': 'Extra inputs are not permitted'}]",
+        "Unsupported parameter: 'store' is not supported with this model.",
+        "unknown field `store`",
+    ],
+)
+def test_a_refused_field_is_left_out_the_second_time(inside: Inside, message: str) -> None:
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
+        response = inside(server.url).post(CHAT, json=with_tools(store=True, user="u"))
+        assert [("store" in seen.json, "user" in seen.json) for seen in server.seen] == [(True, True), (False, True)]
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "'tools' is not supported",
+        "'messages' is not supported",
+        "'response_format' is not supported",
+        "'store' and 'user' are not supported",
+        "'absent' is not supported",
+        "the prompt says 'store'",
+    ],
+)
+def test_nothing_is_left_out_that_was_not_named_or_without_which_it_is_another_request(
+    inside: Inside, message: str
+) -> None:
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
+        request = with_tools(store=True, user="u", response_format={"type": "text"})
+        assert inside(server.url).post(CHAT, json=request).status_code == 400
+        assert len(server.seen) == 1
+
+
+VLLM_CONTEXT = (
+    "This model's maximum context length is 8192 tokens. However, you requested 32000 output tokens and your prompt "
+    "contains at least 1000 input tokens, for a total of at least 33000 tokens. Please reduce the length of the input "
+    "prompt or the number of requested output tokens."
+)
+OLD_VLLM_CONTEXT = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens "
+    "and your request has 1000 input tokens (32000 > 8192 - 1000)."
+)
+OPENAI_CONTEXT = (
+    "This model's maximum context length is 8192 tokens. However, you requested 33000 tokens (1000 in the messages, "
+    "32000 in the completion). Please reduce the length of the messages or completion."
+)
+
+
+@pytest.mark.parametrize("message", [OLD_VLLM_CONTEXT, OPENAI_CONTEXT], ids=["older", "openai"])
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_max_tokens_over_the_context_become_what_is_left_of_it(inside: Inside, message: str, field: str) -> None:
+    """F85."""
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
+        response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
+        assert server.seen[1].json == chat(**{field: 7192})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("message", [VLLM_CONTEXT, "max_tokens=32000cannot be greater than max_model_len=8192."])
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_where_the_prompt_was_not_counted_no_number_is_asked_for(inside: Inside, field: str, message: str) -> None:
+    """vLLM counts only until it is too long: "at least". Asked without a number it gives what is left (F85)."""
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
+        response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
+        assert server.seen[1].json == chat()
+    assert response.status_code == 200
+
+
+def test_a_prompt_that_leaves_nothing_stays_an_error(inside: Inside) -> None:
+    message = VLLM_CONTEXT.replace("1000", "9000")
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
+        assert inside(server.url).post(CHAT, json=chat(max_tokens=32000)).status_code == 400
+        assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(("prompt", "asked"), [(7936, 256), (7937, 0), (8191, 0), (7000, 1192)])
+def test_so_few_tokens_that_no_answer_fits_are_no_second_try(inside: Inside, prompt: int, asked: int) -> None:
+    """An answer of one token looks like one; the error tells the client to make room."""
+    message = OLD_VLLM_CONTEXT.replace("1000", str(prompt))
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
+        response = inside(server.url).post(CHAT, json=chat(max_tokens=32000))
+        assert response.status_code == (200 if asked else 400)
+        assert [seen.json["max_tokens"] for seen in server.seen] == [32000, asked][: 2 if asked else 1]
+
+
+@pytest.mark.parametrize(("least", "tries"), [(192, 2), (193, 1), (1, 2)])
+def test_how_few_are_enough_can_be_set(inside: Inside, least: int, tries: int) -> None:
+    message = OLD_VLLM_CONTEXT.replace("1000", "8000")
+    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
+        inside(server.url, retry_tokens=least).post(CHAT, json=chat(max_tokens=32000))
+        assert len(server.seen) == tries
+
+
+@pytest.mark.parametrize(
+    "second", [REFUSED, [answer(FAILED_TO_PARSE, 500)], [answer({"error": "unknown field 'user'"}, 400)]]
+)
+def test_no_request_goes_up_a_third_time(inside: Inside, second: Script) -> None:
+    with Upstream([answer({"error": {"message": "'store' is not supported"}}, 400)], second, RAW) as server:
+        server.paths["/v1/models"] = models("vllm")
+        assert inside(server.url).post(CHAT, json=with_tools(store=True, user="u")).status_code >= 400
+        assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("status", [401, 404, 422, 429, 503])
+def test_no_other_error_is_tried_again(inside: Inside, status: int) -> None:
+    error = {"error": {"message": "'store' is not supported; see --tool-call-parser", "code": status}}
+    with Upstream([answer(error, status)], OK) as server:
+        server.paths["/v1/models"] = models("vllm")
+        assert inside(server.url).post(CHAT, json=with_tools(store=True)).status_code == status
+        assert len(server.seen) == 1
+
+
+def test_a_generation_that_broke_off_is_not_asked_for_again(inside: Inside) -> None:
+    """U4: what reached the server is never replayed."""
+    with Upstream([], OK) as server:
+        assert inside(server.url).post(CHAT, json=with_tools()).status_code == 502
+        assert len(server.seen) == 1
+
+
+def test_a_connection_that_was_refused_is_tried_once_more(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server comes up between the two tries."""
+    port, tries = free_port(), []
+    with Upstream(OK, port=port) as server:
+        real = HTTPConnection.connect
+
+        def connect(self: Any) -> None:
+            tries.append(self)
+            if len(tries) == 1:
+                self.port, up = free_port(), self.port
+                try:
+                    real(self)
+                finally:
+                    self.port = up
+            real(self)
+
+        monkeypatch.setattr(HTTPConnection, "connect", connect)
+        response = inside(server.url).post(CHAT, json=chat())
+        assert response.status_code == 200 and len(server.seen) == 1 and len(tries) == 2
+
+
+def test_a_second_try_is_counted_and_named_in_the_log(inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with Upstream(REFUSED, RAW) as server:
+        server.paths["/v1/models"] = models("vllm")
+        assert inside(server.url).post(CHAT, json=with_tools(model="tiny")).data
+    assert "tries=2" in caplog.text and "parse=proxy" in caplog.text
+    assert "cannot parse the calls of model 'tiny'" in caplog.text
+
+
+def swallowed(said: bytes) -> Script:
+    usage = {"prompt_tokens": 1, "completion_tokens": 40, "total_tokens": 41}
+    empty = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny", "choices": [], "usage": usage}
+    return stream(ROLE, *([said] if said else []), finish(), event(empty), DONE)
+
+
+@pytest.mark.parametrize(
+    "said,tools,named",
+    [(b"", [WRITE_FILE], True), (text("a"), [WRITE_FILE], False), (b"", None, False)],
+    ids=["nothing", "text", "nothing, and no tools offered"],
+)
+def test_a_reply_that_used_tokens_and_said_nothing_is_named_in_the_log(
+    inside: Inside, caplog: pytest.LogCaptureFixture, said: bytes, tools: object, named: bool
+) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with Upstream(swallowed(said)) as server:
+        assert inside(server.url).post(CHAT, json=chat(tools=tools)).data
+    assert ("parse: proxy" in caplog.text) is named
+
+
+def test_a_whole_reply_that_said_nothing_is_named_in_the_log_too(
+    inside: Inside, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with Upstream([answer(completion({"role": "assistant", "content": None, "tool_calls": []}))]) as server:
+        assert inside(server.url).post(CHAT, json=with_tools(stream=False)).status_code == 200
+    assert "parse: proxy" in caplog.text
+
+
+def test_the_first_of_two_tries_is_closed_before_the_second_begins(inside: Inside) -> None:
+    first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), 1.0]
+    with Upstream(first, RAW) as server:
+        server.paths["/v1/models"] = models("llamacpp")
+        assert inside(server.url).post(CHAT, json=with_tools()).status_code == 200
+        assert server.seen[0].closed.wait(1)

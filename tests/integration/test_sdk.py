@@ -1,0 +1,138 @@
+"""The official openai SDK against the proxy in front of a real llama.cpp server, streamed and whole."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import Proxy
+from tests.support.scripted import WRITE_FILE
+
+A = ("write_file", {"path": "a.txt", "content": "hi\n"})
+B = ("write_file", {"path": "b.txt", "content": "ho"})
+SHORT = ("write_file", {"path": "a.txt", "content": "hi"})
+# script -> its calls, and the text beside them
+SCRIPTS: dict[str, tuple[list[tuple[str, Any]], str]] = {
+    "hermes": ([A], "I will write it."),
+    "toolstag": ([A], "I will write it."),
+    "two": ([A, B], ""),
+    "coder": ([SHORT], ""),
+    "fence": ([SHORT], ""),
+}
+
+
+@pytest.fixture
+def sdk(llama_front: Proxy) -> Iterator[openai.OpenAI]:
+    """The SDK, pointed at the proxy; it does not retry."""
+    with openai.OpenAI(base_url=f"{llama_front.url}/v1", api_key="k", max_retries=0, timeout=20) as client:
+        yield client
+
+
+def asking(script: str, **more: object) -> dict[str, Any]:
+    messages = [{"role": "user", "content": f"Write a.txt [[script:{script}]]"}]
+    return {"model": "parrot", "messages": messages, "tools": [WRITE_FILE], **more}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_calls_of_a_whole_answer_are_structured(sdk: openai.OpenAI, script: str) -> None:
+    calls, text = SCRIPTS[script]
+    answer = sdk.chat.completions.create(**asking(script))
+    (choice,) = answer.choices
+    got = [(each.function.name, json.loads(each.function.arguments)) for each in choice.message.tool_calls or ()]
+    assert got == calls
+    assert choice.finish_reason == "tool_calls"
+    assert (choice.message.content or "").strip() == text
+    ids = [each.id for each in choice.message.tool_calls or ()]
+    assert all(ids) and len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_calls_of_a_stream_are_structured(sdk: openai.OpenAI, script: str) -> None:
+    """C5: the name once and first, indexes 0, 1, an id that stays, nothing after the finish."""
+    calls, text = SCRIPTS[script]
+    gathered: dict[int, dict[str, str]] = {}
+    said = ""
+    reasons: list[str] = []
+    for chunk in sdk.chat.completions.create(**asking(script), stream=True):
+        for choice in chunk.choices:
+            assert not reasons, "nothing follows the finish"
+            said += choice.delta.content or ""
+            for call in choice.delta.tool_calls or ():
+                assert call.function is not None
+                if call.index not in gathered:
+                    assert call.id and call.function.name
+                    gathered[call.index] = {"id": call.id, "name": call.function.name, "arguments": ""}
+                else:
+                    assert not call.function.name and call.id in (None, gathered[call.index]["id"])
+                gathered[call.index]["arguments"] += call.function.arguments or ""
+            reasons += [choice.finish_reason] if choice.finish_reason else []
+    assert list(gathered) == list(range(len(calls)))
+    assert [(each["name"], json.loads(each["arguments"])) for each in gathered.values()] == calls
+    assert said.strip() == text
+    assert reasons == ["tool_calls"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_sdk_s_own_accumulator_takes_the_stream(sdk: openai.OpenAI, script: str) -> None:
+    with sdk.chat.completions.stream(**asking(script)) as stream:
+        for _ in stream:
+            pass
+        (choice,) = stream.get_final_completion().choices
+    calls = [(each.function.name, json.loads(each.function.arguments)) for each in choice.message.tool_calls or ()]
+    assert calls == SCRIPTS[script][0] and choice.finish_reason == "tool_calls"
+
+
+def test_a_whole_conversation_goes_on_after_the_tool_s_result(sdk: openai.OpenAI) -> None:
+    request = asking("hermes")
+    message = sdk.chat.completions.create(**request).choices[0].message
+    assert message.tool_calls
+    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "ok"}
+    request["messages"] += [message.model_dump(exclude_none=True), result]
+    choice = sdk.chat.completions.create(**request).choices[0]
+    assert (choice.message.content, choice.finish_reason, choice.message.tool_calls) == ("Done.", "stop", None)
+
+
+def events(url: str, body: object) -> list[Any]:
+    """The parsed events of a stream, without what differs from request to request."""
+    with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)) as client:
+        client.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        response = client.getresponse()
+        assert response.status == 200
+        blocks = response.read().split(b"\n\n")
+    found: list[Any] = []
+    for block in filter(None, blocks):
+        data = block.removeprefix(b"data: ")
+        parsed = {} if data == b"[DONE]" else json.loads(data)
+        found.append([parsed.pop(name, None) is None for name in ("id", "created", "timings")] + [list(parsed.items())])
+    return found
+
+
+@pytest.mark.parametrize("tools", [[], [WRITE_FILE]], ids=["no tools", "tools"])
+@pytest.mark.parametrize("usage", [{}, {"stream_options": {"include_usage": True}}], ids=["", "usage"])
+def test_plain_text_arrives_as_the_server_says_it(
+    llama: str, llama_front: Proxy, tools: list[object], usage: dict[str, object]
+) -> None:
+    """C1: the same events in the same order, with the same keys in the same order."""
+    request = {**asking("plain", stream=True), **usage, "tools": tools}
+    assert events(llama_front.url, request) == events(llama, request)
+
+
+def test_plain_text_through_the_sdk_has_no_call(sdk: openai.OpenAI) -> None:
+    choice = sdk.chat.completions.create(**asking("plain")).choices[0]
+    assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("Just text.", None, "stop")
+
+
+def test_the_sdk_raises_what_the_server_refuses(sdk: openai.OpenAI) -> None:
+    with pytest.raises(openai.APIStatusError) as caught:
+        sdk.chat.completions.create(**{**asking("plain"), "messages": "no list"})
+    assert 400 <= caught.value.status_code < 600
+
+
+def test_models_pass_through_the_sdk(sdk: openai.OpenAI) -> None:
+    assert [model.id for model in sdk.models.list()] == ["parrot"]

@@ -1,0 +1,419 @@
+"""The whole against a real server with two workers: keys, admin paths, metrics, what goes up, what is told of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Proxy, start
+from tests.support.messages_ask import ask
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    PATIENCE,
+    ROLE,
+    SSE,
+    Client,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    stream,
+    text,
+)
+
+pytestmark = pytest.mark.once
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+FINE = stream(ROLE, text("a"), finish(), DONE)
+MODELS = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
+ALICE, ADMIN, UP = "key-of-alice-7f3a", "key-of-the-admin-91c2", "key-for-upstream-5d04"
+
+
+@dataclass
+class Two:
+    """A proxy with two workers, in front of a scripted upstream, and its files."""
+
+    proxy: Proxy
+    upstream: Upstream
+    folder: Path
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers (names in lower case) and body; each time over a connection of its own."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=PATIENCE)) as client:
+            client.request(method, path, data, given)
+            response = client.getresponse()
+            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+
+    def raw(self, *lines: str) -> bytes:
+        """The answer to a request of these very lines."""
+        with socket.create_connection(("127.0.0.1", self.proxy.port), PATIENCE) as client:
+            client.sendall("\r\n".join((*lines, "Connection: close", "", "")).encode("latin-1"))
+            found = b""
+            with contextlib.suppress(ConnectionResetError):
+                while part := client.recv(65536):
+                    found += part
+            return found
+
+    def samples(self) -> dict[str, float]:
+        """What a scrape finds; the model server is asked which models it has."""
+        self.upstream.paths.setdefault("/v1/models", MODELS)
+        status, _, found = self.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
+        assert status == 200, found
+        lines = [line for line in found.decode().splitlines() if not line.startswith("#")]
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+    def workers(self, but: frozenset[int] = frozenset()) -> dict[int, dict[str, Any]]:
+        """What /health of two workers says, by process id, none of them one of `but`."""
+        seen: dict[int, dict[str, Any]] = {}
+        deadline = time.monotonic() + PATIENCE
+        while len(seen) < 2:
+            assert time.monotonic() < deadline, seen
+            with contextlib.suppress(OSError):
+                health = self.proxy.health()
+                seen |= {} if health["worker"] in but else {health["worker"]: health}
+        return seen
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Wait until it is."""
+        deadline = time.monotonic() + PATIENCE
+        while not true():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def entry(name: str, key: str, **more: int) -> str:
+    limits = "".join(f", {what}: {number}" for what, number in more.items())
+    return f"- {{name: {name}, sha256: {hashlib.sha256(key.encode()).hexdigest()}{limits}}}\n"
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Two]:
+    """With all keys set, and everything written that can be."""
+    bob = entry("bob", "key-of-bob", requests_per_minute=3, streams=2)
+    (folder / "keys.yaml").write_text(entry("alice", ALICE) + bob)
+    (folder / "admin").write_text(f"sha256:{hashlib.sha256(ADMIN.encode()).hexdigest()}\n")
+    (folder / "up").write_text(UP + "\n")
+    files = {"client-keys": "keys.yaml", "admin-key-file": "admin", "upstream-key-file": "up"}
+    flags = [word for flag, name in files.items() for word in (f"--{flag}", str(folder / name))]
+    flags += ["--audit-file", str(folder / "audit.jsonl"), "--capture", str(folder / "captures")]
+    with ExitStack() as stack, Upstream() as upstream:
+        upstream.paths = {"/v1/models": MODELS}
+        yield Two(
+            start(upstream.url, "--workers", "2", "--verbose", *flags, folder=folder, stack=stack), upstream, folder
+        )
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    """One of its own."""
+    with running(tmp_path) as two:
+        yield two
+
+
+@pytest.fixture(scope="module")
+def _one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    with running(tmp_path_factory.mktemp("shared")) as two:
+        yield two
+
+
+@pytest.fixture
+def shared(_one: Two) -> Two:
+    """One that several tests share, in front of an upstream without scripts yet."""
+    _one.upstream.play()
+    return _one
+
+
+def test_all_workers_share_what_a_key_may(two: Two) -> None:
+    bob = {"Authorization": "Bearer key-of-bob"}
+    two.upstream.play(*[[answer(completion("a"))]] * 3)
+    statuses = [two.ask("POST", CHAT, chat(stream=False), **bob)[0] for _ in range(8)]
+    assert statuses == [200] * 3 + [429] * 5
+    status, headers, _ = two.ask("POST", MESSAGES, ask(), **bob)
+    assert status == 429 and 1 <= int(headers["retry-after"]) <= 61
+    assert len(two.upstream.seen) == 3
+    two.until(lambda: two.samples()['tool_proxy_denied_total{reason="rate"}'] == 6)
+
+
+def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: Two) -> None:
+    keys = two.folder / "keys.yaml"
+    keys.write_text(entry("bob", "key-of-bob", streams=2))
+    assert two.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
+    gate = two.upstream.gate()
+    two.upstream.play(
+        *[[SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]] * 2, FINE
+    )
+    body = json.dumps(chat()).encode()
+    top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nx-api-key: key-of-bob\r\nContent-Length: {len(body)}\r\n\r\n"
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Client(two.proxy.port, top.encode() + body)) for _ in range(2)]
+        answers = [stack.enter_context(client.answer()) for client in clients]
+        assert [each.status for each in answers] == [200, 200]
+        assert two.samples()["tool_proxy_active_streams"] == 2
+        for _ in range(4):
+            assert two.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 429
+        for pid in two.workers():
+            os.kill(pid, signal.SIGKILL)
+        two.until(lambda: two.samples()["tool_proxy_active_streams"] == 0)
+        assert two.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 200
+
+
+def test_counters_never_go_backwards_when_workers_are_replaced(two: Two) -> None:
+    two.upstream.play(*[FINE] * 12)
+    name = 'tool_proxy_requests_total{dialect="chat",model="tiny",status="200"}'
+
+    def four_more(total: int) -> None:
+        for _ in range(4):
+            assert two.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 200
+        two.until(lambda: two.samples()[name] == total)
+
+    four_more(4)
+    before = two.workers()
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    two.workers(but=frozenset(before))
+    four_more(8)
+    before = two.workers()
+    master = int(Path(f"/proc/{next(iter(before))}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(master, signal.SIGHUP)
+    two.workers(but=frozenset(before))
+    four_more(12)
+    assert two.samples()["tool_proxy_rules_in_force"] == 1
+
+
+def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Two) -> None:
+    two.upstream.play(*[FINE] * 9)
+    admin = {"Authorization": f"Bearer {ADMIN}"}
+    keys = two.folder / "keys.yaml"
+    keys.write_text(entry("carol", "key-of-carol"))
+    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 401
+    assert two.ask("POST", "/_reload", **admin)[0] == 200
+    for _ in range(4):
+        assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+        assert two.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 401
+    keys.write_text("- {name: dave, sha256: key-of-dave}\n")
+    status, _, told = two.ask("POST", "/_reload", **admin)
+    assert status == 422 and b"keys.yaml:1: sha256 of key dave" in told and b"key-of-dave" not in told
+    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+    assert two.samples()["tool_proxy_rules_in_force"] == 0
+    # A worker that replaces another one has the keys that are in force, not those of the file.
+    before = two.workers()
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    two.workers(but=frozenset(before))
+    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+
+
+SECRETS = (
+    "word-in-authorization-1",
+    "word-in-x-api-key-2",
+    "word-in-query-3",
+    "word-in-body-4",
+    "word-in-cookie-5",
+    ALICE,
+    UP,
+    ADMIN,
+)
+LINES = [
+    "GET /v1/models?key=word-in-query-3 x HTTP/1.1",
+    "GET /v1/models HTTP/1.1\r\nAuthorization Bearer word-in-authorization-1",
+    "GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization : Bearer word-in-authorization-1",
+    "GET /v1/models HTTP/1.1\r\nHost: x\r\n word-in-authorization-1",
+    "GET /v1/models HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: word-in-authorization-1",
+    "word-in-authorization-1",
+    "GET /x?word-in-query-3 HTTP/1.1\r\nHost: x\r\nSCRIPT_NAME: /word-in-authorization-1",
+]
+
+
+def test_no_secret_gets_into_a_log_a_capture_the_audit_or_an_error(two: Two) -> None:
+    hermes = f'<tool_call>\n{{"name": "read", "arguments": {{"path": "{ALICE} {UP}"}}}}\n</tool_call>'
+    echo = {"error": {"message": f"bad key {UP}, not {ALICE}", "type": UP, "param": ALICE}}
+    tools = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
+    given = {"x_api_key": "word-in-x-api-key-2", "Cookie": "a=word-in-cookie-5", "Authorization": f"Bearer {ALICE}"}
+    wrong = {**given, "Authorization": "Bearer word-in-authorization-1"}
+    answers = b""
+    for headers in (given, wrong):
+        for path in (CHAT, MESSAGES, "/v1/completions", "/v1/rerank", "/metrics", "/_reload", "/nothing"):
+            two.upstream.play(*([[answer(completion(hermes))], [answer(echo, 401)], [answer(echo, 500)]] * 3))
+            two.upstream.paths = {"/v1/models": MODELS}
+            for _ in range(3):
+                if path == MESSAGES:
+                    body: Any = ask(system="word-in-body-4", tools=[{"name": "read", "input_schema": {}}])
+                else:
+                    body = chat("word-in-body-4", stream=False, tools=tools)
+                status, _, found = two.ask("POST", f"{path}?key=word-in-query-3", body, **headers)
+                # What a model says is its client's own.
+                answers += found if status >= 400 else b""
+    # Where a key does not belong.
+    two.upstream.play()
+    for path in (f"/v1/models/{ALICE}", f"/{ALICE}", f"/for/{ALICE}/v1/models"):
+        _, _, found = two.ask("GET", path, Authorization=f"Bearer {ALICE}")
+        answers += found
+    two.ask("POST", CHAT, chat(model=ALICE), Authorization=f"Bearer {ALICE}", X_Request_Id=f"{ALICE} x")
+    for lines in LINES:
+        two.raw(lines)
+    two.samples()
+    log = two.proxy.logged("route=/metrics")
+    captures = b"".join(path.read_bytes() for path in (two.folder / "captures").iterdir())
+    audit = (two.folder / "audit.jsonl").read_bytes()
+    assert b"*" * len(UP) in captures and b'"fix":"text_call"' in audit
+    for secret in SECRETS:
+        assert secret not in log, f"{secret} is in the log:\n{log}"
+        for where in (captures, audit):
+            # The captured request is the client's own, so that it can be replayed; only keys are taken out.
+            assert secret.encode() not in where or secret.startswith("word-in-body"), where
+    for secret in (UP, ALICE, ADMIN, "word-in-authorization-1", "word-in-x-api-key-2", "word-in-cookie-5"):
+        assert secret.encode() not in answers
+    assert "key=alice" in log and "Traceback" not in log
+
+
+EVIL = "x\r\nINFO id=forged status=200 \x1b[31m\u2028\u2029\x85 "
+
+
+def test_no_line_of_the_log_can_be_forged(shared: Two) -> None:
+    said = {"error": {"message": EVIL, "type": EVIL}}
+    shared.upstream.play([answer(completion("a"))], [answer(said, 400)], FINE)
+    for _ in range(3):
+        shared.ask("POST", CHAT, chat(model=EVIL), x_api_key=ALICE)
+    shared.ask("GET", "/v1/models/x%0d%0aINFO%20id=forged%1b%5b31m%e2%80%a8", x_api_key=ALICE)
+    shared.ask("GET", "/for/x%0aINFO%20id=forged/v1/models", x_api_key=ALICE)
+    shared.ask("GET", "/x%0aINFO id=forged".replace(" ", "%20"), X_Request_Id="x INFO id=forged")
+    shared.raw("GET /\x1b[31mINFO HTTP/1.1\x0bINFO id=forged")
+    shared.raw("GET / HTTP/1.1", "Host: x", "X-Request-Id: a\x1b[31m")
+    log = shared.proxy.logged("/for/")
+    assert not [line for line in log.split("\n") if line.startswith("INFO id=forged")]
+    assert all(line.isprintable() for line in log.split("\n")) and "\x1b" not in log
+
+
+@pytest.mark.parametrize(
+    "lines,status",
+    [
+        (("GET /health HTTP/1.1",), b"400"),
+        (("GET /health HTTP/1.1", "Host: a", "Host: b"), b"400"),
+        (("GET http://127.0.0.1/health HTTP/1.1", "Host: x"), b"400"),
+        (("GET http://evil.example/v1/models HTTP/1.1", "Host: x"), b"400"),
+        (("CONNECT evil.example:443 HTTP/1.1", "Host: x"), b"4"),
+        (("GET /health HTTP/1.0",), b"200"),
+        (("POST /v1/completions HTTP/1.1", "Host: x", "Content-Length: 5", "Transfer-Encoding: chunked"), b"400"),
+        (("POST /v1/completions HTTP/1.1", "Host: x", "Content-Length: 5", "Content-Length: 6"), b"400"),
+        (("POST /v1/completions HTTP/1.1", "Host: x", "Transfer-Encoding: gzip, x"), b"501"),
+        (("POST /v1/completions HTTP/1.1", "Host: x", "Content-Length: +5"), b"400"),
+        (("POST /v1/completions HTTP/1.1", "Host: x", "Transfer-Encoding : chunked"), b"400"),
+    ],
+)
+def test_what_two_servers_could_read_in_two_ways_is_refused(shared: Two, lines: tuple[str, ...], status: bytes) -> None:
+    found = shared.raw(*lines, f"x-api-key: {ALICE}")
+    assert found.split(b" ", 2)[1].startswith(status), found
+    assert shared.upstream.seen == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/v1/../metrics",
+            "/v1/%2e%2e/metrics",
+            "//metrics",
+            "/v1//models",
+            "/v1/models/../../metrics",
+            "/sleep",
+            "/version",
+        ),
+        *("/v1/models/..%2f..%2fmetrics", "/v1/models/a%2f..%2f..%2fsleep", "/v1/models/%2e%2e", "/v1/models/a%0d%0ab"),
+        *(
+            "/for/openclaw/../../sleep",
+            "/for/x/v1/models",
+            "/v1/models/a%3fb",
+            "/v1/models/a%23b",
+            "/v1/models/@evil%3a80",
+        ),
+        *("/collective_rpc", "/v1/load_lora_adapter", "/reset_prefix_cache"),
+    ],
+)
+def test_no_path_leads_anywhere_else_on_the_model_server(shared: Two, path: str) -> None:
+    status, _, _ = shared.ask("GET", path, x_api_key=ALICE)
+    assert status in ((401,) if path == "//metrics" else (400, 404, 599))  # 401: our own path, spelled in another way
+    assert [seen.path for seen in shared.upstream.seen] in ([], ["/v1/models/@evil:80"])
+
+
+def test_only_listed_headers_go_up_and_the_host_is_the_model_servers(shared: Two) -> None:
+    shared.upstream.play([answer(completion("a"))])
+    headers = {
+        **{"Host": "10.9.8.7", "Authorization": f"Bearer {ALICE}", "Cookie": "c", "X-Forwarded-For": "1.2.3.4"},
+        **{"Forwarded": "for=1", "Via": "1.1 x", "Proxy-Authorization": "Basic x", "TE": "trailers", "X-Custom": "y"},
+        **{"Connection": "close, X-Custom", "Keep-Alive": "1", "Upgrade": "h2c", "X-Original-URL": "/sleep"},
+        **{"anthropic-version": "2023-06-01", "OpenAI-Organization": "org", "X-Request-Id": "r1", "Origin": "http://[::1]"},
+    }
+    assert shared.ask("POST", CHAT, chat(stream=False), **headers)[0] == 200
+    seen = shared.upstream.wait()
+    assert {name.lower() for name in seen.headers} == {
+        *("host", "user-agent", "x-request-id", "content-type", "content-length", "accept-encoding", "authorization"),
+        *("anthropic-version", "openai-organization"),
+    }
+    assert seen.headers["Host"] == f"127.0.0.1:{shared.upstream.port}"
+    assert seen.headers["Authorization"] == f"Bearer {UP}"
+
+
+def test_a_header_with_an_underscore_is_no_header(shared: Two) -> None:
+    """`header_map = drop`: what a front did not see cannot pass for a key, nor hide that it was forwarded."""
+    for name in ("X_Api_Key", "x-api_key", "HTTP_X_API_KEY"):
+        assert b" 401 " in shared.raw("GET /v1/models HTTP/1.1", "Host: x", f"{name}: {ALICE}")
+    assert b" 404 " in shared.raw("GET /x/health HTTP/1.1", "Host: x", "SCRIPT_NAME: /x", "PATH_INFO: /health")
+
+
+def test_programs_on_this_machine_need_no_admin_key_where_none_is_set(front: Any) -> None:
+    plain = Two(front.proxy, front.upstream, Path())
+    for host in ("127.0.0.1", "localhost:80", "[::1]:8003"):
+        for line in ("GET /metrics HTTP/1.1", "POST /_reload HTTP/1.1"):
+            assert b" 200 " in plain.raw(line, f"Host: {host}")
+    for header in ("Host: evil.example", "Host: localhost\r\nOrigin: null", "Host: 127.0.0.1\r\nX-Forwarded-For: ::1"):
+        for line in ("GET /metrics HTTP/1.1", "POST /_reload HTTP/1.1"):
+            assert b" 403 " in plain.raw(line, header)
+
+
+def test_the_log_can_be_json(tmp_path: Path) -> None:
+    with ExitStack() as stack, Upstream(FINE, [answer({"error": {"message": "x"}}, 503)]) as upstream:
+        proxy = start(upstream.url, "--log-format", "json", folder=tmp_path, stack=stack)
+        two = Two(proxy, upstream, tmp_path)
+        two.ask("POST", CHAT, chat(model=EVIL), X_Request_Id="r1")
+        two.ask("POST", CHAT, chat(), X_Request_Id="r2")
+        two.raw("GET / HTTP/1.1 x")
+        log = proxy.logged('"id": "r1"') and proxy.logged('"id": "r2"')
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    about = {line["id"]: line for line in lines if line["event"] == "request" and line["path"] == CHAT}
+    first, second = about["r1"], about["r2"]
+    assert (first["model"], first["status"], first["dialect"], first["route"]) == (EVIL, 200, "chat", CHAT)
+    assert first["stream"] is True and first["ms"] >= first["ttfb_ms"] > 0 and first["bytes"] > 0
+    assert (first["upstream"], second["upstream"], second["status"]) == ("ok", "refused", 503)
+
+
+def test_a_client_that_leaves_is_told_in_the_log_and_the_metrics(two: Two) -> None:
+    gate = two.upstream.gate()
+    two.upstream.play([gate], [SSE, chunked(ROLE), chunked(text("a")), gate])
+    body = json.dumps(chat()).encode()
+    top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nx-api-key: {ALICE}\r\nContent-Length: {len(body)}\r\n\r\n"
+    for number, when in ((1, "waiting"), (2, "answering")):
+        with Client(two.proxy.port, top.encode() + body) as client:
+            two.upstream.wait(number)
+            if when == "answering":
+                with client.answer() as found:
+                    assert found.status == 200 and found.read(1)
+        assert f"gone={when}" in two.proxy.logged(f"gone={when}")
+        two.until(lambda when=when: two.samples().get(f'tool_proxy_disconnects_total{{when="{when}"}}') == 1)  # type: ignore[misc]

@@ -1,0 +1,326 @@
+"""Clients that are slow to send or to take: what they hold, for how long, and what they are told."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPResponse
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import Proxy, Start
+from tests.faults.bench import MODELS, Benches
+from tests.faults.dialects import DIALECTS, Dialect
+from tests.support.scripted import PATIENCE, SSE, Act, Upstream, answer, chat, chunked, completion, text
+
+pytestmark = pytest.mark.once
+
+WHOLE = [answer(completion("So."))]
+EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+
+
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
+    """Proxies by their flags, each started once."""
+    with ExitStack() as stack:
+        yield Benches(tmp_path_factory.mktemp("slow"), stack)
+
+
+def body_of(dialect: Dialect) -> bytes:
+    return json.dumps(dialect.ask(streamed=False, tools=False)).encode()
+
+
+def head_of(dialect: Dialect, *lines: str) -> bytes:
+    return "\r\n".join((f"POST {dialect.path} HTTP/1.1", "Host: x", *lines, "", "")).encode()
+
+
+# The lines of the head, what is sent at once, and what then comes in drops.
+FRAMINGS = {
+    "a length": ("Content-Length: 100000", b"{", b" "),
+    "a great length": ("Content-Length: 20000000", b"{", b" "),
+    "zeros before the length": ("Content-Length: 00000000000000000000100000", b"{", b" "),
+    "a fast start": ("Content-Length: 3000000", b"{" + b" " * 2_000_000, b" "),
+    "in many pieces": ("Content-Length: 3000000", b"", b" " * 100),
+    "chunks": ("Transfer-Encoding: chunked", b"100\r\n{", b" "),
+    "half a size": ("Transfer-Encoding: chunked", b"1", b""),
+    "small chunks": ("Transfer-Encoding: chunked", b"1\r\n{\r\n", b"1\r\n \r\n"),
+    "a long extension": ("Transfer-Encoding: chunked", b"1;" + b"a" * 500, b"a"),
+    "trailers": ("Transfer-Encoding: chunked", b"0\r\nA: ", b"a"),
+    "leave is asked": ("Expect: 100-continue\r\nContent-Length: 100000", b"", b" "),
+    "leave is not waited for": ("expect: 100-Continue\r\nTransfer-Encoding: Chunked", b"100\r\n{", b" "),
+    "another protocol": ("Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 100000", b"{", b" "),
+}
+# What is no body that can be read, and how it is answered at once.
+REFUSED = {
+    "an extension without end": ("Transfer-Encoding: chunked", b"1;" + b"a" * 1100, 400),
+    "trailers without end": ("Transfer-Encoding: chunked", b"1\r\n{\r\n0\r\nA: " + b"a" * 8300, 400),
+    "a bare LF behind a size": ("Transfer-Encoding: chunked", b"1\n{", 400),
+    "a bare LF in the trailers": ("Transfer-Encoding: chunked", b"0\r\nA: b\n\n", 400),
+    "no size": ("Transfer-Encoding: chunked", b"x\r\n", 400),
+    "a size below 0": ("Transfer-Encoding: chunked", b"-1\r\n", 400),
+    "more than the size": ("Transfer-Encoding: chunked", b"1\r\n{}\r\n", 400),
+    "a chunk over the limit": ("Transfer-Encoding: chunked", b"fffffff\r\n{", 413),
+    "an endless size": ("Transfer-Encoding: chunked", b"0" * 2000, 400),
+    "a length over the limit": ("Content-Length: 999999999999", b"{", 413),
+    "too many digits": ("Content-Length: 9999999999999", b"{", 413),
+    "no number": ("Content-Length: 5a", b"{", 400),
+    "a sign": ("Content-Length: +5", b"{", 400),
+    "two lengths": ("Content-Length: 5\r\nContent-Length: 5", b"{", 400),
+    "a list of lengths": ("Content-Length: 5, 5", b"{", 400),
+    "length and coding": ("Content-Length: 5\r\nTransfer-Encoding: chunked", b"{", 400),
+    "two codings": ("Transfer-Encoding: gzip, chunked", b"1\r\n{", 400),
+    "identity": ("Transfer-Encoding: identity, chunked", b"1\r\n{", 400),
+    "another coding": ("Transfer-Encoding: x", b"{", 501),
+    "a space before the colon": ("Content-Length : 5", b"{", 400),
+    "a folded line": ("Transfer-Encoding:\r\n chunked", b"1\r\n{", 400),
+    "a bare LF in the head": ("Content-Length: 100000\n\n", b"{", 400),
+    "a bare LF at the head's end": ("Content-Length: 100000\r\n\n", b"{", 400),
+    "leave for too much": ("Expect: 100-continue\r\nContent-Length: 999999999", b"", 413),
+    "another expectation": ("Expect: 200-ok\r\nContent-Length: 100000", b"{", 417),
+}
+
+
+def connected(port: int) -> closing[socket.socket]:
+    """A client's connection."""
+    return closing(socket.create_connection(("127.0.0.1", port), PATIENCE))
+
+
+@contextmanager
+def dribbling(clients: Sequence[socket.socket], said: bytes = b" ") -> Iterator[None]:
+    """Each of them sends a little, again and again."""
+    stop = threading.Event()
+
+    def dribble() -> None:
+        while not stop.wait(0.1):
+            for client in clients:
+                with contextlib.suppress(OSError):
+                    client.send(said)
+
+    thread = threading.Thread(target=dribble, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+
+
+@EACH
+@pytest.mark.parametrize("framing", FRAMINGS.values(), ids=FRAMINGS)
+def test_twelve_clients_that_dribble_hold_nobody_up(
+    benches: Benches, dialect: Dialect, framing: tuple[str, bytes, bytes]
+) -> None:
+    """Of 16 threads 12 are for replies."""
+    line, begun, said = framing
+    bench = benches("--threads", "16")
+    bench.play(*[WHOLE] * 12)
+    running, clients = bench.proxy, []
+    with ExitStack() as stack:
+        for _ in range(12):
+            client = stack.enter_context(connected(running.port))
+            client.sendall(head_of(dialect, line) + begun)
+            clients.append(client)
+        with dribbling(clients, said):
+            body = body_of(dialect)
+            for _ in range(12):
+                served = stack.enter_context(connected(running.port))
+                served.sendall(head_of(dialect, f"Content-Length: {len(body)}") + body)
+                with closing(HTTPResponse(served)) as response:
+                    response.begin()
+                    assert response.status == 200, response.read()
+            assert running.idle()  # none of them has a thread
+
+
+@EACH
+@pytest.mark.parametrize("framing", FRAMINGS.values(), ids=FRAMINGS)
+@pytest.mark.parametrize("named", ["body_timeout", "client_timeout"])
+def test_a_body_that_takes_too_long_is_answered_so(
+    benches: Benches, dialect: Dialect, framing: tuple[str, bytes, bytes], named: str
+) -> None:
+    line, begun, _ = framing
+    bench = benches(f"--{named.replace('_', '-')}", "1")
+    with connected(bench.proxy.port) as client:
+        client.sendall(head_of(dialect, line) + begun)
+        with closing(HTTPResponse(client)) as response:
+            response.begin()
+            told = dialect.error(response.read(), 408)
+    assert response.status == 408 and named in told.words
+    assert bench.upstream.seen == []
+    bench.settled()
+
+
+@EACH
+@pytest.mark.parametrize("fault", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_read_is_answered_at_once(
+    benches: Benches, dialect: Dialect, fault: tuple[str, bytes, int]
+) -> None:
+    """Its client sends no more, and its time has not come."""
+    line, begun, status = fault
+    bench = benches()
+    with connected(bench.proxy.port) as client:
+        client.sendall(head_of(dialect, line) + begun)
+        with closing(HTTPResponse(client)) as response:
+            response.begin()
+            said = response.read()
+            assert response.status == status, said
+            if response.getheader("content-type") == "application/json":
+                assert dialect.error(said, status).words
+    assert bench.upstream.seen == []
+    bench.settled()
+
+
+@pytest.mark.parametrize("framed", ["length", "chunks"])
+def test_leave_is_given_once_and_the_body_is_awaited(proxy: Start, framed: str) -> None:
+    with Upstream(WHOLE, WHOLE) as upstream:
+        running = proxy(upstream.url)
+        asked = json.dumps(chat(stream=False)).encode()
+        head, _, body = framed_request(asked, framed).partition(b"\r\n\r\n")
+        with connected(running.port) as client, client.makefile("rb") as lines:
+            for _ in range(2):
+                client.sendall(head + b"\r\nExpect: 100-continue\r\n\r\n")
+                assert lines.readline() == b"HTTP/1.1 100 Continue\r\n" and lines.readline() == b"\r\n"
+                client.sendall(body)
+                assert lines.readline().startswith(b"HTTP/1.1 200 ")
+                headers = http.client.parse_headers(lines)
+                assert b'"So."' in lines.read(int(headers["Content-Length"]))
+        assert [seen.body for seen in upstream.seen] == [asked, asked]
+
+
+def test_a_body_of_the_smallest_chunks_costs_little(proxy: Start) -> None:
+    """gunicorn's own parser copies all that has come for each of them: a minute for this one."""
+    with Upstream(WHOLE) as upstream:
+        running = proxy(upstream.url)
+        asked = json.dumps(chat("x" * 90_000, stream=False)).encode()
+        parts = b"".join(b"1\r\n%c\r\n" % byte for byte in asked)
+        with connected(running.port) as client:
+            client.sendall(head_of(DIALECTS["chat"], "Transfer-Encoding: chunked") + parts + b"0\r\n\r\n")
+            with closing(HTTPResponse(client)) as response:
+                response.begin()
+                assert response.status == 200, response.read()
+        assert upstream.seen[0].body == asked
+
+
+def next_worker(running: Proxy, before: int) -> None:
+    """Wait until another worker serves."""
+    deadline = time.monotonic() + 6 * PATIENCE
+    while running.health()["worker"] == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@EACH
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda each: each.name)
+def test_a_body_may_go_on_while_the_worker_ends(proxy: Start, dialect: Dialect, number: signal.Signals) -> None:
+    with Upstream(WHOLE) as upstream, ExitStack() as stack:
+        running = proxy(upstream.url)
+        worker = running.health()["worker"]
+        body = body_of(dialect)
+        clients = [stack.enter_context(connected(running.port)) for _ in range(3)]
+        for client in clients:
+            client.sendall(head_of(dialect, f"Content-Length: {len(body)}") + body[:5])
+        running.health()  # the worker has taken them
+        psutil.Process(worker).parent().send_signal(number)
+        if number == signal.SIGHUP:
+            next_worker(running, worker)
+        # Longer than the worker waits for heads, and for clients that keep their end open.
+        assert select.select(clients, [], [], 4)[0] == []
+        upstream.play(*[WHOLE] * 3)
+        upstream.paths["/v1/models"] = [MODELS]
+        for client in clients:
+            client.sendall(body[5:])
+            with closing(HTTPResponse(client)) as response:
+                response.begin()
+                assert response.status == 200, response.read()
+
+
+@EACH
+def test_a_body_that_is_not_here_when_the_worker_ends_may_be_sent_again(proxy: Start, dialect: Dialect) -> None:
+    with Upstream() as upstream:
+        running = proxy(upstream.url, "--graceful-timeout", "4")
+        worker = running.health()["worker"]
+        with connected(running.port) as client:
+            client.sendall(head_of(dialect, "Content-Length: 1000") + b"{")
+            running.health()
+            psutil.Process(worker).parent().send_signal(signal.SIGHUP)
+            with closing(HTTPResponse(client)) as response:
+                response.begin()
+                assert response.status == dialect.status(503) and response.getheader("Retry-After")
+                assert "send the request again" in dialect.error(response.read(), response.status).words
+        assert upstream.seen == []
+
+
+def sizes() -> Iterator[int]:
+    """Around what is taken at once, and what is read at once."""
+    for size in (200, 16_384, 65_536, 1024 * 1024, 3 * 1024 * 1024):
+        yield from (size - 1, size, size + 1)
+
+
+@pytest.mark.parametrize("framed", ["length", "one chunk", "chunks", "trailers"])
+def test_a_body_of_any_size_arrives_whole_and_the_next_request_too(proxy: Start, framed: str) -> None:
+    with Upstream() as upstream:
+        running = proxy(upstream.url)
+        with connected(running.port) as client:
+            for size in sizes():
+                upstream.play(WHOLE)
+                asked = json.dumps(chat("x" * size, stream=False)).encode()
+                client.sendall(framed_request(asked, framed))
+                with closing(HTTPResponse(client)) as response:
+                    response.begin()
+                    assert response.status == 200, response.read()
+                    response.read()
+                assert upstream.seen[0].body == asked
+
+
+def framed_request(body: bytes, framed: str) -> bytes:
+    dialect = DIALECTS["chat"]
+    if framed == "length":
+        return head_of(dialect, f"Content-Length: {len(body)}") + body
+    step = 50_000 if framed != "one chunk" else len(body)
+    parts = [chunked(body[at : at + step]) for at in range(0, len(body), step)]
+    last = b"0\r\nX-Sum: 1\r\n\r\n" if framed == "trailers" else b"0\r\n\r\n"
+    return head_of(dialect, "Transfer-Encoding: chunked") + b"".join(parts) + last
+
+
+@pytest.mark.parametrize("framed", ["length", "chunks"])
+def test_two_requests_in_one_go_are_both_answered(proxy: Start, framed: str) -> None:
+    with Upstream(WHOLE, WHOLE) as upstream:
+        running = proxy(upstream.url)
+        asked = json.dumps(chat("x" * 100_000, stream=False)).encode()
+        with connected(running.port) as client:
+            client.sendall(framed_request(asked, framed) * 2)
+            said = b""
+            while said.count(b'"So."') < 2:
+                data = client.recv(65536)
+                assert data, said
+                said += data
+        assert [seen.body for seen in upstream.seen] == [asked, asked]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_client_timeout_means_what_it_says(proxy: Start, streamed: bool) -> None:
+    """The kernel's own limit begins anew with each write that was taken in part: 5 s became 15."""
+    many = [SSE, *[chunked(text("x" * 4000)) * 16] * 600]
+    flood: list[Any] = many if streamed else [answer(completion("x" * 30_000_000))]
+    with Upstream([*flood, Act.EXPECT_CLOSE]) as upstream:
+        running = proxy(upstream.url, "--client-timeout", "5")
+        with closing(socket.socket()) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", running.port))
+            body = json.dumps(chat(stream=streamed)).encode()
+            client.sendall(head_of(DIALECTS["chat"], f"Content-Length: {len(body)}") + body)
+            assert client.recv(1)
+            began = time.monotonic()
+            while running.health()["active_requests"]:
+                assert time.monotonic() - began < 12, "the slot was not free in time"
+                time.sleep(0.05)
+            assert time.monotonic() - began > 3

@@ -1,0 +1,268 @@
+"""Web pages: which of them may ask, under which name of this proxy, and what their browsers are told."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from proxy.config.api_keys import Forbidden
+from proxy.config.settings import Settings
+from proxy.web.web_origins import check_web_page, cors
+from tests.conftest import Front, Inside, Start
+from tests.support.messages_ask import ask
+from tests.support.scripted import DONE, PATIENCE, ROLE, Upstream, answer, chat, completion, finish, stream, text
+
+DEFAULT = Settings().origins
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+HERE = {"HTTP_HOST": "127.0.0.1:8003"}
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://localhost", "http://localhost:5173", "https://LOCALHOST:1", "http://127.0.0.1:8003"),
+        *("http://127.9.8.7", "http://[::1]:3000", "http://tauri.localhost", "app://obsidian.md", "app://-"),
+        *("http://localhost:", "http://[::ffff:127.0.0.1]", "HTTP://A.LocalHost:80"),
+        *("file://", "tauri://localhost", "vscode-webview://1a2b3c"),
+    ],
+)
+def test_a_page_of_this_machine_may(origin: str) -> None:
+    check_web_page({**HERE, "HTTP_ORIGIN": origin, "HTTP_SEC_FETCH_SITE": "cross-site"}, DEFAULT, ())
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("null", "", "*", "loopback", "http://evil.example", "https://evil.example:8003", "http://10.0.0.1"),
+        *("http://localhost.evil.example", "http://127.0.0.1.evil.example", "http://evillocalhost", "localhost"),
+        *("http://localhost@evil.example", "http://localhost:80@evil.example", "http://evil.example#localhost"),
+        *("http://[::2]", "http://[::1", "http://0.0.0.0", "ftp://localhost", "app:localhost", "xapp://a"),
+        *("http://localhost:1:2", "http://localhost\xa0", "http://user@localhost", "http://localhost.", "http://"),
+        *("http://.localhost", "http://a..localhost", "http://\xe9.localhost", "http://evil.example,.localhost"),
+        *("http://evil.example\\.localhost", "http://[::1].evil.example", "http://[127.0.0.1]", "http://::1"),
+        *("http://localhost:800000", "http://local host", "http://local\thost", "app://a b", "app://a@b"),
+        *("http://localhost, http://evil.example", "http://localhost/", "http://2130706433", "http://localhost:x"),
+    ],
+)
+def test_no_other_page_may(origin: str) -> None:
+    with pytest.raises(Forbidden, match=r"may not ask here.*in origins$"):
+        check_web_page({**HERE, "HTTP_ORIGIN": origin}, DEFAULT, ())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"HTTP_REFERER": "http://evil.example/page?q=http://localhost"},
+        {"HTTP_REFERER": "http://localhost@evil.example/"},
+        {"HTTP_REFERER": "http://evil@localhost/"},
+        {"HTTP_REFERER": "http://localhost\\@evil.example/"},
+        {"HTTP_REFERER": "http://local\thost/"},
+        {"HTTP_REFERER": "//localhost/"},
+        {"HTTP_REFERER": ""},
+        {"HTTP_REFERER": "about:blank"},
+        {"HTTP_REFERER": "http://[half"},
+        {"HTTP_SEC_FETCH_SITE": "cross-site"},
+        {"HTTP_SEC_FETCH_SITE": " Cross-Site "},
+        {"HTTP_ORIGIN": "http://evil.example", "HTTP_REFERER": "http://localhost/"},
+    ],
+)
+def test_a_page_is_known_by_other_headers_too(given: dict[str, str]) -> None:
+    with pytest.raises(Forbidden, match="origins"):
+        check_web_page({**HERE, **given}, DEFAULT, ())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"HTTP_SEC_FETCH_SITE": "none"},
+        {"HTTP_SEC_FETCH_SITE": "same-origin"},
+        {"HTTP_USER_AGENT": "curl/8", "HTTP_ACCEPT": "*/*"},
+        {"HTTP_HTTP_REFERER": "https://agent.example"},  # a header of agents, `HTTP-Referer`, which no browser sends
+    ],
+)
+@pytest.mark.parametrize("host", ["", "evil.example", "proxy.namespace.svc.cluster.local:8003"])
+def test_what_is_no_page_is_not_looked_at(given: dict[str, str], host: str) -> None:
+    check_web_page({"HTTP_HOST": host, **given}, (), ())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "127.0.0.1:8003", "10.1.2.3:8003", "[::1]:8003", "[2001:db8::1]", "localhost:1", "LocalHost"),
+        *("localhost:", "[::FFFF:1.2.3.4]:80"),
+    ],
+)
+def test_an_address_is_a_host(host: str) -> None:
+    check_web_page({"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}, DEFAULT, ())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", "evil.example", "127.0.0.1.evil.example:8003", "localhost.", "[evil]", "2130706433", "127.1", ":80"),
+        *(
+            "127.0.0.1:80:evil",
+            "127.0.0.1:evil",
+            "127.0.0.1 evil.example",
+            "127.0.0.1 ",
+            "user@127.0.0.1",
+            "[::1",
+            "::1",
+        ),
+        *("[::1].evil.example", "[::1]evil", "[127.0.0.1]", "[fe80::1%25eth0]", "localhost:800000", "localhost:80:80"),
+        *("localhost/a", "localhost,evil.example", "proxy.example.", "proxy.example:80:1", "1.2.3.4.", "localhost\xa0"),
+    ],
+)
+def test_a_name_is_none_unless_it_is_listed(host: str) -> None:
+    """DNS rebinding: a page's own name that means this machine. The page's origin is no help then."""
+    given = {"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}
+    for origins in (DEFAULT, ("*",)):
+        with pytest.raises(Forbidden, match=r"in hosts$"):
+            check_web_page(given, origins, ("proxy.example",))
+    check_web_page({**given, "HTTP_HOST": "Proxy.Example:443"}, DEFAULT, ("proxy.example",))
+
+
+@pytest.mark.parametrize(
+    ("listed", "origin", "may"),
+    [
+        ("https://ui.example", "https://ui.example", True),
+        ("https://ui.example", "HTTPS://UI.example", True),
+        ("https://ui.example", "http://ui.example", False),
+        ("https://ui.example", "https://ui.example:8443", False),
+        ("https://ui.example:8443", "https://ui.example:8443", True),
+        ("https://ui.example", "http://localhost", False),
+        ("moz-extension://", "moz-extension://1-2-3", True),
+        ("moz-extension://", "chrome-extension://abc", False),
+        ("*", "https://evil.example", True),
+        ("*", "null", True),
+    ],
+)
+def test_the_setting_says_which(listed: str, origin: str, may: bool) -> None:
+    given = {**HERE, "HTTP_ORIGIN": origin}
+    if may:
+        check_web_page(given, (listed,), ())
+    else:
+        with pytest.raises(Forbidden):
+            check_web_page(given, (listed,), ())
+
+
+def test_a_browser_is_told_what_it_may() -> None:
+    asked = {
+        "HTTP_ORIGIN": "http://localhost:5173",
+        "REQUEST_METHOD": "OPTIONS",
+        "HTTP_ACCESS_CONTROL_REQUEST_HEADERS": "authorization,content-type",
+        "HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK": "true",
+    }
+    said = cors(asked)
+    assert said["Access-Control-Allow-Origin"] == "http://localhost:5173" and said["Vary"] == "Origin"
+    assert "POST" in said["Access-Control-Allow-Methods"]
+    assert said["Access-Control-Allow-Headers"] == "authorization,content-type"
+    assert said["Access-Control-Allow-Private-Network"] == "true"
+    assert "Access-Control-Allow-Credentials" not in said
+    odd = cors({**asked, "HTTP_ACCESS_CONTROL_REQUEST_HEADERS": "a: b"})
+    assert "Access-Control-Allow-Headers" not in odd
+    assert set(cors({"HTTP_ORIGIN": "http://localhost", "REQUEST_METHOD": "POST"})) == {
+        "Access-Control-Allow-Origin",
+        "Access-Control-Expose-Headers",
+        "Vary",
+    }
+    assert cors({"REQUEST_METHOD": "OPTIONS"}) == {}
+
+
+def asked(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
+    """Status, headers and body, over a real socket."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
+        client.request(method, path, None if body is None else json.dumps(body).encode(), named)
+        response = client.getresponse()
+        data = response.read()
+        given = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, given, json.loads(data) if data.startswith(b"{") else data
+
+
+BAD = [
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Referer": "http://evil.example/a"},
+    {"Sec_Fetch_Site": "cross-site"},
+    {"Origin": "http://rebound.example:8003", "Host": "rebound.example:8003"},
+    {"Origin": "http://localhost", "Host": "rebound.example:8003"},
+]
+
+
+@pytest.mark.parametrize("given", BAD)
+@pytest.mark.parametrize(("path", "body"), [(CHAT, chat(stream=False)), (MESSAGES, ask())], ids=["chat", "messages"])
+def test_a_strange_page_drives_no_model(front: Front, given: dict[str, str], path: str, body: Any) -> None:
+    """`text/plain` needs no leave of a browser's."""
+    front.upstream.play([answer(completion("a"))])
+    status, headers, said = asked(front.proxy.port, "POST", path, body, Content_Type="text/plain", **given)
+    assert status == 403 and front.upstream.seen == [] and front.upstream.asked == []
+    assert "access-control-allow-origin" not in headers and headers["x-should-retry"] == "false"
+    assert ("type" in said and said["error"]["type"] == "permission_error") is (path == MESSAGES)
+    setting = "hosts" if given.get("Origin") == "http://localhost" else "origins"
+    assert setting in said["error"]["message"]
+
+
+@pytest.mark.parametrize("given", BAD)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("GET", path) for path in ("/", "/health", "/_ready", "/v1/models", "/v1/models/a", "/metrics", "/nothing")),
+        *(("POST", path) for path in ("/_reload", "/v1/embeddings", "/tokenize", "/v1/responses", "/for/x/v1/chat")),
+        ("OPTIONS", CHAT),
+        ("OPTIONS", "*"),
+    ],
+)
+def test_a_strange_page_gets_nothing(front: Front, given: dict[str, str], method: str, path: str) -> None:
+    status, headers, _ = asked(front.proxy.port, method, path, **given)
+    assert status == 403 and "access-control-allow-origin" not in headers
+    assert front.upstream.seen == [] and front.upstream.asked == []
+
+
+def test_a_page_of_this_machine_is_served_and_may_read_it(front: Front) -> None:
+    front.upstream.play(stream(ROLE, text("a"), finish(), DONE), [answer(completion("b"))])
+    page = "http://localhost:5173"
+    status, headers, _ = asked(
+        front.proxy.port,
+        "OPTIONS",
+        CHAT,
+        Origin=page,
+        Access_Control_Request_Method="POST",
+        Access_Control_Request_Headers="content-type, x-api-key",
+    )
+    assert (status, headers["access-control-allow-origin"]) == (204, page)
+    assert headers["access-control-allow-headers"] == "content-type, x-api-key"
+    assert set(headers["allow"].split(", ")) == {"POST", "OPTIONS"}
+    for streamed in (True, False):
+        status, headers, _ = asked(front.proxy.port, "POST", CHAT, chat(stream=streamed), Origin=page)
+        assert (status, headers["access-control-allow-origin"], headers["vary"]) == (200, page, "Origin")
+    # What is refused for another reason it may read too.
+    status, headers, _ = asked(front.proxy.port, "POST", CHAT, [], Origin=page)
+    assert (status, headers["access-control-allow-origin"]) == (400, page)
+
+
+def test_what_is_no_page_notices_nothing(front: Front) -> None:
+    front.upstream.play([answer(completion("a"))])
+    status, headers, _ = asked(front.proxy.port, "POST", CHAT, chat(stream=False), Host="proxy.namespace.svc:8003")
+    assert status == 200 and not [name for name in headers if name.startswith("access-control")]
+    assert "vary" not in headers
+
+
+def test_the_settings_are_those_of_the_flags_and_are_reloaded(proxy: Start) -> None:
+    with Upstream([answer(completion("a"))]) as upstream:
+        running = proxy(upstream.url, "--origins", "https://ui.example, app://", "--hosts", "proxy.example")
+        given = {"Origin": "https://ui.example", "Host": "proxy.example:443"}
+        status, headers, _ = asked(running.port, "POST", CHAT, chat(stream=False), **given)
+        assert (status, headers["access-control-allow-origin"]) == (200, "https://ui.example")
+        assert asked(running.port, "GET", "/health", Origin="http://localhost")[0] == 403
+
+
+def test_a_page_that_was_turned_away_is_counted(inside: Inside) -> None:
+    client = inside("http://127.0.0.1:1")
+    assert client.get("/health", headers={"Origin": "http://evil.example"}).status_code == 403
+    assert b'tool_proxy_denied_total{reason="page"} 1.0' in client.get("/metrics").data

@@ -1,0 +1,1 @@
+"""Whether two trees answer alike: each line of the corpora and each recording through both, compared byte for byte."""

@@ -1,0 +1,74 @@
+"""`python -m tests.same OLD_COMMIT`: what differs between that commit's answers and this tree's, and the counts."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from io import BytesIO
+from pathlib import Path
+
+from tests.same.cases import ROOT, as_json, cases
+
+ASK = Path(__file__).with_name("ask.py")
+# So much of the answers must be no error, or nothing was compared.
+LEAST = 0.9
+# How many differences are shown.
+SHOWN = 5
+Answers = dict[str, tuple[int, bytes]]
+
+
+def main() -> int:
+    """Compare; 1 if any answer differs."""
+    parser = argparse.ArgumentParser(description="compare the answers of two trees, byte for byte")
+    parser.add_argument("commit", help="the tree to compare with")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        old = Path(folder) / "old"
+        archive = subprocess.run(["git", "archive", given.commit], cwd=ROOT, check=True, capture_output=True).stdout
+        with tarfile.open(fileobj=BytesIO(archive)) as tar:
+            tar.extractall(old, filter="data")
+        asked = Path(folder) / "cases.jsonl"
+        asked.write_text("".join(as_json(case) + "\n" for case in cases()), "utf-8")
+        before, after = (_answers(tree, asked, Path(folder)) for tree in (old, ROOT))
+    return _compare(before, after)
+
+
+def _answers(tree: Path, asked: Path, folder: Path) -> Answers:
+    """All answers of one tree."""
+    taken = folder / "answers.jsonl"
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-P", str(ASK), str(asked), str(taken)]
+    log = folder / "log"
+    with log.open("wb") as errors:
+        done = subprocess.run(command, cwd=tree, env=environment, stderr=errors, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{tree} does not answer:\n{log.read_text()[-4000:]}")
+    rows = (json.loads(line) for line in taken.read_text("utf-8").splitlines())
+    return {name: (status, base64.b64decode(body)) for name, status, body in rows}
+
+
+def _compare(before: Answers, after: Answers) -> int:
+    """Print the counts and the first differences."""
+    counts = Counter("/".join(name.split("/")[:2]) for name in before)
+    different = [name for name in before if before[name] != after.get(name)]
+    changed = Counter("/".join(name.split("/")[:2]) for name in different)
+    print(f"{'answers':30}{'compared':>10}{'different':>11}")
+    for kind in sorted(counts):
+        print(f"{kind:30}{counts[kind]:>10}{changed[kind]:>11}")
+    print(f"{'all':30}{len(before):>10}{len(different):>11}")
+    answered = sum(status < 500 for status, _ in before.values())
+    print(f"{'no error of a server':30}{answered:>10}")
+    for name in different[:SHOWN]:
+        print(f"\n{name}\n  before: {before[name]!r}\n  after:  {after.get(name)!r}")
+    return 1 if different or answered < LEAST * len(before) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Ask the application of one tree all cases, in both dialects; run as a script in that tree, whatever its modules are.
+
+Only what stays is used: `proxy.app:create_app()`, the settings of the environment, and the paths of the APIs.
+Arguments: the file of cases (JSON lines), and the file for the answers (JSON lines: name, status, body in base64).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import sys
+import threading
+import uuid
+from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+MODELS = {"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm", "max_model_len": 65536}]}
+
+
+class Server(BaseHTTPRequestHandler):
+    """A model server: answers with what the case named in `user` has."""
+
+    answers: ClassVar[dict[str, tuple[str, bytes]]] = {}
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is logged."""
+
+    def do_GET(self) -> None:
+        """The models."""
+        self._send(200 if self.path.startswith("/v1/models") else 404, "application/json", json.dumps(MODELS).encode())
+
+    def do_POST(self) -> None:
+        """The answer of the case."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        kind, answer = self.answers[body["user"] + ("/stream" if body.get("stream") else "/whole")]
+        self._send(200, kind, answer)
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def in_messages(body: dict[str, Any]) -> dict[str, Any] | None:
+    """A chat request as a Messages request; None for one with results of tools."""
+    if len(body["messages"]) > 1:
+        return None
+    asked: dict[str, Any] = {"model": "tiny", "max_tokens": 4096, "messages": body["messages"]}
+    asked["stream"] = body.get("stream", False)
+    asked["metadata"] = {"user_id": body["user"]}
+    functions = [tool["function"] for tool in body.get("tools", [])]
+    if functions:
+        asked["tools"] = [
+            {
+                "name": function["name"],
+                "description": function.get("description") or "a tool",
+                "input_schema": {"type": "object", **(function.get("parameters") or {})},
+            }
+            for function in functions
+        ]
+    return asked
+
+
+def answers_of(cases: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int, bytes]]:
+    """What the application of this tree answers to each case: name, status and body."""
+    from proxy.app import create_app  # noqa: PLC0415  # with the environment that main() makes
+
+    client = create_app().test_client()
+    for case in cases:
+        asked = [("chat", CHAT, case["body"]), ("messages", MESSAGES, in_messages(case["body"]))]
+        for dialect, path, body in asked:
+            if body is not None:
+                with client.post(path, json=body) as response:
+                    yield f"{dialect}/{case['name']}", response.status_code, response.get_data()
+
+
+def main(given: str, taken: str) -> None:
+    """Answer all cases of one file into another."""
+    secrets.token_bytes = lambda size=None: bytes(size or 32)
+    uuid.uuid4 = lambda: uuid.UUID(int=0)
+    with open(given, encoding="utf-8") as lines:
+        cases = [json.loads(line) for line in lines]
+    for case in cases:
+        kind = "text/event-stream" if case["stream"] else "application/json"
+        key = case["body"]["user"] + ("/stream" if case["stream"] else "/whole")
+        Server.answers[key] = (kind, base64.b64decode(case["answer"]))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    os.environ["TOOL_PROXY_UPSTREAM"] = f"http://127.0.0.1:{server.server_port}"
+    with open(taken, "w", encoding="utf-8") as out:
+        for name, status, body in answers_of(cases):
+            out.write(json.dumps([name, status, base64.b64encode(body).decode()]) + "\n")
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

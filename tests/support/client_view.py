@@ -1,0 +1,288 @@
+"""Replies of bad servers, and what a client has in the end: as a stream, as a whole answer, and as one made a stream.
+
+All of it goes the way of real bytes, through the proxy's decoder, engine and writer.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk
+from proxy.errors import ProxyError
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.tools.toolset import ToolSet
+from tests.support.helpers import (
+    OFFERED,
+    calls,
+    chunk,
+    delta,
+    ends,
+    function,
+    new_engine,
+    offered,
+    piece,
+    random_cut,
+    received,
+)
+
+DONE = b"data: [DONE]\n\n"
+ROLE = chunk(delta(role="assistant", content=""))
+LS = '{"command": "ls"}'
+PWD = '{"command": "pwd"}'
+# Longer streams are not fed byte by byte.
+SHORT = 1200
+
+_TASK = {
+    "type": "object",
+    "properties": {"content": {"type": "string"}, "done": {"type": "boolean"}, "rank": {"type": "integer"}},
+    "required": ["content"],
+}
+TOOLS: ToolSet = offered(
+    *OFFERED,
+    function("todowrite", {"todos": {"type": "array", "items": _TASK}}, "todos"),
+    function(
+        "grep",
+        {"pattern": {"type": "string"}, "mode": {"enum": ["content", "count"]}, "context": {"type": "integer"}},
+        "pattern",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Got:
+    """What a client has of a reply, and what the proxy noted of it: the ids of its repairs, and the calls that left
+    without the arguments that they need.
+    """
+
+    text: str
+    reasoning: str
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    arguments: tuple[str, ...]
+    finish: str | None
+    error: str
+    fixes: tuple[str, ...]
+    empty: int
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        """Names and arguments, as they were written."""
+        return list(zip(self.names, self.arguments, strict=True))
+
+    @property
+    def values(self) -> list[tuple[str, Any]]:
+        """Names and arguments as values."""
+        return [(name, json.loads(arguments)) for name, arguments in self.calls]
+
+    @property
+    def meant(self) -> Got:
+        """The same, whatever blanks stand in the arguments, and in whichever order repairs were noted; of a reply that
+        failed only that.
+        """
+        if self.error:
+            return Got("", "", (), (), (), None, self.error, (), 0)
+        return replace(self, arguments=tuple(map(_same_blanks, self.arguments)), fixes=tuple(sorted(self.fixes)))
+
+
+def wire(chunks: Iterable[Chunk], *, done: bool = True) -> bytes:
+    """The body of a stream."""
+    return b"".join(each.raw for each in chunks) + (DONE if done else b"")
+
+
+def streamed(*chunks: Chunk, done: bool = True, cuts: int = 3, **task: Any) -> Got:
+    """What a client has of these chunks, the same however their bytes were cut."""
+    return of_bytes(wire([ROLE, *chunks], done=done), cuts=cuts, **task)
+
+
+def of_bytes(data: bytes, *, cuts: int = 3, **task: Any) -> Got:
+    """What a client has of the bytes of a stream, the same at every cut."""
+    return _got(*_sent_alike(data, cuts, **task))
+
+
+def relayed(data: bytes, *, cuts: int = 3, **task: Any) -> bytes:
+    """The bytes that a client gets for the bytes of a stream, the same at every cut."""
+    return _sent_alike(data, cuts, **task)[0]
+
+
+def bytes_of(*chunks: Chunk, **task: Any) -> bytes:
+    """The bytes that a client gets for these chunks."""
+    return _sent([wire([ROLE, *chunks])], **task)[0]
+
+
+def is_untouched(*chunks: Chunk, **task: Any) -> bool:
+    """True if a stream of these chunks leaves as the very bytes that came, and no repair is noted."""
+    sent, engine = _sent([wire([ROLE, *chunks])], **task)
+    return sent == wire([ROLE, *chunks]) and engine.audit == ()
+
+
+def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> Got:
+    """What a client has of a whole answer; the same if the proxy makes a stream of it."""
+    body = json.dumps(_answer(message, finish)).encode()
+    read = read_whole(body)
+    engine, again = _engine(**task), _engine(**task)
+    try:
+        said = json.loads(answer_as_answer(body, read, engine, ChatDialect(_options())))["choices"][0]
+    except ProxyError as error:
+        return Got("", "", (), (), (), None, type(error).__name__, _fixes(engine), engine.empty_calls)
+    found = said["message"].get("tool_calls") or []
+    got = Got(
+        said["message"].get("content") or "",
+        said["message"].get("reasoning") or said["message"].get("reasoning_content") or "",
+        tuple(call["id"] for call in found),
+        tuple(call["function"]["name"] for call in found),
+        tuple(call["function"]["arguments"] for call in found),
+        said["finish_reason"],
+        "",
+        _fixes(engine),
+        engine.empty_calls,
+    )
+    told = _got(answer_as_stream(read, again, ChatWriter(_options(), expand=True)), again)
+    assert replace(told, text=told.text.strip()) == replace(got, text=got.text.strip())
+    return got
+
+
+def whole_is_untouched(message: dict[str, Any], finish: str = "tool_calls", **task: Any) -> bool:
+    """True if a whole answer leaves as the very bytes that came, and no repair is noted."""
+    body = json.dumps(_answer(message, finish)).encode()
+    engine = _engine(**task)
+    return answer_as_answer(body, read_whole(body), engine, ChatDialect(_options())) == body and engine.audit == ()
+
+
+def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:
+    """A call in a whole answer; what is `...` is not in it."""
+    inside = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not ...}
+    return {**({} if id_ is ... else {"id": id_}), "type": "function", "function": inside}
+
+
+def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 8, **task: Any) -> Got:
+    """What a client has of a call with these arguments: the same whole, streamed in any pieces, and as an answer.
+
+    What is an error in a stream, because a part of it has left, is text in a whole answer (C4).
+    """
+    said: list[Got] = []
+    for parts in _pieces(arguments, cuts):
+        pieces = [calls(piece(0, "", name, "a")), *(calls(piece(0, part)) for part in parts)]
+        said.append(streamed(*pieces, ends(finish), cuts=0, **task))
+    said.append(streamed(calls(piece(0, arguments, name, "a")), ends(finish), **task))
+    first = said[0]
+    assert all(each.meant == first.meant for each in said), {each.meant for each in said}
+    answer = whole({"content": None, "tool_calls": [entry(name, arguments)]}, finish, **task)
+    if first.error:
+        assert (answer.text, answer.names, answer.error) == (f"{name}{arguments}", (), "")
+    else:
+        assert answer.meant == first.meant
+    return first
+
+
+def mended(name: str, arguments: str, **task: Any) -> tuple[Any, set[str]]:
+    """The values of a call with these arguments, and the repairs; the name, id and finish must be those that came."""
+    got = argued(name, arguments, **task)
+    assert (got.text, got.ids, got.finish, got.error) == ("", ("a",), "tool_calls", "")
+    ((told, values),) = got.values
+    assert told == name
+    return values, set(got.fixes)
+
+
+def kept(name: str, arguments: str, **task: Any) -> bool:
+    """True if the client gets the arguments as they came, byte for byte, and no repair is noted."""
+    got = argued(name, arguments, **task)
+    return (got.calls, got.fixes) == ([(name, arguments)], ())
+
+
+def stays(name: str, arguments: str, **task: Any) -> bool:
+    """True if a call with these arguments leaves byte for byte, streamed and whole, without any repair."""
+    opened = calls(piece(0, arguments[:3], name, "a"))
+    rest = [calls(piece(0, part)) for part in (arguments[3:9], arguments[9:]) if part]
+    return (
+        kept(name, arguments, **task)
+        and streamed(opened, *rest, ends("tool_calls"), **task).calls == [(name, arguments)]
+        and is_untouched(calls(piece(0, arguments, name, "a")), ends("tool_calls"), **task)
+        and whole_is_untouched({"content": None, "tool_calls": [entry(name, arguments)]}, **task)
+    )
+
+
+def _same_blanks(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments))
+    except ValueError:
+        return arguments
+
+
+def _engine(tools: ToolSet = TOOLS, **task: Any) -> Engine:
+    return new_engine(tools, **task)
+
+
+def _options() -> ChatOptions:
+    return ChatOptions(model="m", usage=True, clean=StripFields(), parsed=True)
+
+
+def _answer(message: dict[str, Any], finish: str | None) -> dict[str, Any]:
+    said = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    return {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
+
+
+def _crashed(error: Exception) -> NoReturn:
+    raise error
+
+
+def _sent(cut: list[bytes], **task: Any) -> tuple[bytes, Engine]:
+    engine = _engine(**task)
+    reply = StreamReply(engine, ChatWriter(_options()), _crashed)
+    given = b"".join(reply.receive(part) for part in cut) + reply.finish()
+    return given + (reply.fail(reply.failure) if reply.failure else b""), engine
+
+
+def _sent_alike(data: bytes, cuts: int, **task: Any) -> tuple[bytes, Engine]:
+    found = dict(_sent(cut, **task) for cut in _cuts(data, cuts))
+    assert len(found) == 1, f"it depends on the cuts: {[*found]}"
+    return next(iter(found.items()))
+
+
+def _cuts(data: bytes, count: int) -> Iterator[list[bytes]]:
+    """Whole, event by event, at random places, and byte by byte if it is short."""
+    yield [data]
+    yield [block + b"\n\n" for block in data.split(b"\n\n") if block]
+    rng = random.Random(len(data))
+    for _ in range(count):
+        yield random_cut(data, rng)
+    if count and len(data) <= SHORT:
+        yield [data[at : at + 1] for at in range(len(data))]
+
+
+def _pieces(text: str, count: int) -> Iterator[list[str]]:
+    yield [text[at : at + 1] for at in range(len(text))]
+    rng = random.Random(len(text))
+    for _ in range(count):
+        yield random_cut(text, rng)
+
+
+def _fixes(engine: Engine) -> tuple[str, ...]:
+    return tuple(repair.id for repair in engine.audit)
+
+
+def _got(sent: bytes, engine: Engine) -> Got:
+    seen = received(sent)
+    only = seen[0]
+    assert [*seen.choices] == [0]
+    assert len(set(only.ids)) == len(only.ids)
+    error = json.dumps(seen.error["message"]) if seen.error else ""
+    assert bool(error) is not seen.done and (bool(error) or only.finish is not None)
+    return Got(
+        only.text,
+        only.reasoning,
+        tuple(only.ids),
+        tuple(only.names),
+        tuple(only.arguments),
+        only.finish,
+        "UpstreamBroken" if error else "",
+        _fixes(engine),
+        engine.empty_calls,
+    )

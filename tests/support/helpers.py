@@ -1,0 +1,425 @@
+"""What the tests of the parsers share: tools, cuts, chunks, and what a client makes of events and of bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import (
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+    Usage,
+)
+from proxy.formats.copied_calls import Copies
+from proxy.formats.grammar import grammars
+from proxy.formats.scanner import Scanner
+from proxy.formats.spans import CallSpan, Piece, TextSpan
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor, NotACall, Parsing
+from proxy.tools.toolset import ToolSet, read_tools
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+SEED = b"seed"
+# How many random cuts each case is tried at.
+CUTS = 60
+
+AnyText = TypeVar("AnyText", str, bytes)
+Given = TypeVar("Given")
+
+
+def function(name: str, properties: dict[str, Any] | None = None, *required: str, **schema: Any) -> dict[str, Any]:
+    """A tool as a request offers it."""
+    parameters = {"type": "object", "properties": properties or {}, "required": list(required), **schema}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+OFFERED = (
+    function(
+        "bash",
+        {"command": {"type": "string"}, "timeout": {"type": "integer"}, "background": {"type": "boolean"}},
+        "command",
+    ),
+    function("read", {"path": {"type": "string"}, "limit": {"type": "integer"}}, "path"),
+    function("write_file", {"path": {"type": "string"}, "content": {"type": "string"}}, "path", "content"),
+    function("now"),
+    function(
+        "typed",
+        {
+            "count": {"type": "integer"},
+            "ratio": {"type": "number"},
+            "flag": {"type": "boolean"},
+            "items": {"type": "array", "items": {"type": "string"}},
+            "options": {"type": "object"},
+            "maybe": {"type": ["integer", "null"]},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "label": {"type": "string"},
+            "free": {},
+        },
+    ),
+)
+
+
+def offered(*functions: dict[str, Any]) -> ToolSet:
+    """The tools above, or those that are given."""
+    return read_tools(list(functions or OFFERED))
+
+
+def call_json(name: str, **arguments: Any) -> str:
+    """A call as a JSON object."""
+    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+
+
+def random_cut(data: AnyText, rng: random.Random) -> list[AnyText]:
+    """The data in pieces, cut at random places; some pieces may be empty."""
+    places = sorted(rng.choices(range(len(data) + 1), k=rng.randint(0, min(12, len(data) + 1))))
+    return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+def all_cuts(data: AnyText, count: int = CUTS) -> Iterator[list[AnyText]]:
+    """Whole, unit by unit, and at `count` random cuts, the same in each run."""
+    yield [data]
+    yield [data[at : at + 1] for at in range(len(data))]
+    rng = random.Random(len(data))
+    for _ in range(count):
+        yield random_cut(data, rng)
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What came of a text: its pieces with neighbouring prose joined, the prose, the calls."""
+
+    pieces: tuple[tuple[str, object], ...]
+    text: str
+    calls: tuple[tuple[str, str], ...]
+
+    @property
+    def parsed(self) -> list[tuple[str, object]]:
+        """The calls with their arguments as values."""
+        return [(name, json.loads(arguments)) for name, arguments in self.calls]
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Given]):
+    """What a parser made of a text: what it gave, or why it refused; what it did not read; what it found out."""
+
+    given: Given | None
+    rest: str
+    why: str
+    weak: bool
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def calls(self) -> list[tuple[str, Any]] | None:
+        """The calls by name, with their arguments as values; None if it refused."""
+        if self.given is None:
+            return None
+        assert isinstance(self.given, tuple)
+        return [(raw.tool.name, json.loads(raw.arguments)) for raw in self.given]
+
+
+def outcome(
+    parse: Callable[[Cursor], Parsing[Given]],
+    text: str,
+    *,
+    stopped: bool = True,
+    tools: ToolSet | None = None,
+    cuts: int = 40,
+    **state: bool,
+) -> Outcome[Given]:
+    """What a parser makes of a text, the same at every cut. `state` are attributes of its reader.
+
+    Nothing may wait when no more text comes, and where a parser gave up must not depend on the cuts either: from there
+    the scanner goes on.
+    """
+    found: dict[str, Outcome[Given]] = {}
+    for cut in all_cuts(text, cuts):
+        outcome_ = _outcome(parse, cut, tools or offered(), stopped, state)
+        found.setdefault(repr((outcome_.given, outcome_.rest, outcome_.weak, outcome_.spans)), outcome_)
+    assert len(found) == 1, f"it depends on the cuts: {[*found]}"
+    return next(iter(found.values()))
+
+
+def _outcome(
+    parse: Callable[[Cursor], Parsing[Given]], cut: Sequence[str], tools: ToolSet, stopped: bool, state: dict[str, bool]
+) -> Outcome[Given]:
+    window = TextBuffer()
+    reader = Cursor(window, 0, tools)
+    for name, value in state.items():
+        setattr(reader, name, value)
+    parsing, given, why = parse(reader), None, ""
+    try:
+        for part in cut:
+            window.data += part.encode("utf-8", "surrogatepass")
+            next(parsing)
+        window.ended, window.stopped = True, stopped
+        next(parsing)
+        raise AssertionError("it waits although no more text comes")
+    except StopIteration as done:
+        given = done.value
+    except NotACall as reason:
+        why = str(reason) or type(reason).__name__
+    if reader.void:
+        given, why = None, reader.why
+    rest = "".join(cut).encode("utf-8", "surrogatepass")[reader.pos :]
+    return Outcome(given, rest.decode("utf-8", "surrogatepass"), why, reader.weak, tuple(reader.spans))
+
+
+def new_scanner(
+    tools: ToolSet | None = None,
+    *,
+    json_reply: bool = False,
+    raw_text: bool = False,
+    results: tuple[str, ...] = (),
+    **limits: Any,
+) -> Scanner:
+    """A scanner over the offered tools."""
+    rules = grammars(json_reply=json_reply, raw_text=raw_text)
+    return Scanner(tools if tools is not None else offered(), rules, copies=Copies(results), **limits)
+
+
+def scan(cut: Sequence[str], scanner: Scanner | None = None, *, stopped: bool = True) -> Scanned:
+    """Feed the pieces of a text, finish, and see to it that every byte is in exactly one piece, in order."""
+    scanner = scanner or new_scanner()
+    pieces: list[Piece] = []
+    for part in cut:
+        pieces += scanner.feed(part)
+    pieces += scanner.finish(stopped=stopped)
+    return merged(pieces, "".join(cut))
+
+
+def merged(pieces: Iterable[Piece], text: str) -> Scanned:
+    """Join neighbouring prose; check that the pieces are the text, each byte once and in order."""
+    data = text.encode("utf-8", "surrogatepass")
+    at, joined, prose, calls = 0, list[tuple[str, object]](), "", list[tuple[str, str]]()
+    for piece in pieces:
+        assert piece.start == at <= piece.end
+        at = piece.end
+        if isinstance(piece, CallSpan):
+            found = tuple((raw.tool.name, raw.arguments) for raw in piece.calls)
+            calls += found
+            joined.append((piece.format, (piece.start, piece.end, found)))
+            continue
+        assert isinstance(piece, TextSpan)
+        if piece.start == piece.end:
+            continue
+        here = data[piece.start : piece.end].decode("utf-8", "surrogatepass")
+        prose += here
+        before = str(joined.pop()[1]) if joined and joined[-1][0] == "prose" else ""
+        joined.append(("prose", before + here))
+    assert at == len(data)
+    return Scanned(tuple(joined), prose, tuple(calls))
+
+
+def chunk(*entries: dict[str, Any], **top: Any) -> Chunk:
+    """One upstream chunk of these `choices`, and the bytes of its event."""
+    body = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": [*entries], **top}
+    return Chunk(body, event_bytes(body))
+
+
+def event_bytes(body: object) -> bytes:
+    """One event, with the blanks that a re-serialised one would not have."""
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+def delta(index: int = 0, finish: str | None = None, **said: Any) -> dict[str, Any]:
+    """One entry of `choices`."""
+    return {"index": index, "delta": said, "finish_reason": finish}
+
+
+def says(text: str, *, choice: int = 0) -> Chunk:
+    """A chunk with content."""
+    return chunk(delta(choice, content=text))
+
+
+def calls(*deltas: dict[str, Any], choice: int = 0, **said: Any) -> Chunk:
+    """A chunk with call deltas."""
+    return chunk(delta(choice, tool_calls=[*deltas], **said))
+
+
+def ends(reason: str | None = "stop", *, choice: int = 0) -> Chunk:
+    """The chunk with the finish reason."""
+    return chunk(delta(choice, reason))
+
+
+def piece(index: int | None = 0, arguments: Any = ..., name: Any = ..., id: Any = ...) -> dict[str, Any]:
+    """One call delta; what is not given is not in it."""
+    inside = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not ...}
+    outside = {key: value for key, value in (("index", index), ("id", id)) if value is not ... and value is not None}
+    return {**outside, "type": "function", "function": inside} if name is not ... else {**outside, "function": inside}
+
+
+@dataclass
+class View:
+    """What a client has of one choice."""
+
+    text: str = ""
+    reasoning: str = ""
+    ids: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+    finish: str | None = None
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        return list(zip(self.names, self.arguments, strict=True))
+
+
+@dataclass
+class Views:
+    """What a client has of all choices, how it ended, and the usage."""
+
+    choices: dict[int, View] = field(default_factory=dict)
+    failed: Failed | None = None
+    usage: list[dict[str, Any]] = field(default_factory=list)
+
+    def __getitem__(self, choice: int) -> View:
+        return self.choices.setdefault(choice, View())
+
+
+def flat(events: Iterable[Event]) -> Iterator[Event]:
+    """The events with those that passed unpacked."""
+    for event in events:
+        if isinstance(event, Unchanged):
+            yield from event.events
+        else:
+            yield event
+
+
+def view(events: Iterable[Event]) -> Views:
+    """Take the events as a strict client does: indexes in order, nothing after the finish (contract C5)."""
+    views = Views()
+    for event in flat(events):
+        assert views.failed is None, f"{event} after the failure"
+        if isinstance(event, Failed):
+            views.failed = event
+        elif isinstance(event, Usage):
+            views.usage.append(dict(event.usage))
+        else:
+            _note(views[event.choice], event)
+    return views
+
+
+def _note(seen: View, event: Event) -> None:
+    assert seen.finish is None, f"{event} after the finish"
+    match event:
+        case Text():
+            seen.text += event.text
+        case Reasoning():
+            seen.reasoning += event.text
+        case CallOpened():
+            assert event.index == len(seen.ids)
+            assert isinstance(event.id, str) and event.id
+            seen.ids.append(event.id)
+            seen.names.append(event.name)
+            seen.arguments.append("")
+        case CallArguments():
+            seen.arguments[event.index] += event.fragment
+        case CallClosed():
+            assert seen.arguments[event.index] == event.call.arguments
+            assert (seen.ids[event.index], seen.names[event.index]) == (event.call.id, event.call.name)
+        case Finished():
+            seen.finish = event.reason
+        case _:
+            raise AssertionError(event)
+
+
+def new_engine(tools: ToolSet | None = None, **task: Any) -> Engine:
+    """An engine over the offered tools."""
+    return Engine(Task(tools=tools if tools is not None else offered(), seed=SEED, **task))
+
+
+def run(chunks: Iterable[Chunk], engine: Engine | None = None, *, done: bool = True) -> list[Event]:
+    """All events of a reply."""
+    engine = engine or new_engine()
+    events: list[Event] = []
+    for each in chunks:
+        events += engine.feed(each)
+        if events and isinstance(events[-1], Failed):
+            return events
+    return [*events, *engine.finish(done=done)]
+
+
+def bodies(data: bytes) -> list[Any]:
+    """The events of a stream of bytes, as a client without any tolerance reads them; `[DONE]` as a string."""
+    assert data.endswith(b"\n\n") or not data
+    found = []
+    for block in data.split(b"\n\n"):
+        lines = [line for line in block.split(b"\n") if line and not line.startswith(b":")]
+        if lines:
+            (line,) = lines
+            assert line.startswith(b"data: ")
+            found.append("[DONE]" if line == b"data: [DONE]" else json.loads(line[6:]))
+    return found
+
+
+@dataclass
+class Received(Views):
+    """What a client has of a stream of bytes."""
+
+    done: bool = False
+    error: dict[str, Any] | None = None
+    roles: int = 0
+
+
+def received(data: bytes) -> Received:
+    """Read a chat stream as the SDKs do; nothing may follow a finish, an error or `[DONE]` (contract C5)."""
+    got = Received()
+    for body in bodies(data):
+        assert not got.done and got.error is None, f"{body} after the end"
+        if body == "[DONE]":
+            got.done = True
+            continue
+        got.error = body.get("error")
+        if body.get("usage"):
+            got.usage.append(body["usage"])
+        for entry in body.get("choices", ()):
+            _receive(got, entry)
+    return got
+
+
+def _receive(got: Received, entry: dict[str, Any]) -> None:
+    seen, said = got[entry["index"]], entry["delta"]
+    assert seen.finish is None, f"{entry} after the finish"
+    got.roles += "role" in said
+    seen.text += said.get("content") or ""
+    seen.reasoning += said.get("reasoning") or said.get("reasoning_content") or ""
+    for one in said.get("tool_calls") or ():
+        index, inside = one["index"], one["function"]
+        if index == len(seen.ids):
+            assert isinstance(one["id"], str) and isinstance(inside["name"], str)
+            seen.ids.append(one["id"])
+            seen.names.append(inside["name"])
+            seen.arguments.append("")
+        else:
+            assert not one.get("id") and not inside.get("name")
+        fragment = inside.get("arguments")
+        assert fragment is None or isinstance(fragment, str)
+        seen.arguments[index] += fragment or ""
+    seen.finish = entry.get("finish_reason") or seen.finish
+
+
+def recording(name: str) -> bytes:
+    """The bytes that a real server sent."""
+    return (RECORDINGS / name).read_bytes()
+
+
+def recorded(name: str) -> list[Chunk]:
+    """The chunks of a recorded stream."""
+    found = []
+    for block in recording(name).split(b"\n\n"):
+        if block.startswith(b"data: {"):
+            found.append(Chunk(json.loads(block[6:]), block + b"\n\n"))
+    return found

@@ -1,0 +1,203 @@
+"""The very secrets in bytes: found in all their forms, at every cut, and nothing else is touched or waits."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import pytest
+
+from proxy.codec.masking import Mask, Masking, mask_of
+from tests.support.helpers import RECORDINGS, all_cuts, random_cut
+
+KEY = "Key-01/23456789-abcdef"
+
+
+def in_escapes(key: str, every: int, form: str = "\\u{:04x}") -> str:
+    return "".join(letter if at % every else form.format(ord(letter)) for at, letter in enumerate(key))
+
+
+FORMS = {
+    "plain": KEY,
+    "slashes": KEY.replace("/", "\\/"),
+    "slashes within JSON": KEY.replace("/", "\\\\/"),
+    "slashes twice": KEY.replace("/", "\\\\\\/"),
+    "all": in_escapes(KEY, 1),
+    "some": in_escapes(KEY, 2),
+    "upper case": in_escapes(KEY, 1, "\\u{:04X}"),
+    "both": in_escapes(KEY, 3).replace("/", "\\/"),
+    "within JSON": in_escapes(KEY, 1, "\\\\u{:04x}"),
+    "three deep": in_escapes(KEY, 1, "\\\\\\\\u{:04x}"),
+}
+EACH = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+AROUND = ['{"note": "you are %s!"}', "%s", "%s%s", ": %s\n\n", "a\\\\ %s\\n", '{"%s":"%s"}', "Key-0%sKey-01", "%s\\"]
+
+
+def masked(parts: list[bytes], mask: Mask) -> bytes:
+    masking = Masking(mask)
+    return b"".join(map(masking.feed, parts)) + masking.finish(cut_off=False)
+
+
+@EACH
+@pytest.mark.parametrize("around", AROUND)
+def test_each_form_becomes_as_many_stars_at_every_cut(form: str, around: str) -> None:
+    data = around.replace("%s", form).encode()
+    wanted = around.replace("%s", "*" * len(form)).encode()
+    assert mask_of(KEY).whole(data) == wanted
+    for cut in all_cuts(data, 40):
+        assert masked(cut, mask_of(KEY)) == wanted
+
+
+CJK = "\u94a5\u5319" * 4
+
+
+@pytest.mark.parametrize("secret", ['pass"w\\o/rd-1', "schlüssel-1234", CJK, "aaaaaaaa", "abcabcab", "a" * 3000])
+def test_odd_secrets_are_found_in_what_json_writes(secret: str) -> None:
+    once, twice = json.dumps(secret), json.dumps(json.dumps(secret))
+    for bare in (once[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], twice[3:-3]):
+        data = f"<{bare}>".encode()
+        wanted = b"<" + b"*" * (len(data) - 2) + b">"
+        for cut in ([data], [data[:9], data[9:]], [data[at : at + 1] for at in range(len(data))]):
+            assert masked(cut, mask_of(secret)) == wanted
+
+
+def test_what_the_client_sent_as_utf_8_is_found_as_such() -> None:
+    """WSGI shows each byte of a header as a character."""
+    sent = "schlüssel-1234".encode().decode("latin-1")
+    for data in ("schlüssel-1234".encode(), b"schl\\u00fcssel-1234", "schlüssel-1234".encode("latin-1")):
+        assert mask_of(sent).whole(data) == b"*" * len(data)
+
+
+@pytest.mark.parametrize("secrets", [("longer-than-it", "than-it-is"), ("than-it-is", "longer-than-it", "it-is-what")])
+def test_secrets_that_overlap_are_all_found(secrets: tuple[str, ...]) -> None:
+    data = b"<longer-than-it-is-what>"
+    wanted = {2: b"<*****************-what>", 3: b"<**********************>"}[len(secrets)]
+    for cut in all_cuts(data):
+        assert masked(cut, mask_of(secrets)) == wanted
+
+
+@pytest.mark.parametrize("secret", ["", "EMPTY", "sk-1234"])
+def test_what_is_short_is_a_placeholder(secret: str) -> None:
+    data = f"<{secret}>".encode()
+    assert mask_of(secret).whole(data) is data
+
+
+@pytest.mark.parametrize(
+    ("secret", "data", "wanted"),
+    [
+        ("nothing-12", rb'{"a": "\nothing-12"}', rb'{"a": "***********"}'),
+        ("nothing-12", rb'{"a": "\\nothing-12"}', rb'{"a": "\\**********"}'),
+        ("2d567890", rb'{"a": "\u4e2d567890"}', rb'{"a": "************"}'),
+        ("u4e2d567", rb'{"a": "\u4e2d567890"}', rb'{"a": "*********890"}'),
+        ("1234567890", rb'{"a": "\\u12\u00311234567890"}', rb'{"a": "\\u12\u0031**********"}'),
+    ],
+)
+def test_json_stays_json(secret: str, data: bytes, wanted: bytes) -> None:
+    """No escape is left in half."""
+    for cut in all_cuts(data):
+        assert masked(cut, mask_of(secret)) == wanted
+    json.loads(wanted)
+
+
+LINES = [b'data: {"a": "So it is\\n"}\n\n', b": ping\n\n", b"data: [DONE]\n\n", '{"a": "Ünder \\u00e9 \\/"}'.encode()]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_holds_no_secret_leaves_at_once(line: bytes) -> None:
+    """C1, C2."""
+    masking = Masking(mask_of((KEY, "another-key")))
+    for _ in range(3):
+        assert masking.feed(line) == line
+    assert masking.finish() == b""
+
+
+def test_what_plainly_holds_none_is_not_copied() -> None:
+    masking = Masking(mask_of(KEY))
+    for line in LINES[:3]:
+        assert masking.feed(line) is line and mask_of(KEY).whole(line) is line
+
+
+@pytest.mark.parametrize(
+    ("data", "waits"),
+    [
+        (b"So K", b"K"),
+        (b"So Ke", b"Ke"),
+        (b"So KKey-", b"Key-"),
+        (b"So Key-x", b""),
+        (b"So key", b""),
+        (rb"So \u004", rb"\u004"),
+        (rb"So \u004bey", rb"\u004bey"),
+        (b"So \\", b"\\"),
+        (b"So " + KEY[:-1].encode(), KEY[:-1].encode()),
+        (b"So " + KEY.encode(), b""),
+    ],
+)
+def test_only_what_may_be_the_beginning_of_a_secret_waits(data: bytes, waits: bytes) -> None:
+    masking = Masking(mask_of(KEY))
+    given = masking.feed(data)
+    assert len(given) == len(data) - len(waits)
+    rest = masking.feed(b"\n")
+    assert rest == waits + b"\n" and masking.finish() == b""
+
+
+@EACH
+def test_a_secret_that_the_end_cuts_is_starred_from_four_characters_on(form: str) -> None:
+    for size in range(1, len(form)):
+        data = b"So " + form[:size].encode()
+        whole = Masking(mask_of(KEY))
+        got = whole.feed(data) + whole.finish()
+        assert got == mask_of(KEY).whole(data, cut_off=True) and len(got) == len(data)
+        characters = len(json.loads(f'"{_whole_escapes(form[:size])}"')) if "\\\\" not in form else 0
+        if characters:
+            assert got == (b"So " + b"*" * size if characters >= 4 else data)
+
+
+def _whole_escapes(part: str) -> str:
+    at = part.rfind("\\", len(part) - 5 if len(part) >= 5 else 0)
+    return part[:at] if at >= 0 and not part[at:].startswith("\\/") else part
+
+
+SHAPES: dict[str, Callable[[random.Random], bytes]] = {
+    "a's": lambda rng: b"a" * rng.randint(0, 30),
+    "abc's": lambda rng: b"abc" * rng.randint(0, 9) + b"ab"[: rng.randint(0, 2)],
+    "escapes": lambda rng: b"".join(rng.choice([rb"\u0061", rb"\\u0062", b"c", rb"\/", b"a"]) for _ in range(12)),
+    "backslashes": lambda rng: b"\\" * rng.randint(0, 20) + b"u0061" + b"\\" * rng.randint(0, 3),
+}
+
+
+@pytest.mark.parametrize("secret", ["aaaaaaaa", "abcabcab", "aabcaabcaab"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_in_parts_it_is_as_at_once(shape: Callable[[random.Random], bytes], secret: str) -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        data = b" ".join(shape(rng) for _ in range(rng.randint(1, 4)))
+        assert masked(random_cut(data, rng), mask_of(secret)) == mask_of(secret).whole(data)
+
+
+@pytest.mark.parametrize("unit", [b"\\", b"\\\\u0061", rb"\u00", rb"\/", b"a", rb"\u0061"])
+@pytest.mark.parametrize("secret", ["a" * 4000, "a" * 4000 + "b", "\\" * 4000])
+def test_what_waits_is_bounded(unit: bytes, secret: str) -> None:
+    """C7."""
+    masking, came, gave = Masking(mask_of(secret)), 0, 0
+    for _ in range(60):
+        part = unit * (5000 // len(unit))
+        came += len(part)
+        gave += len(masking.feed(part))
+        assert came - gave < 80_000
+    assert len(masking.finish()) == came - gave
+
+
+def test_recordings_stay() -> None:
+    for path in sorted(RECORDINGS.glob("*/*.txt")):
+        data = path.read_bytes()
+        assert mask_of((KEY, "another-key")).whole(data, cut_off=True) == data
+
+
+@EACH
+@pytest.mark.parametrize("at", [0, 2**20 - 30, 2**20 - 1, 2**20, 3 * 2**20 - 50])
+def test_a_large_body_is_searched_to_its_end(form: str, at: int) -> None:
+    """It is looked at in slices."""
+    data = b"x" * at + form.encode() + b"\\/" * 9
+    data += b"x" * (3 * 2**20 - len(data))
+    assert mask_of(KEY).whole(data) == data.replace(form.encode(), b"*" * len(form))

@@ -1,0 +1,435 @@
+"""Settings: one table, four places to set them, and one clear line for what cannot be used."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from proxy.config import load as config
+from proxy.config.api_keys import ClientKey, KeyFile, KeyFiles, Keys
+from proxy.config.load import find_rules, key_files, load, open_to_all, read_rules, rules_text, working_folder
+from proxy.config.rules import Setting
+from proxy.config.settings import SPECS, Settings, Spec
+from proxy.errors import RulesError
+
+REPO = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rules file of this machine counts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "etc" / "rules.yaml")
+
+
+def refused(flags: dict[str, str], env: dict[str, str]) -> str:
+    with pytest.raises(RulesError) as caught:
+        load(flags, env)
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def spec(name: str) -> Spec:
+    return next(each for each in SPECS if each.name == name)
+
+
+def as_yaml(value: Setting) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if value == "" else str(value)
+
+
+def test_without_anything_set_the_defaults_hold() -> None:
+    settings, rules = load({}, {})
+    assert settings == Settings()
+    assert (settings.upstream, settings.host, settings.port) == ("http://127.0.0.1:8000", "127.0.0.1", 8003)
+    assert (settings.workers, settings.threads, settings.max_tool_calls) == (1, 512, 0)
+    assert rules.source == "built-in"
+
+
+def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> None:
+    for each in SPECS:
+        assert each.checked(each.default, "default") == each.default
+        assert each.flags[0] == "--" + each.name.replace("_", "-")
+        assert each.variables[0] == "TOOL_PROXY_" + each.name.upper()
+    assert [each.name for each in SPECS] == [each.name for each in fields(Settings)]
+    flags = [flag for each in SPECS for flag in each.flags]
+    variables = [variable for each in SPECS for variable in each.variables]
+    assert len(set(flags)) == len(flags) and len(set(variables)) == len(variables)
+
+
+def test_the_rules_file_shows_every_setting_with_its_default_and_its_help() -> None:
+    lines = [
+        line
+        for each in SPECS
+        for line in (f"  # {each.help[0].upper()}{each.help[1:]}.", f"  # {each.name}: {as_yaml(each.default)}")
+    ]
+    assert "settings:\n" + "\n".join(lines) + "\n\n" in (REPO / "rules.yaml").read_text()
+
+
+def test_the_rules_file_with_its_settings_uncommented_says_the_defaults() -> None:
+    text = re.sub(r"(?m)^  # ([a-z_]+: )", r"  \1", (REPO / "rules.yaml").read_text())
+    Path("rules.yaml").write_text(text)
+    settings, rules = load({}, {})
+    assert settings == Settings()
+    assert set(rules.settings) == {each.name for each in SPECS}
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default() -> None:
+    Path("rules.yaml").write_text("settings: {port: 3, threads: 33, heartbeat: 3}\n")
+    env = {"TOOL_PROXY_PORT": "2", "TOOL_PROXY_THREADS": "22"}
+    settings, _ = load({"port": "1"}, env)
+    assert (settings.port, settings.threads, settings.heartbeat, settings.workers) == (1, 22, 3.0, 1)
+
+
+def test_the_earlier_systems_variables_are_taken_and_our_own_win() -> None:
+    env = {"VLLM_URL": "http://gpu:1/v1", "PROXY_PORT": "9", "MAX_TOOL_CALLS": "20"}
+    settings, _ = load({}, env)
+    assert (settings.upstream, settings.port, settings.max_tool_calls) == ("http://gpu:1", 9, 20)
+    settings, _ = load({}, {**env, "TOOL_PROXY_PORT": "10", "TOOL_PROXY_UPSTREAM": "http://own"})
+    assert (settings.upstream, settings.port) == ("http://own", 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("http://h", "http://h"),
+        ("HTTP://h:8000/", "http://h:8000"),
+        ("https://h/v1", "https://h"),
+        ("http://h/v1/", "http://h"),
+        ("http://h/models/a/v1", "http://h/models/a"),
+        ("http://h/models/a//", "http://h/models/a"),
+        ("http://h/av1", "http://h/av1"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000"),
+    ],
+)
+def test_an_upstream_url_may_end_in_v1_or_not_and_keeps_its_prefix(text: str, url: str) -> None:
+    assert load({"upstream": text}, {})[0].upstream == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "127.0.0.1:8000",
+        "localhost:8000",
+        "ftp://h",
+        "http://",
+        "http://:80",
+        "http://h:0",
+        "http://h:99999",
+        "http://h:x",
+        "http://[::1",
+        "http://h/?a=1",
+        "http://h/#a",
+        "http://h?",
+        "http://h\\x",
+        "http://a b",
+        "http://h\n",
+        "http://ü",
+    ],
+)
+def test_an_upstream_that_is_no_plain_http_url_is_refused(text: str) -> None:
+    message = refused({}, {"TOOL_PROXY_UPSTREAM": text})
+    assert message.startswith("TOOL_PROXY_UPSTREAM: ") and "an http:// or https:// URL" in message
+
+
+def test_a_password_in_the_upstream_is_refused_and_not_shown() -> None:
+    assert "secret" not in refused({"upstream": "http://u:secret@h"}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("host", "[::1]", "::1"),
+        ("host", "0.0.0.0", "0.0.0.0"),
+        ("host", "fe80::1%eth0", "fe80::1%eth0"),
+        ("heartbeat", "15", 15.0),
+        ("heartbeat", "1e1", 10.0),
+        ("verbose", "YES", True),
+        ("verbose", "0", False),
+        ("infer_names", "table", "table"),
+        ("infer_names", "", ""),
+        ("repair_typos", "on", True),
+        ("pass_through", "/a, /b/c-d.e ,/a", ("/a", "/b/c-d.e")),
+        ("pass_through", "", ()),
+        ("origins", "loopback, HTTPS://UI.example:8443,*", ("loopback", "https://ui.example:8443", "*")),
+        ("origins", "http://[::1]:5173,http://[::1]:5173", ("http://[::1]:5173",)),
+        ("hosts", "Proxy.example, gpu_1", ("proxy.example", "gpu_1")),
+        ("body_rate", "0", 0),
+        ("upstream_ca", "/etc/ca.pem", "/etc/ca.pem"),
+        ("client", "openclaw", "openclaw"),
+    ],
+)
+def test_text_of_a_variable_becomes_a_value(name: str, text: str, value: Setting) -> None:
+    assert getattr(load({}, {spec(name).variables[0]: text})[0], name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "needed"),
+    [
+        ("port", "abc", "a whole number from 1 to 65535"),
+        ("port", "0", "a whole number from 1 to 65535"),
+        ("port", "8_003", "a whole number"),
+        ("port", "٣", "a whole number"),
+        ("port", "9" * 5000, "a whole number"),
+        ("threads", "3", "a whole number from 4 "),
+        ("workers", "", "a whole number from 1 "),
+        ("heartbeat", "0", "a number of seconds over 0"),
+        ("heartbeat", "nan", "a number of seconds over 0"),
+        ("heartbeat", "1e999", "a number of seconds over 0"),
+        ("verbose", "maybe", "true or false"),
+        ("infer_names", "Table", 'schema or table or ""'),
+        ("host", "a b", "an IP address or a host name"),
+        ("host", "", "an IP address or a host name"),
+        ("client", "Open Claw", "the name of a client"),
+        ("pass_through", "/a//b", "a list of plain paths"),
+        ("pass_through", "/a/../b", "a list of plain paths"),
+        ("pass_through", "a", "a list of plain paths"),
+        ("origins", "ui.example", "a list of origins"),
+        ("origins", "https://ui.example/", "a list of origins"),
+        ("origins", "https://ui.example/a", "a list of origins"),
+        ("origins", "https://a@ui.example", "a list of origins"),
+        ("origins", "null", "a list of origins"),
+        ("hosts", "proxy.example:8003", "a list of host names"),
+        ("hosts", "*", "a list of host names"),
+        ("hosts", "https://proxy.example", "a list of host names"),
+        ("body_rate", "-1", "a whole number from 0"),
+        ("retry_tokens", "0", "a whole number from 1"),
+        ("pass_through", "/a?b", "a list of plain paths"),
+        ("pass_through", "/", "a list of plain paths"),
+        ("upstream_ca", "ca.pem", "the absolute path of a file"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_told_with_the_place_it_was_written(name: str, text: str, needed: str) -> None:
+    variable, flag = spec(name).variables[0], spec(name).flags[0]
+    for message, place in ((refused({}, {variable: text}), variable), (refused({name: text}, {}), flag)):
+        assert message.startswith(f"{place}: ") and f"it must be {needed}" in message
+        assert len(message) < 250
+
+
+def test_a_bad_value_of_an_alias_names_the_alias() -> None:
+    assert refused({}, {"PROXY_PORT": "x"}).startswith("PROXY_PORT: 'x' cannot be used")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("settings: {prot: 1}", "rules.yaml:1: there is no setting 'prot'; use port"),
+        ("settings: {port: '8003'}", "rules.yaml:1: port: '8003' cannot be used; it must be a whole number"),
+        ("settings: {port: true}", "rules.yaml:1: port: True cannot be used"),
+        ("settings: {heartbeat: true}", "rules.yaml:1: heartbeat: True cannot be used"),
+        ("settings: {verbose: no}", "rules.yaml:1: verbose: 'no' cannot be used; it must be true or false"),
+        ("settings: {pass_through: /a}", "rules.yaml:1: pass_through: '/a' cannot be used; it must be a list"),
+        ("settings: {host: 1}", "rules.yaml:1: host: 1 cannot be used"),
+        ("settings: {buffer_timeout: 0}", "buffer_timeout: 0 cannot be used; it must be a number of seconds"),
+        ("settings: {buffer_timeout: 1, hold_timeout: 1}", "hold_timeout and buffer_timeout are one setting; keep one"),
+        ("settings: {max_held: 2048, max_buffer_size: 2048}", "max_held and max_buffer_size are one setting; keep one"),
+        ("settings: {infer_names: true}", "infer_names: True cannot be used; it must be schema or table"),
+        ("models: [{match: a, formats: {off: [hermes]}}]", "yaml:1: there is no format 'hermes'; use a name that"),
+        ("settings: {client: nobody}", "rules.yaml: there is no client 'nobody'; set client to "),
+        ("settings: {client: a}\nclients: {}", "there is no client 'a'; set client to a name that the rules have"),
+        ("settings: [", "rules.yaml:1: expected the node content"),
+    ],
+)
+def test_a_bad_line_of_the_file_is_told_with_the_file(text: str, message: str, tmp_path: Path) -> None:
+    Path("rules.yaml").write_text(text)
+    told = refused({}, {})
+    assert told.startswith(str(tmp_path)) and message in told
+
+
+def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
+    theirs = "buffer_timeout: 120, max_buffer_size: 1048576, detailed_logging: True, case_sensitive_tools: true"
+    Path("rules.yaml").write_text(f"settings: {{{theirs}}}")
+    settings, rules = load({}, {})
+    assert (settings.hold_timeout, type(settings.hold_timeout), settings.max_held) == (120.0, float, 1048576)
+    assert settings.detailed_logging and rules.policy("m").case_sensitive
+    assert load({"hold_timeout": "7"}, {})[0].hold_timeout == 7.0
+
+
+def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -> None:
+    env = {"TOOL_PROXY_INFER_NAMES": "table"}
+    policy = load({"repair_typos": "true", "case_sensitive_tools": "true"}, env)[1].policy("m")
+    assert (policy.by_table, policy.typos, policy.case_sensitive) == (True, True, True)
+    policy = load({}, {})[1].policy("m")
+    assert (policy.by_table, policy.typos, policy.case_sensitive) == (False, False, False)
+
+
+def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:
+    Path("rules.yaml").write_text("settings: {port: 0}")
+    assert "port: 0 cannot be used" in refused({"port": "1"}, {})
+
+
+def test_a_misspelt_variable_is_told() -> None:
+    message = refused({}, {"TOOL_PROXY_PROT": "1"})
+    assert message.startswith("TOOL_PROXY_PROT: there is no such variable; use TOOL_PROXY_PORT")
+
+
+def test_the_rules_file_is_the_flags_then_the_variables_then_here_then_the_systems(tmp_path: Path) -> None:
+    for name in ("flag.yaml", "env.yaml", "rules.yaml", "etc/rules.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("models: []\n")
+    env = {"TOOL_PROXY_RULES": "env.yaml"}
+    assert find_rules("flag.yaml", env, tmp_path) == tmp_path / "flag.yaml"
+    assert find_rules(None, env, tmp_path) == tmp_path / "env.yaml"
+    assert find_rules(None, {}, tmp_path) == tmp_path / "rules.yaml"
+    (tmp_path / "rules.yaml").unlink()
+    assert find_rules(None, {}, tmp_path) == tmp_path / "etc" / "rules.yaml"
+    (tmp_path / "etc" / "rules.yaml").unlink()
+    assert find_rules(None, {}, tmp_path) is None
+
+
+def test_a_named_file_that_is_missing_is_an_error() -> None:
+    assert refused({"rules": "no.yaml"}, {}).startswith("--rules: there is no file 'no.yaml'")
+    assert refused({"rules": ""}, {}).startswith("--rules: there is no file ''")
+    assert refused({}, {"TOOL_PROXY_RULES": "/no.yaml"}).startswith("TOOL_PROXY_RULES: there is no file '/no.yaml'")
+
+
+def test_a_file_that_is_there_and_cannot_be_read_is_an_error_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules.yaml").symlink_to(tmp_path / "gone")
+    assert f"{tmp_path}/rules.yaml: cannot be read (No such file or directory)" in refused({}, {})
+    (tmp_path / "rules.yaml").unlink()
+    (tmp_path / "rules.yaml").mkdir()
+    assert "cannot be read (Is a directory)" in refused({}, {})
+    (tmp_path / "rules.yaml").rmdir()
+
+    def denied(path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "lstat", denied)
+    assert "cannot be read (Permission denied)" in refused({}, {})
+
+
+def test_a_text_that_was_read_before_is_taken_instead_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
+    text = rules_text({}, {})
+    (tmp_path / "rules.yaml").unlink()
+    settings, rules = load({}, {"TOOL_PROXY_THREADS": "7"}, text)
+    assert (settings.heartbeat, settings.threads, rules.source) == (3.0, 7, text.source)
+    assert load({}, {}, rules_text({}, {})) == load({}, {})
+
+
+@pytest.mark.parametrize(
+    ("told", "path"),
+    [
+        ("", ""),
+        ("detailed_logging: false", ""),
+        ("detailed_logging: true", "/var/lib/a/vllm-tool-proxy-audit.jsonl"),
+        ("detailed_logging: true, audit_file: /x/y", "/x/y"),
+        ("audit_file: /x/y", "/x/y"),
+    ],
+)
+def test_detailed_logging_turns_the_audit_file_on_in_the_services_own_folder(told: str, path: str) -> None:
+    Path("rules.yaml").write_text(f"settings: {{{told}}}\n")
+    assert load({}, {"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"})[0].audit_file == path
+
+
+@pytest.mark.parametrize(
+    ("env", "folder"), [({}, "/tmp"), ({"TMPDIR": "/tmp/own"}, "/tmp/own"), ({"TMPDIR": "own"}, "/tmp")]
+)
+def test_without_a_folder_of_its_own_the_audit_file_is_a_temporary_one(env: dict[str, str], folder: str) -> None:
+    assert load({"detailed_logging": "true"}, env)[0].audit_file == f"{folder}/vllm-tool-proxy-audit.jsonl"
+
+
+def test_the_variable_of_the_shared_memory_is_no_setting_and_no_error() -> None:
+    load({}, {"TOOL_PROXY_MEMORY": "1:2"})
+    assert "TOOL_PROXY_MEMORY" not in refused({}, {"TOOL_PROXY_MEMORI": "1:2"})
+
+
+def test_a_huge_file_is_not_read_to_its_end() -> None:
+    assert "over 262144 bytes" in refused({"rules": "/dev/zero"}, {})
+
+
+def test_the_working_folder_keeps_the_users_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "release").mkdir()
+    (tmp_path / "current").symlink_to("release")
+    monkeypatch.chdir(tmp_path / "release")
+    spelled = str(tmp_path / "current")
+    assert working_folder({"PWD": spelled}) == Path(spelled)
+    assert working_folder({"PWD": str(tmp_path)}) == tmp_path / "release"
+    assert working_folder({"PWD": "."}) == working_folder({}) == tmp_path / "release"
+    assert working_folder({"PWD": spelled, "TOOL_PROXY_FOLDER": "/x"}) == Path("/x")
+
+
+def test_a_working_folder_that_is_gone_is_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert working_folder({"PWD": str(tmp_path / "gone")}) == Path("/")
+    os.chdir(tmp_path)
+
+
+def test_the_process_environment_is_read_if_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOL_PROXY_PORT", "81")
+    monkeypatch.delenv("VLLM_URL", raising=False)
+    assert load()[0].port == 81
+
+
+def test_the_built_in_rules_are_those_of_the_package() -> None:
+    assert read_rules(None).sha256 == read_rules(REPO / "rules.yaml").sha256
+
+
+def test_no_other_module_of_the_package_reads_the_environment() -> None:
+    for path in (REPO / "proxy").rglob("*.py"):
+        if path.name in ("load.py", "gunicorn_conf.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            words = ast.unparse(node) if isinstance(node, ast.Attribute | ast.ImportFrom) else ""
+            assert words not in ("os.environ", "os.environb", "os.getenv"), path
+            assert not re.match(r"from os import .*(environ|getenv)", words), path
+
+
+def write(path: Path, data: bytes) -> str:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    return str(path)
+
+
+def test_each_key_comes_from_its_setting_else_from_the_units_credential(tmp_path: Path) -> None:
+    env = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
+    assert key_files(Settings(), {}) == key_files(Settings(), env) == KeyFiles()
+    names = ("client-keys", "upstream-key", "admin-key")
+    given = [write(tmp_path / "credentials" / name, name.encode()) for name in names]
+    assert key_files(Settings(), env) == KeyFiles(*(KeyFile(Path(path).read_bytes(), path) for path in given))
+    own = write(tmp_path / "own", b"own")
+    for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
+        found = key_files(Settings(**{setting: own}), env)
+        assert [file.source if file else "" for file in (found.clients, found.upstream, found.admin)].count(own) == 1
+
+
+def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp_path: Path) -> None:
+    env = {"TOOL_PROXY_UPSTREAM_KEY": "up"}
+    assert key_files(Settings(), env).read().upstream == "up"
+    own = write(tmp_path / "own", b"own\n")
+    assert key_files(Settings(upstream_key_file=own), env).read().upstream == "own"
+    load({}, env)
+    assert "upstream_key" not in {spec.name for spec in SPECS}
+    assert "there is no setting" in refused({"rules": write(tmp_path / "r.yaml", b"settings: {upstream_key: x}")}, {})
+
+
+def test_a_file_of_keys_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> None:
+    for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
+        with pytest.raises(RulesError, match="cannot be read"):
+            key_files(Settings(**{setting: str(tmp_path / "none")}), {})
+
+
+@pytest.mark.parametrize("name", ["client_keys", "upstream_key_file", "admin_key_file"])
+def test_a_key_where_its_file_should_be_is_not_shown(name: str) -> None:
+    told = refused({name: "my-secret-key"}, {})
+    assert "my-secret-key" not in told and "absolute path" in told
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "proxy.example"])
+def test_a_proxy_that_is_open_to_all_is_told(host: str) -> None:
+    key = ClientKey("a", b"")
+    assert "asks for no key" in open_to_all(Settings(host=host), Keys(upstream="x"))
+    assert open_to_all(Settings(host=host), Keys(clients=(key,))) == ""
+    for near in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+        assert open_to_all(Settings(host=near), Keys()) == ""

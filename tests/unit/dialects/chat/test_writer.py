@@ -1,0 +1,422 @@
+"""Chat Completions to the client: what passes, what is written anew, and what is cleaned (C1, C5)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.writer import DONE, ChatOptions, ChatWriter, clean_body, cleaned_event, error_body
+from proxy.engine.events import (
+    Call,
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+    Usage,
+)
+from proxy.errors import BadRequest, InternalError, UpstreamBroken, UpstreamRefused, refusal
+from proxy.exchange.reply_stream import StreamReply
+from tests.support.helpers import bodies, chunk, delta, ends, event_bytes, new_engine, says
+
+COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "prompt_tokens_details": None}
+CLEAN = StripFields(
+    top=("prompt_token_ids", "system_fingerprint"),
+    choice=("stop_reason", "token_ids"),
+    message=("refusal",),
+    usage=("prompt_tokens_details",),
+)
+
+
+def writer(*, usage: bool = True, clean: StripFields | None = None, expand: bool = False, **given: Any) -> ChatWriter:
+    options = ChatOptions(model="asked", usage=usage, clean=clean or StripFields(), **given)
+    made = ChatWriter(options, expand=expand)
+    # The role went with an earlier chunk.
+    made.write(Unchanged(b"", ()))
+    return made
+
+
+def written(event: Event, source: Chunk | None = None, **given: Any) -> list[Any]:
+    """The chunks that one event becomes."""
+    one = writer(**given)
+    if source is not None:
+        one.see(source)
+    return bodies(one.write(event))
+
+
+def test_what_passed_leaves_as_the_very_bytes() -> None:
+    """C1: whatever its bytes look like."""
+    for raw in (b"data: {}\r\n\r\n", b"data:x\n\n", says("a").raw, b'data: {"choices": [], "x": 1}\n\n'):
+        assert writer().write(Unchanged(raw, ())) == raw
+        assert writer(usage=False, parsed=True).write(Unchanged(raw, (Text(0, "a"),))) == raw
+    assert writer().comment(b": ping\n\n") == b": ping\n\n"
+
+
+def test_the_usage_chunk_leaves_only_if_it_was_asked_for() -> None:
+    """F61."""
+    source = chunk(usage=COUNTS)
+    passed = Unchanged(source.raw, (Usage(COUNTS),))
+    assert writer().write(passed) == source.raw
+    assert writer(usage=False).write(passed) == b""
+    assert written(Usage(COUNTS))[0]["usage"] == COUNTS
+    assert written(Usage(COUNTS))[0]["choices"] == []
+    assert written(Usage(COUNTS), usage=False) == []
+
+
+def test_a_chunk_that_says_more_than_usage_stays() -> None:
+    source = chunk(delta(content="a"), usage=COUNTS)
+    passed = Unchanged(source.raw, (Text(0, "a"), Usage(COUNTS)))
+    assert writer(usage=False).write(passed) == source.raw
+
+
+EVENTS: list[tuple[Event, dict[str, Any], str | None]] = [
+    (Text(0, "ï🙂"), {"content": "ï🙂"}, None),
+    (Text(1, ""), {"content": ""}, None),
+    (Reasoning(0, "so"), {"reasoning": "so"}, None),
+    (CallArguments(0, 1, '{"'), {"tool_calls": [{"index": 1, "function": {"arguments": '{"'}}]}, None),
+    (Finished(0, "stop", None), {}, "stop"),
+]
+
+
+@pytest.mark.parametrize(("event", "said", "finish"), EVENTS)
+def test_each_event_is_a_chunk_with_the_newest_envelope(event: Any, said: dict[str, Any], finish: str | None) -> None:
+    (body,) = written(event, says("x"))
+    assert body == {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 7,
+        "model": "m",
+        "choices": [{"index": event.choice, "delta": said, "logprobs": None, "finish_reason": finish}],
+    }
+
+
+def test_a_call_opens_in_one_chunk_with_the_first_of_its_arguments() -> None:
+    """A1: one chunk per call where all of it is known."""
+    one = writer()
+    assert one.write(CallOpened(0, 1, "a", "bash")) == b""
+    (body,) = bodies(one.write(CallArguments(0, 1, "{}")))
+    function = {"name": "bash", "arguments": "{}"}
+    (call,) = body["choices"][0]["delta"]["tool_calls"]
+    assert call == {"index": 1, "id": "a", "type": "function", "function": function}
+    (body,) = bodies(one.write(CallArguments(0, 1, " ")))
+    assert body["choices"][0]["delta"]["tool_calls"] == [{"index": 1, "function": {"arguments": " "}}]
+
+
+def test_before_any_chunk_came_the_envelope_is_the_proxy_s_own() -> None:
+    (body,) = written(Text(0, "a"))
+    assert (body["model"], body["created"], body["object"]) == ("asked", 0, "chat.completion.chunk")
+    assert isinstance(body["id"], str)
+
+
+def test_a_closed_call_says_nothing_more() -> None:
+    assert written(CallClosed(0, 0, Call("a", "bash", "{}"), ())) == []
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("place", ["delta", "message"])
+def test_reasoning_goes_by_the_name_that_the_server_uses(key: str, place: str) -> None:
+    """F73."""
+    source = Chunk({"choices": [{"index": 0, place: {key: "so"}}]}, b"")
+    (body,) = written(Reasoning(0, "then"), source)
+    assert body["choices"][0]["delta"] == {key: "then"}
+
+
+def test_the_name_of_the_reasoning_is_remembered() -> None:
+    one = writer()
+    one.see(chunk(delta(reasoning_content="so")))
+    one.write(Reasoning(0, "so"))
+    one.see(says("a"))
+    assert bodies(one.write(Reasoning(0, "then")))[0]["choices"][0]["delta"] == {"reasoning_content": "then"}
+
+
+def test_the_fingerprint_is_kept_unless_it_is_to_go() -> None:
+    source = chunk(delta(content="a"), system_fingerprint="f")
+    assert written(Text(0, "a"), source)[0]["system_fingerprint"] == "f"
+    assert "system_fingerprint" not in written(Text(0, "a"), source, clean=CLEAN)[0]
+
+
+def test_a_finish_is_the_upstream_s_own_chunk_with_the_true_reason() -> None:
+    """C4: with what else it says, and without text that has left already."""
+    source = chunk(
+        {**delta(0, "stop", content="a"), "stop_reason": 7},
+        delta(1, None, content="b"),
+        usage=COUNTS,
+        prompt_token_ids=None,
+    )
+    (body,) = written(Finished(0, "tool_calls", source))
+    assert body["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls", "stop_reason": 7}]
+    assert body["usage"] == COUNTS
+    (body,) = written(Finished(0, "tool_calls", source), clean=CLEAN)
+    assert body["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
+    assert "prompt_token_ids" not in body
+    assert "prompt_tokens_details" not in body["usage"]
+
+
+def test_a_finish_without_an_index_is_the_first_choice_s() -> None:
+    source = chunk({"delta": {}, "finish_reason": "stop"})
+    (body,) = written(Finished(0, "tool_calls", source))
+    assert [entry["finish_reason"] for entry in body["choices"]] == ["tool_calls"]
+
+
+def test_what_opens_and_ends_a_stream_is_the_role_and_the_marker() -> None:
+    one = writer()
+    opened = bodies(one.begin(2))
+    assert [entry["index"] for body in opened for entry in body["choices"]] == [0, 1]
+    assert all(body["choices"][0]["delta"] == {"role": "assistant", "content": ""} for body in opened)
+    assert one.end() == b"data: " + DONE + b"\n\n"
+
+
+def test_an_expanded_event_is_said_anew() -> None:
+    said = (Reasoning(0, "so"), Text(0, "a"), Finished(0, "stop", ends()), Usage(COUNTS))
+    found = bodies(writer(expand=True).write(Unchanged(b"", said)))
+    assert [body["choices"][0]["delta"] for body in found[:3]] == [{"reasoning": "so"}, {"content": "a"}, {}]
+    assert found[2]["choices"][0]["finish_reason"] == "stop"
+    assert found[3]["usage"] == COUNTS
+
+
+def test_a_heartbeat_is_a_comment_or_an_empty_chunk() -> None:
+    """F64, F76."""
+    assert writer().heartbeat().startswith(b":")
+    (body,) = bodies(writer(heartbeat_chunk=True).heartbeat())
+    assert body["choices"][0]["delta"] == {}
+    assert body["choices"][0]["finish_reason"] is None
+
+
+ERRORS: list[tuple[Any, dict[str, Any]]] = [
+    (UpstreamBroken("broke"), {"message": "broke", "type": "upstream_error", "param": None, "code": 502}),
+    (BadRequest("no"), {"message": "no", "type": "invalid_request_error", "param": None, "code": 400}),
+    (InternalError("oh"), {"message": "oh", "type": "server_error", "param": None, "code": 500}),
+    (
+        refusal({"message": "m", "type": "server_error", "code": 500}),
+        {"message": "m", "type": "server_error", "param": None, "code": 500},
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "fields"), ERRORS)
+def test_an_error_has_the_shape_that_the_sdks_raise(error: Any, fields: dict[str, Any]) -> None:
+    """F65."""
+    assert json.loads(error_body(error)) == {"error": fields}
+    assert bodies(writer().error(error)) == [{"error": fields}]
+    assert bodies(writer().write(Failed(error))) == [{"error": fields}]
+
+
+def test_an_upstream_s_own_error_body_stays_as_it_came() -> None:
+    body = b'{"error":  {"message": "no"}}'
+    assert error_body(UpstreamRefused("no", status=400, body=body)) == body
+
+
+def test_an_error_event_is_one_event_whatever_the_body() -> None:
+    """A pretty-printed body over lines is still one event for a strict client."""
+    body = b'{\n  "error": {"message": "no"}\n}'
+    event = writer().error(UpstreamRefused("no", status=400, body=body))
+    lines = [line.removeprefix(b"data: ") for line in event.strip().split(b"\n")]
+    assert json.loads(b"\n".join(lines)) == json.loads(body)
+
+
+def passed_body(raw: bytes, **given: Any) -> Any:
+    (body,) = bodies(writer(**given).write(Unchanged(raw, (Text(0, "a"),))))
+    return body
+
+
+def test_fields_that_the_client_does_not_expect_are_removed() -> None:
+    raw = event_bytes(
+        {
+            "id": "c1",
+            "prompt_token_ids": None,
+            "choices": [{"index": 0, "delta": {"content": "a", "refusal": None}, "stop_reason": None}],
+            "usage": {"total_tokens": 3, "prompt_tokens_details": {}},
+        }
+    )
+    assert passed_body(raw, clean=CLEAN) == {
+        "id": "c1",
+        "choices": [{"index": 0, "delta": {"content": "a"}}],
+        "usage": {"total_tokens": 3},
+    }
+
+
+def test_where_nothing_is_to_be_removed_the_bytes_stay() -> None:
+    """C1: a body that was not changed is never re-serialised."""
+    raw = b'data:  {"id" : "c1", "choices":[{"delta":{"content":"\\u0061"}}]}\r\n\r\n'
+    assert writer(clean=CLEAN).write(Unchanged(raw, ())) == raw
+
+
+@pytest.mark.parametrize("written_as", ['"tool_calls": []', '"tool_calls":[]', '"tool_calls" : [ ]'])
+def test_empty_lists_of_calls_are_removed_where_tools_are_offered(written_as: str) -> None:
+    """F64."""
+    raw = ('data: {"choices": [{"index": 0, "delta": {"content": "a", ' + written_as + "}}]}\n\n").encode()
+    assert passed_body(raw, parsed=True)["choices"][0]["delta"] == {"content": "a"}
+    assert writer().write(Unchanged(raw, (Text(0, "a"),))) == raw
+    assert passed_body(raw, clean=CLEAN)["choices"][0]["delta"] == {"content": "a"}
+
+
+def test_text_that_speaks_of_empty_lists_of_calls_stays() -> None:
+    """C1."""
+    source = says('{"tool_calls": []}')
+    assert writer(parsed=True).write(Unchanged(source.raw, (Text(0, "a"),))) == source.raw
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"data: [1]\n\n", b"data:\n\n", b": comment\n\n", b"data: 7\n\n"],
+)
+def test_what_is_no_chunk_is_not_cleaned(raw: bytes) -> None:
+    assert cleaned_event(raw, CLEAN, drop_empty_calls=True) == raw
+
+
+def test_an_event_that_is_no_json_passes_a_writer_that_cleans() -> None:
+    """U15: not ours to understand, and no reason to fail."""
+    raw = b"data: not JSON\n\n"
+    assert writer(clean=CLEAN).write(Unchanged(raw, ())) == raw
+
+
+def test_an_event_without_its_blank_line_is_cleaned_too() -> None:
+    raw = b'data: {"prompt_token_ids": [], "choices": []}'
+    assert bodies(cleaned_event(raw, CLEAN, drop_empty_calls=False)) == [{"choices": []}]
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "\ud83d\ude42", "a\udc00"])
+def test_lone_surrogates_do_not_crash_the_writer(text: str) -> None:
+    (body,) = written(Text(0, text))
+    assert body["choices"][0]["delta"]["content"] == json.loads(json.dumps(text))
+
+
+def test_huge_integers_do_not_crash_the_writer() -> None:
+    huge = 2**100
+    (body,) = written(Text(0, "a"), Chunk({"id": "c", "created": huge, "choices": []}, b""))
+    assert body["created"] == huge
+    raw = event_bytes({"created": huge, "prompt_token_ids": [], "choices": []})
+    assert "prompt_token_ids" not in bodies(cleaned_event(raw, CLEAN, drop_empty_calls=False))[0]
+
+
+def test_cleaning_does_not_touch_what_it_was_given() -> None:
+    """Style, point 9: pure, and the same when it is done twice."""
+    body: dict[str, Any] = {
+        "system_fingerprint": "f",
+        "usage": {"prompt_tokens_details": {}, "total_tokens": 1},
+        "choices": [{"message": {"refusal": None, "tool_calls": []}, "token_ids": []}, 7],
+    }
+    before = json.dumps(body)
+    once = clean_body(body, CLEAN, drop_empty_calls=True)
+    assert once == {"usage": {"total_tokens": 1}, "choices": [{"message": {}}]}
+    assert clean_body(once, CLEAN, drop_empty_calls=True) == once
+    assert json.dumps(body) == before
+
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "reasoning": ("reasoning",),
+    "reasoning_content": ("reasoning_content",),
+    "both": ("reasoning", "reasoning_content"),
+}
+
+
+@pytest.mark.parametrize("server", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("wanted", NAMES)
+def test_reasoning_comes_under_the_names_that_the_client_reads(wanted: Any, server: str) -> None:
+    """F73: what passes, and what is written anew."""
+    said = dict.fromkeys(NAMES[wanted], "so")
+    source = chunk(delta(role="assistant", **{server: "so"}), usage={"reasoning_tokens": 1})
+    body = passed_body(source.raw, reasoning=wanted)
+    assert body["choices"][0]["delta"] == {"role": "assistant", **said} and body["id"] == "c1"
+    (body,) = written(Reasoning(0, "so"), source, reasoning=wanted)
+    assert body["choices"][0]["delta"] == {"role": "assistant", **said}
+
+
+@pytest.mark.parametrize("wanted", NAMES)
+def test_reasoning_that_came_under_both_names_is_said_once_under_each(wanted: Any) -> None:
+    raw = chunk(delta(reasoning="so", reasoning_content="so", content="a")).raw
+    said = {**dict.fromkeys(NAMES[wanted], "so"), "content": "a"}
+    assert passed_body(raw, reasoning=wanted)["choices"][0]["delta"] == said
+    if wanted == "both":
+        assert writer(reasoning="both").write(Unchanged(raw, ())) == raw
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        says("a").raw,
+        says('{"reasoning": "so"}').raw,
+        chunk(delta(content="a", reasoning=None, reasoning_content="")).raw,
+        chunk(usage={"completion_tokens_details": {"reasoning_tokens": 4, "reasoning": "x"}}).raw,
+        b'data: {"reasoning": "x"\n\n',
+    ],
+)
+@pytest.mark.parametrize("wanted", NAMES)
+def test_an_event_without_reasoning_leaves_as_the_very_bytes(raw: bytes, wanted: Any) -> None:
+    """C1."""
+    assert writer(reasoning=wanted).write(Unchanged(raw, (Text(0, "a"),))) == raw
+
+
+@pytest.mark.parametrize("name", NAMES["both"])
+def test_reasoning_as_it_is_leaves_as_the_very_bytes(name: str) -> None:
+    """C1."""
+    raw = chunk(delta(**{name: "so"})).raw
+    assert writer().write(Unchanged(raw, (Reasoning(0, "so"),))) == raw
+
+
+def test_reasoning_that_the_client_must_not_get_goes_under_every_name() -> None:
+    clean = StripFields(message=("reasoning", "reasoning_content"))
+    raw = chunk(delta(reasoning="so", content="a")).raw
+    assert passed_body(raw, reasoning="both", clean=clean)["choices"][0]["delta"] == {"content": "a"}
+    assert written(Reasoning(0, "so"), reasoning="both", clean=clean) == []
+    one = StripFields(message=("reasoning",))
+    (body,) = written(Reasoning(0, "so"), reasoning="both", clean=one)
+    assert body["choices"][0]["delta"] == {"reasoning_content": "so"}
+
+
+THOUGHT, PROSE = delta(reasoning="Hm."), delta(content="box>.")
+
+
+def replied(data: bytes, step: int) -> bytes:
+    """A reply with tools, whose bytes come so many at a time."""
+    options = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
+    reply = StreamReply(new_engine(), ChatWriter(options), lambda error: pytest.fail(repr(error)))
+    parts = [reply.receive(data[at : at + step]) for at in range(0, len(data), step)]
+    assert reply.failure is None
+    return b"".join(parts) + reply.finish()
+
+
+def deltas_of(data: bytes, step: int) -> list[Any]:
+    """The deltas of the first choice."""
+    return [body["choices"][0]["delta"] for body in bodies(replied(data, step)) if body != "[DONE]"]
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+@pytest.mark.parametrize("first", ["<tool", "{", "<", "Well <tool"])
+@pytest.mark.parametrize("role", ["assistant", "model"])
+def test_the_first_chunk_that_leaves_has_the_role_of_the_first_that_came(step: int, first: str, role: str) -> None:
+    """C5: where reasoning overtakes held text; and no later one says it again."""
+    came = [chunk(delta(role=role, content=first)), chunk(THOUGHT), chunk(THOUGHT), chunk(PROSE), ends()]
+    told = deltas_of(b"".join(each.raw for each in came) + b"data: [DONE]\n\n", step)
+    assert [said.get("role") for said in told] == [role] + [None] * (len(told) - 1)
+    assert "".join(said.get("content") or "" for said in told) == f"{first}box>."
+    assert "".join(said.get("reasoning") or "" for said in told) == "Hm.Hm."
+
+
+def test_a_server_that_says_the_role_in_each_chunk_is_not_changed() -> None:
+    """C1."""
+    came = [chunk(delta(role="assistant", content=word)) for word in ("So ", "it ", "is.")]
+    data = b"".join(each.raw for each in (*came, ends())) + b"data: [DONE]\n\n"
+    assert replied(data, 7) == data
+
+
+def test_each_choice_has_its_role() -> None:
+    came = [
+        *(chunk(delta(number, role="assistant", content="<tool")) for number in (0, 1)),
+        *(chunk(delta(number, reasoning="Hm.")) for number in (1, 0)),
+        *(chunk(delta(number, content="box>.")) for number in (0, 1)),
+        *(ends(), ends(choice=1)),
+    ]
+    data = replied(b"".join(each.raw for each in came) + b"data: [DONE]\n\n", 10_000)
+    for number in (0, 1):
+        entries = [entry for body in bodies(data) if body != "[DONE]" for entry in body["choices"]]
+        said = [entry["delta"] for entry in entries if entry["index"] == number]
+        assert [each.get("role") for each in said] == ["assistant"] + [None] * (len(said) - 1)

@@ -1,0 +1,219 @@
+"""How many tokens a Messages request has: the server's own count by two ways, else an estimate (F95)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import requests
+
+from proxy.dialects.messages.token_count import COUNT_TOKENS, HEADER, TOKENIZE, count, estimate
+from proxy.errors import UpstreamRefused
+from tests.support.scripted import WRITE_FILE, Upstream, answer
+
+CHAT: dict[str, Any] = {
+    "model": "Qwen/Qwen3-8B",
+    "tools": [WRITE_FILE],
+    "chat_template_kwargs": {"enable_thinking": False},
+    "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hallo, Wörld"}],
+}
+CLIENT: dict[str, Any] = {
+    "model": "claude-sonnet-4-5",
+    "system": "Be brief.",
+    "messages": [{"role": "user", "content": "Hallo, Wörld"}],
+    "tools": [{"name": "write_file", "input_schema": {"type": "object"}}],
+}
+VLLM = b'{"count":74,"max_model_len":131072,"tokens":[1,2,3],"token_strs":null}'
+LLAMA = b'{"input_tokens":82}'
+
+
+class Server:
+    """A model server that answers each path with a status and a body, and remembers what it was asked."""
+
+    def __init__(self, **answers: tuple[int, bytes]) -> None:
+        self.answers = {TOKENIZE: answers.get("tokenize"), COUNT_TOKENS: answers.get("count_tokens")}
+        self.asked: list[tuple[str, Any]] = []
+
+    def post(self, path: str, body: bytes) -> tuple[int, bytes]:
+        self.asked.append((path, json.loads(body)))
+        return self.answers[path] or (404, b'{"detail":"Not Found"}')
+
+
+def over_http(url: str) -> Any:
+    """The way to a real server."""
+
+    def post(path: str, body: bytes) -> tuple[int, bytes]:
+        found = requests.post(url + path, data=body, headers={"Content-Type": "application/json"}, timeout=10)
+        return found.status_code, found.content
+
+    return post
+
+
+def test_the_servers_tokenizer_is_asked_first_with_the_translated_request() -> None:
+    server = Server(tokenize=(200, VLLM), count_tokens=(200, LLAMA))
+    assert count(server.post, {**CHAT, "max_tokens": 5, "stream": True}, CLIENT) == (74, "tokenize")
+    assert server.asked == [(TOKENIZE, {**CHAT, "add_generation_prompt": True})]
+
+
+def test_what_the_request_does_not_have_is_not_asked_with() -> None:
+    server = Server(tokenize=(200, VLLM))
+    bare = {"model": "m", "messages": []}
+    count(server.post, bare, CLIENT)
+    assert server.asked == [(TOKENIZE, {**bare, "add_generation_prompt": True})]
+
+
+def test_an_answer_that_is_to_be_continued_is_counted_so() -> None:
+    """vLLM refuses continue_final_message beside add_generation_prompt."""
+    server = Server(tokenize=(200, VLLM))
+    prefill = {**CHAT, "continue_final_message": True, "add_generation_prompt": False}
+    assert count(server.post, prefill, CLIENT) == (74, "tokenize")
+    assert server.asked == [(TOKENIZE, prefill)]
+
+
+def test_the_same_request_is_asked_with_the_same_bytes() -> None:
+    """C8."""
+    seen: list[bytes] = []
+
+    def post(path: str, body: bytes) -> tuple[int, bytes]:
+        seen.append(body)
+        return 200, VLLM
+
+    for _ in range(2):
+        count(post, CHAT, CLIENT)
+    assert seen[0] == seen[1]
+
+
+UNUSABLE = [
+    *((status, b'{"count":5,"input_tokens":5}') for status in (400, 404, 405, 422, 500, 501, 503, 204, 302)),
+    *((200, body) for body in (b"", b"no JSON", b"[]", b"null", b'"5"', b"{}", b"\xff", b'{"tokens":[]}', b"<html>")),
+    *((200, b'{"count":%b,"input_tokens":%b}' % (said, said)) for said in (b'"5"', b"null", b"true", b"5.5", b"-1")),
+    *((200, b'{"count":%b,"input_tokens":%b}' % (said, said)) for said in (b"0", b"[5]", b"{}")),
+]
+
+
+@pytest.mark.parametrize("unusable", UNUSABLE)
+def test_an_answer_that_tells_no_number_leads_to_the_next_way(unusable: tuple[int, bytes]) -> None:
+    server = Server(tokenize=unusable, count_tokens=(200, LLAMA))
+    assert count(server.post, CHAT, CLIENT) == (82, "count_tokens")
+    assert [path for path, _ in server.asked] == [TOKENIZE, COUNT_TOKENS]
+
+
+@pytest.mark.parametrize("unusable", UNUSABLE)
+def test_after_both_there_is_the_estimate(unusable: tuple[int, bytes]) -> None:
+    server = Server(tokenize=unusable, count_tokens=unusable)
+    assert count(server.post, CHAT, CLIENT) == (estimate(CHAT), "estimate")
+    assert len(server.asked) == 2
+
+
+def test_the_second_way_has_the_clients_body_with_the_servers_name_of_the_model() -> None:
+    server = Server(count_tokens=(200, b'{"input_tokens":9,"context_management":{"original_input_tokens":9}}'))
+    assert count(server.post, CHAT, CLIENT) == (9, "count_tokens")
+    (path, body) = server.asked[1]
+    assert (path, body, list(body)) == (COUNT_TOKENS, {**CLIENT, "model": "Qwen/Qwen3-8B"}, list(CLIENT))
+    assert CLIENT["model"] == "claude-sonnet-4-5"
+
+
+@pytest.mark.parametrize("broken", [TOKENIZE, COUNT_TOKENS])
+def test_what_the_caller_raises_passes_through(broken: str) -> None:
+    server = Server()
+
+    def post(path: str, body: bytes) -> tuple[int, bytes]:
+        if path == broken:
+            raise UpstreamRefused("the key is refused", status=401)
+        return server.post(path, body)
+
+    with pytest.raises(UpstreamRefused):
+        count(post, CHAT, CLIENT)
+
+
+def test_a_real_llama_server_counts_by_the_second_way(llama: str) -> None:
+    """It has a /tokenize of its own, which answers 200 and no count."""
+    asked: list[str] = []
+    real = over_http(llama)
+
+    def post(path: str, body: bytes) -> tuple[int, bytes]:
+        asked.append(path)
+        status, data = real(path, body)
+        assert status == 200
+        return int(status), bytes(data)
+
+    number, way = count(post, CHAT, CLIENT)
+    assert (way, asked) == ("count_tokens", [TOKENIZE, COUNT_TOKENS])
+    direct = requests.post(llama + COUNT_TOKENS, json=CLIENT, timeout=10).json()["input_tokens"]
+    assert number == direct > 10
+    longer = {**CLIENT, "messages": [{"role": "user", "content": "one two three " * 50}]}
+    assert count(post, CHAT, longer)[0] > number
+
+
+def test_a_server_that_answers_as_vllm_counts_by_the_first_way() -> None:
+    tokens = list(range(100_000))
+    with Upstream([answer({"count": 100_000, "max_model_len": 131072, "tokens": tokens})]) as server:
+        assert count(over_http(server.url), CHAT, CLIENT) == (100_000, "tokenize")
+        assert server.seen[0].json == {**CHAT, "add_generation_prompt": True}
+
+
+# The estimate: 2 tokens for 7 bytes, rounded up.
+
+
+def said(*messages: dict[str, Any], **more: Any) -> int:
+    """The estimate without what each message costs."""
+    return estimate({"messages": list(messages), **more}) - 4 * len(messages)
+
+
+@pytest.mark.parametrize(
+    ("content", "tokens"),
+    [
+        ("", 0),
+        ("a", 1),
+        ("a" * 7, 2),
+        ("a" * 8, 3),
+        ("ü" * 7, 4),
+        ("語" * 7, 6),
+        ("\ud83d" * 7, 6),
+        (None, 0),
+        ([], 0),
+        ([{"type": "text", "text": "a" * 7}, {"type": "text", "text": "b" * 7}], 4),
+        ([{"type": "text", "text": None}, {"type": "text"}, 5, "x"], 0),
+    ],
+)
+def test_texts_count_by_their_bytes(content: object, tokens: int) -> None:
+    assert said({"role": "user", "content": content}) == tokens
+
+
+def test_bytes_are_added_up_before_they_are_rounded() -> None:
+    assert said(*[{"role": "user", "content": "a"}] * 7) == 2
+
+
+def test_each_message_costs_four() -> None:
+    assert estimate({"messages": [{"role": "user", "content": ""}] * 3}) == 12
+    assert estimate({}) == estimate({"messages": 5}) == estimate({"messages": [5]}) == 0
+
+
+@pytest.mark.parametrize("kind", ["image_url", "file"])
+def test_an_image_or_a_file_costs_the_same_whatever_its_size(kind: str) -> None:
+    """F95: base64 counted as text makes a client compact at once."""
+    data = "data:image/png;base64," + "A" * 1_000_000
+    part = {"type": kind, "image_url": {"url": data}, "file": {"filename": "a.pdf", "file_data": data}}
+    words = {"type": "text", "text": "a" * 7}
+    assert said({"role": "user", "content": [words, part, part]}) == 2 + 2 * 1600
+
+
+def test_calls_and_reasoning_count_as_text() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": '{"a":"bb"}'}}
+    assert said({"role": "assistant", "content": None, "tool_calls": [call]}) == 4
+    for field in ("reasoning", "reasoning_content"):
+        assert said({"role": "assistant", "content": "a" * 7, field: "b" * 7}) == 4
+    for odd in (5, [5], [{"function": 5}], [{"function": {"name": None}}]):
+        assert said({"role": "assistant", "content": "", "tool_calls": odd}) == 0
+
+
+def test_tools_count_as_compact_json_in_utf_8() -> None:
+    tools = [{"type": "function", "function": {"name": "bash", "description": "läuft"}}]
+    size = len(json.dumps(tools, separators=(",", ":"), ensure_ascii=False).encode())
+    assert said(tools=tools) == -(-size * 2 // 7)
+    assert said(tools=[]) == said(tools=None) == 0
+
+
+def test_the_header_has_the_name_that_the_documents_give_it() -> None:
+    assert HEADER == "X-Tool-Proxy-Count"

@@ -1,0 +1,528 @@
+"""One reply from upstream bytes to client bytes: nothing lost, nothing doubled, whatever goes wrong (C4, C6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Chunk
+from proxy.errors import InternalError, LimitExceeded, UpstreamBroken, UpstreamRefused
+from proxy.exchange.observe import ObservedReply
+from proxy.exchange.observe import observed as only_observed
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from tests.support.helpers import (
+    RECORDINGS,
+    SEED,
+    all_cuts,
+    bodies,
+    call_json,
+    calls,
+    chunk,
+    delta,
+    ends,
+    event_bytes,
+    new_engine,
+    piece,
+    received,
+    recording,
+    says,
+)
+
+DONE = b"data: [DONE]\n\n"
+LS = '{"command": "ls"}'
+WEAK = call_json("bash", command="ls")
+STRONG = f"<tool_call>\n{WEAK}\n</tool_call>"
+ROLE = chunk(delta(role="assistant", content=""))
+USAGE = chunk(usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3})
+TEXT = [ROLE, says("Just "), says("text."), ends()]
+ERROR = event_bytes({"error": {"message": "no", "type": "server_error", "code": 500}})
+
+
+class Crashes(list[Exception]):
+    """What the reply told of."""
+
+
+def options(**given: Any) -> ChatOptions:
+    return ChatOptions(**{"model": "m", "usage": True, "clean": StripFields(), **given})
+
+
+def reply(engine: Engine | None = None, crashes: Crashes | None = None, **limits: int) -> StreamReply:
+    told = Crashes() if crashes is None else crashes
+    return StreamReply(engine or new_engine(), ChatWriter(options(parsed=True)), told.append, **limits)
+
+
+def wire(chunks: list[Chunk], *, done: bool = True) -> bytes:
+    return b"".join(each.raw for each in chunks) + (DONE if done else b"")
+
+
+def sent(data: bytes | list[bytes], one: StreamReply | None = None) -> bytes:
+    """All that the client gets of a body that ended properly."""
+    one = one or reply()
+    given = b"".join(one.receive(part) for part in (data if isinstance(data, list) else [data]))
+    return given + one.finish()
+
+
+@pytest.mark.parametrize("chunks", [TEXT, [*TEXT, USAGE], [ROLE, says("a <"), says(" b"), ends("length")]])
+def test_a_clean_reply_leaves_byte_for_byte_at_every_cut(chunks: list[Chunk]) -> None:
+    """C1."""
+    data = wire(chunks)
+    for cut in all_cuts(data, 50):
+        assert sent(cut) == data
+
+
+@pytest.mark.parametrize("text", ["Just text.", STRONG, f"a\n{STRONG}\nb", WEAK, f"{WEAK} no", "a <tool_c"])
+def test_a_reply_says_the_same_at_every_cut_of_its_bytes(text: str) -> None:
+    """Style, point 5."""
+    data = wire([ROLE, *(says(text[at : at + 7]) for at in range(0, len(text), 7)), ends(), USAGE])
+    whole = received(sent(data))
+    assert whole.done
+    for cut in all_cuts(data, 30):
+        assert received(sent(cut)) == whole
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*/*stream*200.txt")), ids=lambda path: path.stem)
+def test_a_recorded_stream_is_a_reply_that_a_strict_client_can_read(path: Any) -> None:
+    """C5."""
+    data = path.read_bytes()
+    one = reply()
+    got = received(sent(data, one) + (one.fail(one.failure) if one.failure else b""))
+    assert got.done is (b"[DONE]" in data)
+    assert bool(got.error) is (b'"error"' in data)
+
+
+def test_comments_pass_in_their_place() -> None:
+    data = ROLE.raw + b": ping\n\n" + says("a").raw + ends().raw + DONE
+    assert sent(data) == data
+
+
+def test_an_event_that_is_no_json_object_passes() -> None:
+    """U15: not ours to understand."""
+    for odd in (b"data: not JSON\n\n", b"data: [1]\n\n", b"event: x\ndata: 7\n\n", b"data:\n\n"):
+        data = ROLE.raw + odd + says("a").raw + ends().raw + DONE
+        assert sent(data) == data
+
+
+@pytest.mark.parametrize("done", [b"data: [DONE]\r\n\r\n", b"data:[DONE]\n\n", b"data:  [DONE] \n\n", b"data: [DONE]"])
+def test_the_end_marker_is_known_in_each_spelling(done: bytes) -> None:
+    one = reply()
+    assert sent(wire(TEXT, done=False) + done, one) == wire(TEXT)
+    assert one.done
+
+
+def test_what_follows_the_end_marker_is_dropped() -> None:
+    """C5."""
+    assert sent(wire(TEXT) + says("late").raw + ERROR) == wire(TEXT)
+
+
+def test_a_role_alone_does_not_start_the_reply() -> None:
+    """The status can still be an error's."""
+    one = reply()
+    one.receive(ROLE.raw + b": ping\n\n")
+    assert not one.started
+    one.receive(says("Hi ").raw)
+    assert one.started
+
+
+@pytest.mark.parametrize(
+    "first", [says("Hi "), chunk(delta(reasoning="a")), calls(piece(0, LS[:-2], "bash", "a")), USAGE], ids=repr
+)
+def test_content_reasoning_and_calls_start_the_reply(first: Chunk) -> None:
+    one = reply()
+    one.receive(first.raw)
+    assert one.started
+
+
+def test_held_text_does_not_start_the_reply_and_its_release_does() -> None:
+    one = reply()
+    assert one.receive(says("<tool_call>").raw) == b""
+    assert one.held
+    assert not one.started
+    assert one.release() == says("<tool_call>").raw
+    assert one.started
+    assert not one.held
+
+
+def test_an_error_event_first_is_a_failure_before_the_start() -> None:
+    """F65: it can become a real status."""
+    one = reply()
+    one.receive(ROLE.raw)
+    assert one.receive(ERROR) == b""
+    assert isinstance(one.failure, UpstreamRefused)
+    assert (one.failure.message, one.failure.status) == ("no", 500)
+    assert not one.started
+    assert one.finish() == b""
+
+
+def test_an_error_event_after_text_ends_the_stream_with_an_error() -> None:
+    """F65: what was held goes first; no finish, no end marker."""
+    one = reply()
+    given = one.receive(says("a").raw + says(" <tool").raw + ERROR + says("late").raw)
+    assert one.failure
+    got = received(given + one.fail(one.failure))
+    assert (got[0].text, got[0].finish, got.done) == ("a <tool", None, False)
+    assert got.error == {"message": "no", "type": "server_error", "code": 500}
+
+
+def test_an_error_event_that_lacks_its_blank_line_loses_no_text() -> None:
+    """F65, F66: what was held goes first, also when the error is the last thing of the body."""
+    one = reply()
+    given = one.receive(says("a <tool").raw + ERROR.rstrip()) + one.finish()
+    assert one.failure
+    got = received(given + one.fail(one.failure))
+    assert (got[0].text, got.done) == ("a <tool", False)
+    assert got.error
+
+
+def test_a_body_that_broke_off_ends_with_what_was_held_and_the_error() -> None:
+    """C4."""
+    one = reply()
+    given = one.receive(says("a <tool").raw)
+    got = received(given + one.fail(UpstreamBroken("it broke off")))
+    assert (got[0].text, got.done) == ("a <tool", False)
+    assert got.error
+    assert got.error["message"] == "it broke off"
+
+
+@pytest.mark.parametrize(
+    ("data", "finish"),
+    [
+        (wire([ROLE, says("a")]), "stop"),
+        (wire(TEXT, done=False), "stop"),
+        (wire([says(STRONG)]), "tool_calls"),
+        (wire([says("a"), ends("length")], done=False), "length"),
+        (wire(TEXT, done=False)[:-2], "stop"),
+    ],
+)
+def test_of_finish_and_end_marker_the_missing_one_is_supplied(data: bytes, finish: str) -> None:
+    """C4, F57."""
+    got = received(sent(data))
+    assert (got[0].finish, got.done, got.error) == (finish, True, None)
+
+
+def test_a_reply_with_neither_is_a_failure() -> None:
+    """C4, F57: never a success."""
+    one = reply()
+    given = sent(wire([ROLE, says("a")], done=False), one)
+    assert isinstance(one.failure, UpstreamBroken)
+    assert b"[DONE]" not in given
+
+
+def test_an_event_over_the_limit_is_a_failure() -> None:
+    """C7."""
+    one = reply(max_event=500)
+    one.receive(says("a").raw)
+    assert one.receive(b"data: " + b"x" * 1000) == b""
+    assert isinstance(one.failure, LimitExceeded)
+
+
+def test_an_event_over_the_limit_at_the_end_is_a_failure_too() -> None:
+    """C7: the limit is a typed error wherever it is exceeded."""
+    one = reply(max_event=500)
+    one.receive(says("a").raw + b"data: " + b"x" * 1000)
+    one.finish()
+    assert isinstance(one.failure, LimitExceeded)
+
+
+def test_too_many_calls_are_a_failure() -> None:
+    one = reply(new_engine(max_calls=1))
+    one.receive(calls(piece(0, LS, "bash", "a")).raw + calls(piece(1, LS, "bash", "b")).raw)
+    assert isinstance(one.failure, UpstreamBroken)
+
+
+def test_a_reply_that_used_tokens_and_said_nothing_is_swallowed() -> None:
+    one = reply()
+    sent(recording("vllm-0.32.0-hermes/coder-chat-stream-200.txt"), one)
+    assert one.swallowed
+    other = reply()
+    sent(wire([*TEXT, USAGE]), other)
+    assert not other.swallowed
+
+
+def test_a_heartbeat_changes_nothing() -> None:
+    one = reply()
+    data = one.receive(TEXT[0].raw) + one.heartbeat() + one.receive(wire(TEXT[1:])) + one.finish()
+    assert received(data) == received(wire(TEXT))
+
+
+class Raises:
+    """An engine step that raises at its n-th call."""
+
+    def __init__(self, engine: Engine, step: str, at: int) -> None:
+        self._left = at
+        self._step = getattr(engine, step)
+        setattr(engine, step, self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise RuntimeError("a defect")
+        return self._step(*args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def _no_short_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every chunk is fed, so that each can be the one at which the engine raises."""
+    monkeypatch.setattr(Engine, "fast_path", lambda self, raw: None)
+    yield
+
+
+CRASHED: dict[str, list[Chunk]] = {
+    "text": [*TEXT, USAGE],
+    "held and let go": [ROLE, says("a"), says("<tool"), says("box"), says("b"), ends(), USAGE],
+    "held again while it is let go": [ROLE, says("a <tool"), says(" b <tool"), says(" c <"), says(" d"), ends()],
+    "held to the end": [ROLE, says("a"), says(STRONG[:20]), says(STRONG[20:40]), ends(), USAGE],
+    "a call": [
+        ROLE,
+        says("a"),
+        calls(piece(0, name="bash", id="a")),
+        calls(piece(0, "{")),
+        calls(piece(0, '"command": "ls"}')),
+        ends("tool_calls"),
+        USAGE,
+    ],
+}
+PLACES = [(name, at) for name, chunks in CRASHED.items() for at in range(len(chunks))]
+
+
+@pytest.mark.parametrize(("name", "at"), PLACES)
+def test_if_the_engine_raises_the_upstream_s_own_bytes_go_on(name: str, at: int) -> None:
+    """C6: from the first event not yet sent; nothing lost, nothing doubled, if nothing was changed before."""
+    chunks = CRASHED[name]
+    engine, crashes = new_engine(), Crashes()
+    Raises(engine, "feed", at)
+    one = reply(engine, crashes)
+    given = sent(wire(chunks), one)
+    assert [str(error) for error in crashes] == ["a defect"]
+    if one.failure is None:
+        assert given == wire(chunks)
+    else:
+        assert name == "a call" and at > 3
+        assert isinstance(one.failure, InternalError)
+
+
+@pytest.mark.parametrize("name", [name for name in CRASHED if name != "a call"])
+def test_if_the_engine_raises_at_the_end_the_upstream_s_own_end_goes_on(name: str) -> None:
+    """C6: the finish that waited, and the usage behind it."""
+    engine, crashes = new_engine(), Crashes()
+    Raises(engine, "finish", 0)
+    assert sent(wire(CRASHED[name]), reply(engine, crashes)) == wire(CRASHED[name])
+    assert len(crashes) == 1
+
+
+def test_if_the_engine_raises_while_it_lets_go_nothing_is_lost() -> None:
+    """C6."""
+    engine = new_engine()
+    one = reply(engine)
+    given = one.receive(says("a").raw + says("<tool").raw)
+    Raises(engine, "release", 0)
+    given += one.release()
+    assert not one.held
+    given += one.receive(says("b").raw + ends().raw + DONE) + one.finish()
+    assert given == wire([says("a"), says("<tool"), says("b"), ends()])
+
+
+def test_if_the_engine_raises_after_a_change_the_reply_fails() -> None:
+    """C6: the upstream's own bytes would no longer fit to what the client has."""
+    engine, crashes = new_engine(), Crashes()
+    Raises(engine, "feed", 2)
+    one = reply(engine, crashes)
+    given = one.receive(ROLE.raw + says(STRONG).raw + says("b").raw)
+    assert isinstance(one.failure, InternalError)
+    assert len(crashes) == 1
+    got = received(given + one.fail(one.failure))
+    assert got[0].calls == [("bash", LS)]
+    assert got.error
+    assert got.error["type"] == "server_error"
+    assert not got.done
+
+
+def test_a_reply_that_crashed_ends_as_the_upstream_s_own() -> None:
+    """C4, C6: with the end marker once, and none that the upstream did not send."""
+    for done in (True, False):
+        engine = new_engine()
+        Raises(engine, "feed", 1)
+        assert sent(wire(TEXT, done=done), reply(engine)) == wire(TEXT, done=done)
+
+
+def whole(*entries: dict[str, Any], **top: Any) -> bytes:
+    """A whole answer."""
+    return json.dumps(
+        {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [*entries], **top}
+    ).encode()
+
+
+def message(index: int = 0, finish: str | None = "stop", **said: Any) -> dict[str, Any]:
+    return {"index": index, "message": {"role": "assistant", **said}, "finish_reason": finish}
+
+
+def rewrapped(body: bytes, *, usage: bool = True, task: Task | None = None) -> bytes:
+    engine = Engine(task) if task else new_engine()
+    return answer_as_stream(read_whole(body), engine, ChatWriter(options(usage=usage), expand=True))
+
+
+COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+TOOL_CALL = {"id": "a", "type": "function", "function": {"name": "bash", "arguments": LS}}
+
+
+def test_a_whole_answer_becomes_the_stream_that_was_asked_for() -> None:
+    data = rewrapped(whole(message(content="Just text."), usage=COUNTS))
+    got = received(data)
+    assert (got[0].text, got[0].finish, got.done, got.roles) == ("Just text.", "stop", True, 1)
+    assert got.usage == [COUNTS]
+    assert all(body["object"] == "chat.completion.chunk" for body in bodies(data)[:-1])
+    assert {body["id"] for body in bodies(data)[:-1]} == {"w"}
+
+
+def test_a_whole_answer_s_calls_become_deltas() -> None:
+    second = {**TOOL_CALL, "id": "b"}
+    got = received(rewrapped(whole(message(0, "tool_calls", content=None, tool_calls=[TOOL_CALL, second]))))
+    assert (got[0].ids, got[0].calls, got[0].finish) == (["a", "b"], [("bash", LS)] * 2, "tool_calls")
+
+
+def test_a_call_in_a_whole_answer_s_text_is_found() -> None:
+    got = received(rewrapped(whole(message(content=f"I will.\n{STRONG}"))))
+    assert (got[0].text, got[0].calls, got[0].finish) == ("I will.\n", [("bash", LS)], "tool_calls")
+
+
+def test_reasoning_of_a_whole_answer_is_said_by_its_name() -> None:
+    """F73."""
+    for key in ("reasoning", "reasoning_content"):
+        data = rewrapped(whole(message(content="a", **{key: "so"})))
+        assert received(data)[0].reasoning == "so"
+        assert f'"{key}":"so"'.encode() in data
+
+
+def test_usage_is_said_only_if_it_was_asked_for() -> None:
+    """F61."""
+    body = whole(message(content="a"), usage=COUNTS)
+    assert received(rewrapped(body, usage=False)).usage == []
+    assert received(rewrapped(whole(message(content="a")))).usage == []
+
+
+def test_two_choices_become_two() -> None:
+    got = received(rewrapped(whole(message(0, content="a"), message(1, "length", content="b"))))
+    assert [(seen.text, seen.finish) for seen in got.choices.values()] == [("a", "stop"), ("b", "length")]
+    assert got.roles == 2
+
+
+@pytest.mark.parametrize("finish", ["stop", None])
+def test_without_tools_a_whole_answer_becomes_a_finished_stream_too(finish: str | None) -> None:
+    """C4: also where it lacks its finish reason."""
+    got = received(rewrapped(whole(message(0, finish, content=STRONG)), task=Task(tools=None, seed=SEED)))
+    assert (got[0].text, got[0].finish, got.done) == (STRONG, "stop", True)
+
+
+@pytest.mark.parametrize("body", [b'{"choices": []}', b'{"choices": [7]}'])
+def test_an_answer_without_a_choice_is_an_error(body: bytes) -> None:
+    with pytest.raises(UpstreamBroken):
+        rewrapped(body)
+
+
+def test_a_whole_answer_whose_call_cannot_be_finished_is_text() -> None:
+    """C4: nothing of it has left."""
+    half = {"id": "a", "type": "function", "function": {"name": "bash", "arguments": '{"command": "l'}}
+    seen = received(rewrapped(whole(message(0, "tool_calls", content=None, tool_calls=[half]))))[0]
+    assert (seen.text, seen.calls, seen.finish) == ('bash{"command": "l', [], "stop")
+
+
+def observed(engine: Engine | None = None, crashes: Crashes | None = None, **limits: int) -> ObservedReply:
+    told = Crashes() if crashes is None else crashes
+    reader = reply(engine, told, **limits)
+    return only_observed(reader, ChatDialect(options()), told.append, **limits)
+
+
+OBSERVED: dict[str, bytes] = {
+    "text": wire([*TEXT, USAGE]),
+    "a call in text": wire([ROLE, says("a\n"), says(STRONG[:20]), says(STRONG[20:]), ends()]),
+    "an error": wire([ROLE, says("a <tool")], done=False) + ERROR,
+    "comments and odd events": b": hi\n\n\n\ndata: 7\r\n\r\n" + wire(TEXT) + says("late").raw,
+    "half an event": wire(TEXT, done=False) + b'data: {"cho',
+    "half a chunk": says("a").raw + b'data: {"choices": [{"in',
+}
+
+
+@pytest.mark.parametrize("data", OBSERVED.values(), ids=OBSERVED.keys())
+def test_an_observed_reply_leaves_as_the_very_bytes_at_every_cut(data: bytes) -> None:
+    for cut in all_cuts(data, 30):
+        one = observed()
+        given = b""
+        for part in cut:
+            given += one.receive(part) + one.flush_prose() + one.release()
+            assert data.startswith(given)
+            assert given.endswith((b"\n\n", b"\r\n")) or not given
+        assert given + one.finish() == data
+        assert one.failure is None and one.done is (DONE in data)
+
+
+def test_an_observed_reply_is_read_as_any_other() -> None:
+    engine = new_engine()
+    one = observed(engine)
+    assert not one.started
+    for each in (ROLE, says(STRONG[:20])):
+        assert one.receive(each.raw) == each.raw
+    assert one.held and one.started
+    for each in (says(STRONG[20:]), ends()):
+        one.receive(each.raw)
+    one.finish()
+    assert engine.calls == 1 and not one.held and not one.swallowed
+
+
+@pytest.mark.parametrize("step", ["feed", "finish", "release"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_whatever_the_engine_raises_an_observed_reply_goes_on(step: str, at: int) -> None:
+    engine, crashes = new_engine(), Crashes()
+    Raises(engine, step, at)
+    one = observed(engine, crashes)
+    data = OBSERVED["a call in text"]
+    given = b""
+    for place in range(0, len(data), 50):
+        given += one.receive(data[place : place + 50])
+        given += one.release() if one.held else b""
+    assert given + one.finish() == data
+    assert len(crashes) == 1 or (len(crashes) == 0 and at > 0 and step != "feed")
+
+
+def test_what_the_reader_itself_raises_is_told_once_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Any:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Engine, "fast_path", fail)
+    crashes = Crashes()
+    one = observed(crashes=crashes)
+    assert b"".join(one.receive(each.raw) for each in TEXT) + one.finish() == wire(TEXT, done=False)
+    assert len(crashes) == 1 and not one.held
+
+
+def test_an_observed_event_over_the_limit_passes_and_no_heartbeat_follows() -> None:
+    """C7: only the reader has a limit."""
+    one = observed(max_event=500)
+    assert one.receive(says("a").raw + b"data: " + b"x" * 600) == says("a").raw
+    assert one.heartbeat() == b": ping\n\n"
+    assert one.receive(b"y") == b"data: " + b"x" * 600 + b"y"
+    assert one.heartbeat() == b""
+    assert one.receive(b"z\n\n") == b"z\n\n"
+    assert one.failure is None
+
+
+def test_an_observed_reply_that_breaks_off_ends_in_the_error_and_nothing_twice() -> None:
+    one = observed()
+    given = one.receive(says("a <tool").raw + b"data: {") + one.fail(UpstreamBroken("it broke off"))
+    got = received(given)
+    assert got[0].text == "a <tool"
+    assert got.error and got.error["message"] == "it broke off"
+
+
+def test_a_whole_answer_is_made_anew_only_if_it_must_be() -> None:
+    """C1."""
+    same = whole(message(content="Just text."))
+    assert answer_as_answer(same, read_whole(same), new_engine(), ChatDialect(options(parsed=True))) == same
+    found = whole(message(content=STRONG))
+    made = json.loads(answer_as_answer(found, read_whole(found), new_engine(), ChatDialect(options(parsed=True))))
+    assert made["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "bash", "arguments": LS}

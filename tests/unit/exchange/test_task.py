@@ -1,0 +1,27 @@
+"""What the engine is told of a request: all that the request and the rules say."""
+
+from __future__ import annotations
+
+from proxy.dialects.chat.request import read_chat
+from proxy.exchange.task import make_task
+from proxy.repair.policy import Policy
+from tests.support.helpers import OFFERED
+
+
+def test_the_task_carries_what_the_request_says() -> None:
+    body = {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "now", "arguments": "{}"}}]},
+            {"role": "tool", "content": "a result"},
+        ],
+        "tools": [*OFFERED],
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"},
+    }
+    policy = Policy(whole=True)
+    task = make_task(read_chat(b"", body), policy, seed=b"s", raw_text=True, max_held=7, max_calls=3)
+    assert task.tools is not None and len(task.tools.names) == len(OFFERED)
+    assert (task.json_reply, task.results, task.ids, task.one_call) == (True, ("a result",), frozenset({"c1"}), True)
+    assert (task.seed, task.raw_text, task.policy, task.max_held, task.max_calls) == (b"s", True, policy, 7, 3)

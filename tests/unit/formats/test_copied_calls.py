@@ -1,0 +1,286 @@
+"""A call that stands in a tool result is a copy, however the result shows it (contract C3, F89)."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from proxy.formats.copied_calls import MAX_PLAIN, MIN_COPIED, Copies
+from tests.support.helpers import (
+    all_cuts,
+    call_json,
+    ends,
+    function,
+    new_engine,
+    new_scanner,
+    offered,
+    run,
+    says,
+    scan,
+    view,
+)
+from tests.support.renderers import RENDERERS, Call
+
+pytestmark = pytest.mark.once
+
+Decorate = Callable[[str], str]
+
+TOOLS = offered(
+    function("write_file", {"path": {"type": "string"}, "content": {"type": "string"}}, "path"),
+    function("find", {"pattern": {"type": "string"}, "limit": {"type": "integer"}, "deep": {"type": "boolean"}}),
+)
+PATHS = ("src/a.py", "C:\\new\\table.txt", "docs/übersicht 🙂.md", "/etc/passwd")
+TEXTS = (
+    "one line",
+    "def f(x):\n    return x < 1 and 'a' or \"b\"\n",
+    "- a list\n- of two\n\n1. and\n2. more",
+    "> quoted\n\tindented & <b>bold</b> &amp; done",
+    "12: numbered\n13: lines\\n of text",
+    "été 🙂 ｜▁｜",
+)
+
+
+def numbered(form: str) -> Decorate:
+    """Each line behind its number."""
+    return lambda text: "\n".join(form.format(at) + line for at, line in enumerate(text.split("\n"), start=8))
+
+
+def behind(mark: str) -> Decorate:
+    """Each line behind a mark."""
+    return lambda text: "\n".join(mark + line for line in text.split("\n"))
+
+
+def diff(before: str, after: str) -> str:
+    """What `diff -u` says."""
+    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), "a/x", "b/x", n=99, lineterm="")
+    return "\n".join(lines)
+
+
+def changed(text: str) -> str:
+    """A diff in which every second line of the text is new."""
+    old = [line if at % 2 else f"old {at}" for at, line in enumerate(text.split("\n"))]
+    return diff("\n".join(["head", *old, "tail"]), f"head\n{text}\ntail")
+
+
+def dumped(text: str, levels: int = 1, **options: Any) -> str:
+    """The text in a string of JSON."""
+    for _ in range(levels):
+        text = json.dumps({"id": 1, "text": text}, **options)
+    return text
+
+
+DECORATIONS: dict[str, Decorate] = {
+    "verbatim": lambda text: f"It says {text} and more.",
+    "cat -n": numbered("{:6}\t"),
+    "an arrow": numbered("{:5}→"),
+    "an arrow and a blank": numbered("{:5}→ "),
+    "a colon": numbered("{}:"),
+    "a colon and a blank": numbered("{}: "),
+    "a bar": numbered("{:4} | "),
+    "a bar of a frame": numbered("{:4} │ "),
+    "a dot": numbered("{}. "),
+    "a bracket": numbered("{}) "),
+    "nl": numbered("{:6}  "),
+    "L12": numbered("L{}: "),
+    "zeros": numbered("{:04}|"),
+    "grep -n": numbered("src/proxy/a_b.py:{}:"),
+    "grep -n -A": numbered("src/my-app/a.py-{}-"),
+    "with columns": numbered("tests/test_a.py:{}:5: "),
+    "grep": behind("docs/a-b.md:"),
+    "git blame": numbered("1a2b3c4d (A. Body 2024-05-06 07:08:09 +0200 {}) "),
+    "indented": behind("    "),
+    "indented by tabs": behind("\t\t"),
+    "quoted": behind("> "),
+    "quoted twice": behind(">> "),
+    "quoted in a list": behind("  - > "),
+    "commented": behind("# "),
+    "commented as in C": behind(" * "),
+    "a table": behind("| "),
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "CR": lambda text: text.replace("\n", "\r"),
+    "blanks at the end": lambda text: text.replace("\n", "  \n"),
+    "blank lines between": lambda text: text.replace("\n", "\n\n"),
+    "a fence": lambda text: f"```xml\n{text}\n```",
+    "a new file": lambda text: diff("", text),
+    "a file that went": lambda text: diff(text, ""),
+    "a diff around it": lambda text: diff(f"a\n{text}\nb", f"A\n{text}\nB"),
+    "a diff in it": changed,
+    "a diff with numbers": lambda text: numbered("{:4} ")(changed(text)),
+    "JSON": dumped,
+    "JSON without ASCII": lambda text: dumped(text, ensure_ascii=False),
+    "JSON in JSON": lambda text: dumped(text, 2),
+    "JSON for HTML": lambda text: dumped(text).replace("<", "\\u003c").replace(">", "\\u003E").replace("/", "\\/"),
+    "a string of Python": lambda text: repr([text]),
+    "HTML": html.escape,
+    "HTML twice": lambda text: html.escape(html.escape(text)),
+    "HTML by numbers": lambda text: "".join(f"&#{ord(each)};" if each in "<>&\"'" else each for each in text),
+    "HTML by hexadecimal numbers": lambda text: "".join(
+        f"&#x{ord(each):X};" if each in "<>&" else each for each in text
+    ),
+    "JSON of numbered lines": lambda text: dumped(numbered("{:5}→")(text)),
+    "numbered lines of JSON": lambda text: numbered("{}: ")(f"a\n{dumped(text)}\nb"),
+    "HTML in JSON": lambda text: dumped(html.escape(text)),
+    "JSON in HTML": lambda text: html.escape(dumped(text)),
+    "quoted and numbered and CRLF": lambda text: numbered("{:6}\t")(behind("> ")(text)).replace("\n", "\r\n"),
+    "a diff in JSON": lambda text: dumped(changed(text)),
+}
+
+
+def random_calls(form: str, count: int) -> Iterator[list[Call]]:
+    """Calls that a model of this format can write."""
+    rng = random.Random(form)
+    renderer = RENDERERS[form]
+    while count:
+        path, text = rng.choice(PATHS), rng.choice(TEXTS)
+        one: Call = ("write_file", {"path": path, "content": text})
+        two: Call = ("find", {"pattern": rng.choice(TEXTS[:1] + PATHS), "limit": rng.randrange(99), "deep": True})
+        calls = rng.choice(([one], [two], [one, two] if renderer.several else [one]))
+        strings = [value for _, arguments in calls for value in arguments.values() if isinstance(value, str)]
+        if not any(map(renderer.cannot, strings)):
+            count -= 1
+            yield calls
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_copy_is_no_call_however_the_result_shows_it(form: str) -> None:
+    rng = random.Random(form)
+    for calls in random_calls(form, 4):
+        text = RENDERERS[form].render(calls)
+        assert [name for name, _ in scan([text], new_scanner(TOOLS)).calls] == [name for name, _ in calls]
+        for name, decorate in DECORATIONS.items():
+            result = f"Result:\n{decorate(text)}\nThat was it."
+            at = rng.randrange(len(text))
+            for cut in ([text], [text[:at], text[at:]]):
+                found = scan(cut, new_scanner(TOOLS, results=("other", result)))
+                # Of a message the token at the very end is no text, whatever the message is.
+                assert (found.calls, found.text) == ((), text.removesuffix("<|call|>")), name
+
+
+@pytest.mark.parametrize("name", DECORATIONS)
+def test_a_copy_is_no_call_at_any_cut(name: str) -> None:
+    for form in ("hermes", "qwen3_coder", "llama4_json", "mistral_v11"):
+        text = RENDERERS[form].render([("find", {"pattern": "a b", "limit": 3})])
+        result = f"{DECORATIONS[name](text)}\n"
+        for cut in all_cuts(text, 10):
+            found = scan(cut, new_scanner(TOOLS, results=(result,)))
+            assert (found.calls, found.text) == ((), text)
+
+
+@pytest.mark.parametrize("name", DECORATIONS)
+def test_a_copy_is_no_call_with_what_stood_before_its_lines_either(name: str) -> None:
+    text = "<tool_call>\n<function=find>\n<parameter=pattern>\na\nb\n</parameter>\n</function>\n</tool_call>"
+    shown = DECORATIONS[name](text)
+    for reply in (shown, f"The file says:\n{shown}\nShall I?", f"```\n{shown}\n```"):
+        assert scan([reply], new_scanner(TOOLS, results=(f"{shown}\n",))).calls == ()
+
+
+@pytest.mark.parametrize("name", DECORATIONS)
+def test_what_is_only_like_a_result_is_a_call(name: str) -> None:
+    """The whole of its markup must stand there: not its values alone, not another call with more or other ones."""
+    text = "<tool_call>\n<function=write_file>\n<parameter=path>\na/b.py\n</parameter>\n</function>\n</tool_call>"
+    others = (
+        text.replace("a/b.py", "a/c.py"),
+        text.replace("a/b.py", "a/b.py\nc"),
+        text.replace("write_file", "read_file"),
+        text.replace("</parameter>", "</parameter>\n<parameter=content>\nx\n</parameter>"),
+        text.replace("</tool_call>", "</tool_cal>"),
+        text[len("<tool_call>") :],
+        call_json("write_file", path="a/b.py"),
+        "a/b.py",
+        'path: "a/b.py"',
+    )
+    for other in others:
+        results = (DECORATIONS[name](f"head\n{other}\ntail"),)
+        assert scan([text], new_scanner(TOOLS, results=results)).parsed == [("write_file", {"path": "a/b.py"})]
+
+
+def test_a_fence_in_the_reply_makes_a_copy_no_call() -> None:
+    call = call_json("find", pattern="a")
+    for reply in (f"```json\n{call}\n```", f"```\n{call}\n```", f"So:\n\n~~~\n{call}\n~~~\n"):
+        assert scan([reply], new_scanner(TOOLS, results=(f"1: x\n2: {call}\n3: y",))).calls == ()
+
+
+def test_the_call_s_own_lines_may_look_as_if_something_stood_before_them() -> None:
+    content = "12: a\n> b\n- c\n+ d\n# e\n\n\n    f\nx.py:3:g\n@@ -1,2 +3,4 @@ h\n```\ni\n```"
+    text = RENDERERS["hermes"].render([("write_file", {"path": "a", "content": content})])
+    raw = RENDERERS["qwen3_coder"].render([("write_file", {"path": "a", "content": content})])
+    for call in (text, raw):
+        assert Copies(()).hold(call) is False
+        for name in ("cat -n", "quoted", "a new file", "JSON", "HTML"):
+            assert Copies((DECORATIONS[name](call),)).hold(call), name
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_each_of_the_results_counts(at: int) -> None:
+    call = RENDERERS["hermes"].render([("find", {"pattern": "a b", "limit": 3})])
+    results = ["", "<tool_call>", "find pattern arguments"]
+    results[at] = DECORATIONS["cat -n"](call)
+    assert Copies(tuple(results)).hold(call)
+
+
+def test_what_is_short_may_stand_there_by_chance() -> None:
+    """The length counts of what is left without escapes and marks, too."""
+    short, long = "<function=f></function>", "<function=fg></function>"
+    assert (len(short), len(long)) == (MIN_COPIED - 1, MIN_COPIED)
+    for call, found in ((short, False), (long, True)):
+        assert Copies((call,)).hold(call) is found
+        assert Copies((html.escape(call),)).hold(call) is found
+    assert not Copies((html.escape(short),)).hold(f"- - - {short}")
+
+
+def test_results_beyond_the_bound_are_searched_as_they_are() -> None:
+    """C7: bringing them to the form in which they are searched costs more."""
+    call = RENDERERS["hermes"].render([("find", {"pattern": "a b", "limit": 3})])
+    filling = "x" * MAX_PLAIN
+    assert Copies((f"{filling}{call}",)).hold(call)
+    assert not Copies((f"{filling}{html.escape(call)}",)).hold(call)
+    assert not Copies((f"{filling} tool_call find pattern arguments name limit", html.escape(call))).hold(call)
+    assert Copies((filling, html.escape(call))).hold(call)
+
+
+def test_results_are_looked_into_only_if_the_words_of_the_call_stand_there() -> None:
+    """C7: most calls stand in no result, and most results show no call."""
+    copies = Copies(("no markup here", "<tool_call> of find", html.escape(call_json("find", pattern="abcd"))))
+    assert not copies.hold(call_json("find", pattern="efgh"))
+    assert not copies._plain
+    assert copies.hold(call_json("find", pattern="abcd"))
+    assert [*copies._plain] == [2]
+
+
+NASTY = ["\\", "\\n", "&", "&#", "&#9999999;", "&#xFFFFFF;", "\\ud83d", "\ud83d", "\\uD83D\\uDE42", "1:", "`", "@@ -"]
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_no_text_is_too_odd_to_be_looked_into(nasty: str) -> None:
+    call = RENDERERS["qwen3_coder"].render([("write_file", {"path": "a.py", "content": f"a\n{nasty}\n{nasty * 9}"})])
+    for result in (nasty * 50, f"{nasty}{html.escape(call)}{nasty}", f"> {call}", json.dumps(call)):
+        assert Copies((f"{result} write_file path content parameter function tool_call",)).hold(call) in (True, False)
+    assert Copies((json.dumps(f"- {call} -"),)).hold(call)
+
+
+def test_the_engine_looks_into_results_once_for_all_its_choices() -> None:
+    call = RENDERERS["hermes"].render([("find", {"pattern": "a b", "limit": 3})])
+    for results, made in (((DECORATIONS["cat -n"](call),), 0), ((), 1)):
+        engine = new_engine(TOOLS, results=results)
+        seen = view(run([says(call), says(call, choice=1), ends(), ends(choice=1)], engine))
+        for choice in (0, 1):
+            assert len(seen[choice].calls) == made
+            assert seen[choice].text == ("" if made else call)
+
+
+@pytest.mark.parametrize("name", ["cat -n", "quoted", "JSON in JSON", "HTML", "a diff in it"])
+@pytest.mark.parametrize("length", range(2000, 2024, 3))
+def test_a_long_call_is_looked_for_as_a_whole(name: str, length: int) -> None:
+    """Its beginning chooses the results; wherever that is cut, in a word or in an entity."""
+    content = "x" * length + " &quot;word&quot; \\n longer words\n" + "and so on\n" * 300
+    text = RENDERERS["qwen3_coder"].render([("write_file", {"path": "a", "content": content})])
+    result = DECORATIONS[name](f"head\n{text}\ntail")
+    assert Copies((result,)).hold(text)
+    assert not Copies((result.replace("on", "in"),)).hold(text)
+    assert not Copies((result,)).hold(text.replace("on\n\n</parameter>", "in\n\n</parameter>"))

@@ -1,0 +1,192 @@
+"""JSON in wrapped calls that no reader of JSON can follow: what is mended in a structured call is mended in a text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.formats.grammar import grammars
+from proxy.formats.scanner import Scanner
+from proxy.formats.spans import CallSpan, TextSpan
+from proxy.tools.toolset import ToolSet
+from tests.failures.test_failures_damage import INNER, TOOLS, broken
+from tests.support.client_view import argued, streamed, whole
+from tests.support.helpers import all_cuts, ends, says
+
+pytestmark = pytest.mark.once
+
+Written = Callable[[str, str], str]
+_KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>functions.{}:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+_DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+WRAPPERS: dict[str, Written] = {
+    "Hermes": lambda name, text: f'<tool_call>\n{{"name": "{name}", "arguments": {text}}}\n</tool_call>',
+    "Qwen2.5": lambda name, text: f'<tools>\n{{"name": "{name}", "arguments": {text}}}\n</tools>',
+    "Qwen2.5, a list": lambda name, text: f'<tools>[{{"name": "{name}", "arguments": {text}}}]</tools>',
+    "Mistral": lambda name, text: f"[TOOL_CALLS]{name}[ARGS]{text}",
+    "Mistral, before": lambda name, text: f'[TOOL_CALLS][{{"name": "{name}", "arguments": {text}}}]',
+    "Kimi": lambda name, text: _KIMI.format(name, text) + "<|tool_calls_section_end|>",
+    "DeepSeek V3": lambda name, text: _DEEPSEEK.format(f"function<｜tool▁sep｜>{name}\n```json\n{text}\n```"),
+    "DeepSeek V3.1": lambda name, text: _DEEPSEEK.format(f"{name}<｜tool▁sep｜>{text}"),
+    "harmony": lambda name, text: (
+        f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{text}<|call|>"
+    ),
+    "functionary": lambda name, text: f"<tool_call><function={name}>{text}</function></tool_call>",
+    "OpenAI": lambda name, text: (
+        f'<tool_call>{{"type": "function", "function": {{"name": "{name}", "arguments": {text}}}}}</tool_call>'
+    ),
+    "Apertus": lambda name, text: f'<|tools_prefix|>[{{"{name}": {text}}}]<|tools_suffix|>',
+    "Llama": lambda name, text: f'<|python_tag|>{{"name": "{name}", "parameters": {text}}}',
+    "Cohere": lambda name, text: (
+        f'<|START_ACTION|>[\n    {{"tool_call_id": "0", "tool_name": "{name}", "parameters": {text}}}\n]<|END_ACTION|>'
+    ),
+}
+CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")]
+
+
+def read(text: str, cuts: int = 12, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
+    """The calls of a reply and the text around them, the same at every cut."""
+    found: list[tuple[list[tuple[str, Json]], str]] = []
+    for cut in all_cuts(text, cuts):
+        scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
+        pieces = [piece for part in cut for piece in scanner.feed(part)]
+        pieces += scanner.finish(stopped=True)
+        data = text.encode()
+        calls = [call for piece in pieces if isinstance(piece, CallSpan) for call in piece.calls]
+        prose = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, TextSpan))
+        found.append(([(call.tool.name, json.loads(call.arguments)) for call in calls], prose.decode()))
+    assert all(each == found[0] for each in found)
+    return found[0]
+
+
+@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_marks_without_a_backslash_are_the_strings_own(name: str, inner: str) -> None:
+    for values in ({"path": "a", "content": inner}, {"content": inner, "path": "a"}):
+        text = WRAPPERS[name]("write", broken(values))
+        assert read(text) == ([("write", values)], "")
+        assert read(f"I do it.\n\n{text}", 4) == ([("write", values)], "I do it.\n\n")
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_stands_behind_the_wrapper_stays_and_calls_beside_it_count(name: str) -> None:
+    values: JsonObject = {"path": "a", "content": 'print("}")'}
+    text = WRAPPERS[name]("write", broken(values))
+    other = WRAPPERS[name]("read", '{"path": "b"}')
+    assert read(f"{text}\nThat was it.", 4)[0] == [("write", values)]
+    assert read(f"{text}\n{other}", 4)[0] == [("write", values), ("read", {"path": "b"})]
+    assert read(f"{other}\n{text}", 4)[0] == [("read", {"path": "b"}), ("write", values)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{path: "a", content: "b"}',
+        "{path: 'a', content: 'b'}",
+        '{"path": "a", /* the file */ "content": "b"}',
+        '{“path”: “a”, “content”: “b”}',
+        '{"path": "a", "content": """b"""}',
+    ],
+)
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_keys_comments_and_marks_are_read_as_in_structured_calls(name: str, text: str) -> None:
+    assert read(WRAPPERS[name]("write", text), 6) == ([("write", {"path": "a", "content": "b"})], "")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("write", '{"content": "{"a": "x", "path": "y"}", "path": "p"}'),
+        ("tag", '{"tags": ["a "b" c"]}'),
+        ("write", '{"path": "p", "content": "say "hi"", "note": "x"}'),
+        ("write", '{"path": "p", "content": "say "hi'),
+        ("write", '{"path": "p", "content": "x = {"a": "b"}'),
+        ("write", '{"path": "p", "content": "a" "mode": "b"}'),
+        # By the schema nothing can be told, or it does not accept it.
+        ("write", '{"content": "say "hi""}'),
+        ("read", '{"path": "a", "other": "say "hi""}'),
+    ],
+)
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_what_has_no_reading_or_two_stays_text(wrapper: str, name: str, arguments: str) -> None:
+    text = WRAPPERS[wrapper](name, arguments)
+    # The token that ends the turn is no text in any case.
+    assert read(text, 6) == ([], text.removesuffix("<|call|>"))
+
+
+@pytest.mark.parametrize("name", [name for name in CLOSED if name != "harmony"])
+def test_a_string_may_show_the_end_of_its_wrapper(name: str) -> None:
+    """The first place where all of it can be read is the end. Harmony's are tokens of the model's own."""
+    text = WRAPPERS[name]("write", '{"path": "a", "content": "b"}')
+    closer = text[text.index('"b"}') + 4 :].lstrip("}] \n")
+    values: JsonObject = {"path": "a", "content": f'say "{closer}" and "more"'}
+    assert read(WRAPPERS[name]("write", broken(values)), 6) == ([("write", values)], "")
+
+
+@pytest.mark.parametrize("arguments", ['{"path": "a"', '{"path": "a" b"', '{"path": "a" b}', '{"path": a}'])
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_call_that_cannot_be_read_takes_no_other_one_along(name: str, arguments: str) -> None:
+    """No string of it holds the next call."""
+    other: JsonObject = {"path": "b", "content": "c", "mode": "d"}
+    text = f'{WRAPPERS[name]("read", arguments)}\n{WRAPPERS[name]("write", json.dumps(other))}'
+    found, _ = read(text, 4)
+    assert all(call in (("write", other), ("read", {"path": "a"})) for call in found)
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_without_an_offered_name_nothing_is_read_so(name: str) -> None:
+    text = WRAPPERS[name]("nothing", '{"content": "say "hi""}')
+    assert read(text, 4) == ([], text.removesuffix("<|call|>"))
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_many_that_never_end_cost_no_more_than_their_length(name: str) -> None:
+    """C7: only a few times in a reply what was read is read again."""
+    text = WRAPPERS[name]("write", '{"path": "a", "content": "say "hi" ')
+    one = text[: text.index('"hi" ') + 5]
+    data = one * 2000
+    scanner = Scanner(TOOLS, grammars(json_reply=False, raw_text=False))
+    pieces = [*scanner.feed(data), *scanner.finish(stopped=True)]
+    assert not [piece for piece in pieces if isinstance(piece, CallSpan)]
+
+
+MEANT: JsonObject = {"path": "a b", "content": 'say "hi"\n'}
+_SAID = json.dumps(MEANT)
+# What is mended in a structured call, each as it is written.
+MENDED = {
+    "marks": broken({"path": "a b", "content": 'say "hi"'}).replace("}", ', "mode": "x"}'),
+    "marks in the last string": broken({"path": "a b", "content": 'say "hi"'}),
+    "no marks around keys": _SAID.replace('"path"', "path").replace('"content"', "content"),
+    "no marks around one key": _SAID.replace('"content"', "content"),
+    "Python's marks": repr(MEANT),
+    "a comma too many": _SAID.replace("}", ",}"),
+    "a raw line end": _SAID.replace("\\n", "\n"),
+    "keys in other letters": _SAID.replace("path", "Path").replace("content", "CONTENT"),
+    "markup at a key": _SAID.replace('path"', 'path</arg_key>"'),
+    "a comment": _SAID.replace(", ", ", // the text\n"),
+    "typographic marks": "{“path”: “a b”, “content”: “x”}",
+    "in arguments": json.dumps({"arguments": MEANT}),
+    "in arguments, as text": json.dumps({"arguments": _SAID}),
+    "in input": json.dumps({"input": MEANT}),
+    "in input, as text": json.dumps({"input": _SAID}),
+    "in the name": json.dumps({"write": MEANT}),
+    "in another name": json.dumps({"data": MEANT}),
+    "in arguments, without marks around keys": f"{{arguments: {_SAID}}}",
+    "in arguments, with marks": f'{{"arguments": {broken({"path": "a b", "content": "x"})}}}',
+}
+
+
+@pytest.mark.parametrize("way", MENDED)
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_what_is_mended_in_a_structured_call_is_mended_in_each_family(name: str, way: str) -> None:
+    """The same values, streamed and whole."""
+    structured = argued("write", MENDED[way], cuts=2, tools=TOOLS)
+    assert [set(values) <= {"path", "content", "mode"} for _, values in structured.values] == [True]
+    text = WRAPPERS[name]("write", MENDED[way])
+    for cut in ([text], list(text)):
+        got = streamed(*map(says, cut), ends(), cuts=0, tools=TOOLS)
+        assert (got.values, got.text, got.finish) == (structured.values, "", "tool_calls")
+    got = whole({"content": text}, tools=TOOLS)
+    assert (got.values, got.text) == (structured.values, "")

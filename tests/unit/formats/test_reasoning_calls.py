@@ -1,0 +1,93 @@
+"""Calls in the model's reasoning: recovered only if the reply is nothing else (F70, F71)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Chunk
+from tests.support.helpers import all_cuts, call_json, calls, chunk, delta, ends, new_engine, offered, piece, run, says
+from tests.unit.engine.test_engine import only
+
+STRONG = f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"
+THOUGHT = f"I should look.\n{STRONG}"
+KIMI = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.bash:4<|tool_call_argument_begin|>"
+    '{"command": "ls"}<|tool_call_end|><|tool_calls_section_end|>'
+)
+
+
+def thinks(text: str, key: str = "reasoning") -> Chunk:
+    """A chunk of reasoning."""
+    return chunk(delta(**{key: text}))
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("end", ["stop", "tool_calls"])
+def test_a_wrapped_call_that_ends_the_reasoning_of_an_empty_reply_is_meant(key: str, end: str) -> None:
+    for cut in all_cuts(THOUGHT, 20):
+        seen = only(run([*(thinks(part, key) for part in cut), ends(end)]))
+        assert [(name, json.loads(arguments)) for name, arguments in seen.calls] == [("bash", {"command": "ls"})]
+        assert (seen.reasoning, seen.text, seen.finish) == (THOUGHT, "", "tool_calls")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [thinks(THOUGHT), says("Here is the answer."), ends()],
+        [says("So: "), thinks(THOUGHT), ends()],
+        [thinks(THOUGHT), ends("length")],
+        [thinks(THOUGHT), ends("content_filter")],
+        [thinks(f"{THOUGHT} is what I could write."), ends()],
+        [thinks(call_json("bash", command="ls")), ends()],
+        [thinks(THOUGHT.replace("bash", "nope")), ends()],
+        [thinks(THOUGHT[:-30]), ends()],
+        [thinks(f"As in `{STRONG}`"), ends()],
+        [thinks(THOUGHT.replace("command", "cmd")), ends()],
+    ],
+)
+def test_all_else_in_reasoning_is_only_thought(reply: list[Chunk]) -> None:
+    seen = only(run(reply))
+    assert seen.calls == []
+    assert seen.finish in ("stop", "length", "content_filter")
+
+
+def test_a_call_of_the_servers_own_is_enough() -> None:
+    structured = calls(piece(0, '{"command": "pwd"}', "bash", "call_1"))
+    for reply in ([thinks(THOUGHT), structured, ends("tool_calls")], [structured, thinks(THOUGHT), ends("tool_calls")]):
+        assert only(run(reply)).names == ["bash"]
+
+
+def test_blanks_are_no_answer() -> None:
+    assert len(only(run([thinks(THOUGHT), says("\n\n"), ends()])).calls) == 1
+
+
+def test_json_that_the_client_asked_for_keeps_reasoning_out() -> None:
+    engine = Engine(Task(tools=offered(), seed=b"s", json_reply=True))
+    assert only(run([thinks(THOUGHT), ends()], engine)).calls == []
+
+
+def test_kimis_ids_stay_unless_the_conversation_knows_them() -> None:
+    """F8, C5."""
+    assert only(run([says(KIMI), ends()])).ids == ["functions.bash:4"]
+    (known,) = only(run([says(KIMI), ends()], new_engine(ids=frozenset(("functions.bash:4",))))).ids
+    assert known == "functions.bash:1"
+    assert len(set(only(run([says(KIMI + KIMI), ends()])).ids)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        (f"{STRONG}</tool_call><|im_end|>", ["text_call", "leftover", "leftover", "finish"]),
+        ("</think>\n\nHello", ["leaked_token"]),
+        ("Hello.<|im_end|>", ["end_of_turn"]),
+        ("Hello, see <|im_end|>", []),
+    ],
+)
+def test_each_token_that_is_dropped_is_told(text: str, ids: list[str]) -> None:
+    """C6, F18."""
+    engine = new_engine()
+    run([says(text), ends()], engine)
+    assert [repair.id for repair in engine.audit] == ids

@@ -1,0 +1,92 @@
+"""Which tool a call without a name can mean (F37)."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.repair.name_inference import inferred
+from proxy.tools.toolset import ToolSet
+from tests.support.helpers import function, offered
+
+TEXT = {"type": "string"}
+
+
+def named(keys: list[str], tools: ToolSet, *, by_table: bool = False) -> str | None:
+    found = inferred(keys, tools, by_table=by_table)
+    return found.name if found else None
+
+
+def tools(**parameters: str) -> ToolSet:
+    """Tools by name, each with its parameters; those with a `!` are required."""
+    return offered(
+        *(
+            function(name, {key.strip("!"): TEXT for key in keys.split()}, *[k[:-1] for k in keys.split() if "!" in k])
+            for name, keys in parameters.items()
+        )
+    )
+
+
+def test_the_only_tool_that_accepts_the_keys() -> None:
+    offered_ = tools(write="path! content!", read="path! limit", list="folder")
+    assert named(["path", "content"], offered_) == "write"
+    assert named(["path"], offered_) == "read"
+    assert named(["path", "limit"], offered_) == "read"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [],
+        ["content"],  # what is required is missing
+        ["path", "content", "more"],  # no tool has it
+        ["Path", "content"],  # likeness is nothing
+    ],
+)
+def test_none_where_no_tool_accepts_them_all(keys: list[str]) -> None:
+    assert named(keys, tools(write="path! content!", read="path! limit")) is None
+
+
+def test_none_where_two_tools_accept_them() -> None:
+    assert named(["path"], tools(read="path!", list="path!")) is None
+    assert named([], tools(now="")) is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        (["todos"], "todowrite"),
+        (["command"], "bash"),
+        (["file_path", "edits"], "multiedit"),
+        (["filePath", "oldString", "newString"], "edit"),
+        (["file_path", "old_string", "new_string"], "edit"),
+        (["pattern", "output_mode"], "grep"),
+        (["pattern"], "glob"),
+        (["url", "prompt"], "webfetch"),
+        (["query"], "websearch"),
+        (["content", "filePath"], "write"),
+        (["file_path"], "read"),
+        (["description", "prompt", "subagent_type"], "task"),
+        (["notebook_path", "new_source"], "notebookedit"),
+        (["path"], "list"),
+    ],
+)
+def test_the_table_decides_where_the_schemas_do_not(keys: list[str], name: str) -> None:
+    """Only where the rules ask for it: two tools take the same keys."""
+    twice = tools(**{name: " ".join(keys), "another": " ".join(keys)})
+    assert named(keys, twice) is None
+    assert named(keys, twice, by_table=True) == name
+
+
+def test_the_table_decides_only_over_tools_that_have_every_key() -> None:
+    offered_ = tools(bash="command", other="command cwd", third="command cwd")
+    assert named(["command", "cwd"], offered_, by_table=True) is None
+    assert named(["command"], offered_, by_table=True) == "bash"
+    assert named(["command"], tools(read="x", list="x"), by_table=True) is None
+
+
+def test_the_table_finds_the_offered_spelling() -> None:
+    assert named(["todos"], tools(TodoWrite="todos", todo_read="todos"), by_table=True) == "TodoWrite"
+
+
+def test_the_schemas_come_before_the_table() -> None:
+    assert named(["query"], tools(find="query!", websearch="query! site!"), by_table=True) == "find"

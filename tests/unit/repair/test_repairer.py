@@ -1,0 +1,341 @@
+"""A call as it must have been meant: ladder, rules and fixes together, and what becomes of it in a stream."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from proxy.codec.json_text import JsonObject
+from proxy.engine.events import Failed
+from proxy.repair.argument_readers import READERS
+from proxy.repair.policy import Policy, ToolRule
+from proxy.repair.repairer import Repairer
+from proxy.repair.schema_fixes import FIXES
+from proxy.tools.schema import compile_schema, violations
+from proxy.tools.toolset import ToolSet, read_tools
+from tests.support.helpers import all_cuts, calls, ends, function, new_engine, offered, piece, run, view
+from tests.support.random_schemas import TOOLS, Kind, repaired, validator
+
+pytestmark = pytest.mark.once
+
+PATIENCE = 10.0
+SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "count": {"type": "integer"},
+        "ratio": {"type": "number"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["path"],
+}
+
+
+def ids(text: str, schema: JsonObject = SCHEMA, *, stopped: bool = True) -> tuple[str, list[str]] | None:
+    """The arguments that come of a text, and the ids of the repairs."""
+    found = repaired(schema, text, stopped=stopped)
+    return (found.arguments, [fix.id for fix in found.fixes]) if found else None
+
+
+def test_what_needs_nothing_stays_byte_for_byte_though_something_is_missing() -> None:
+    """F25: what is required and missing is never invented; the client's error teaches the model."""
+    for text in ('{ "count":1.0 }', "{}", '{"path": "10", "unknown": null}'):
+        found = repaired(SCHEMA, text)
+        assert found is not None
+        assert (found.arguments, found.fixes) == (text, ())
+        assert found.faults == ("path" not in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "fixes"),
+    [
+        ('{"path": "a", "count": "3"}', '{"path": "a", "count": 3}', ["literal"]),
+        ("{'path': 'a', 'count': '3'}", '{"path": "a", "count": 3}', ["literals", "literal"]),
+        ('"{\\"path\\": \\"a\\"}"', '{"path": "a"}', ["double_encoded"]),
+        ('{"path": "a"}{"path": "a"}', '{"path": "a"}', ["doubled"]),
+        ('"path": "a"}', '{"path": "a"}', ["opening_brace"]),
+        ('{"path": "a"', '{"path": "a"}', ["closers"]),
+        ('{"path": 1.10}', '{"path": "1.10"}', ["text"]),
+        ('{"arguments": {"path": "a", "count": "3"}}', '{"path": "a", "count": 3}', ["unwrapped", "literal"]),
+        ('{"path": "a", "tags": "b"}', '{"path": "a", "tags": ["b"]}', ["item"]),
+        ('{"path": "say "hi" now"}', '{"path": "say \\"hi\\" now"}', ["inner_quotes"]),
+    ],
+)
+def test_what_is_wrong_is_put_right_and_told(text: str, arguments: str, fixes: list[str]) -> None:
+    assert ids(text) == (arguments, fixes)
+    assert ids(arguments) == (arguments, [])
+
+
+@pytest.mark.parametrize("text", ["[]", '"a"', "5", "no", '{"path": "a', '{"path": "a"', '{"path": {}', "{'path"])
+def test_F56_what_was_cut_off_is_never_completed(text: str) -> None:
+    assert ids(text, stopped=False) is None
+
+
+def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> None:
+    text = '{"label": "3" 4"}'
+    schema: JsonObject = {"type": "object", "properties": {"label": {"type": "string"}}}
+    assert ids(text, schema) == ('{"label": "3\\" 4"}', ["inner_quotes"])
+    assert ids(text, {**schema, "required": ["other"]}) is None
+    assert ids(text, {}) is None
+    assert Repairer(offered(), Policy()).repair("other", text, stopped=True) is None
+
+
+def test_a_tool_that_was_not_offered_gets_strict_json_only() -> None:
+    """F40: the client can answer."""
+    repairer = Repairer(offered(), Policy())
+    found = repairer.repair("other", "{'a': '1'}", stopped=True)
+    assert found is not None
+    assert (found.tool, found.name, found.arguments, [fix.id for fix in found.fixes]) == (
+        *(None, "other", '{"a": "1"}'),
+        ["literals"],
+    )
+
+
+def test_C9_a_key_with_two_values_is_no_call() -> None:
+    schema: JsonObject = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    assert ids('{"a": "x", "a": 1}', schema) is None
+    assert ids('{"a": "1", "a": "1"}', schema) == ('{"a": 1}', ["duplicate_key", "literal"])
+
+
+def test_F37_a_missing_name_is_told_by_the_keys() -> None:
+    repairer = Repairer(offered(), Policy())
+    found = repairer.repair("", '{"path": "a", "content": "b"}', stopped=True)
+    assert found is not None
+    assert (found.name, [fix.id for fix in found.fixes]) == ("write_file", ["inferred_name"])
+    assert repairer.repair("", '{"nothing": 1}', stopped=True) is None
+
+
+def test_F33_a_misspelled_key_only_where_the_rules_ask_for_it() -> None:
+    for typos, key in ((True, "path"), (False, "pathh")):
+        found = repaired(SCHEMA, '{"pathh": "a"}', policy=Policy(typos=typos))
+        assert found is not None
+        assert found.values == {key: "a"}
+
+
+def test_F32_html_entities_are_decoded_only_by_a_rule_that_says_so() -> None:
+    text = '{"path": "a &amp;&amp; b"}'
+    assert ids(text) == (text, [])
+    rule = ToolRule("entities", "tool", ("path",), "is_string", "unescape_html")
+    found = repaired(SCHEMA, text, policy=Policy(rules=(rule,)))
+    assert found is not None
+    assert (found.values, [fix.id for fix in found.fixes]) == ({"path": "a && b"}, ["rule:entities"])
+
+
+def test_F34_an_alias_of_a_key_is_a_matter_of_a_rule() -> None:
+    rule = ToolRule("alias", "tool", ("cmd",), "exists", "rename_parameter", to="path")
+    found = repaired(SCHEMA, '{"cmd": 5}', policy=Policy(rules=(rule,)))
+    assert found is not None
+    assert (found.values, [fix.id for fix in found.fixes]) == ({"path": "5"}, ["rule:alias", "text"])
+
+
+def test_a_built_in_rule_never_touches_what_the_schema_accepts() -> None:
+    rule = ToolRule("default", "tool", ("path",), "missing_or_empty", "set_default", default=("x",))
+    for text, arguments in (('{"path": ""}', '{"path": ""}'), ("{}", '{"path": "x"}')):
+        found = repaired(SCHEMA, text, policy=Policy(guarded=(rule,)))
+        assert found is not None
+        assert found.arguments == arguments
+
+
+def streamed(tools: ToolSet, cut: list[str], *, whole: bool, finish: str = "tool_calls") -> tuple[bool, list[str], str]:
+    """Whether the reply failed, what left of a streamed call's arguments, and the text that came of it."""
+    opened = calls(piece(0, "", name="tool", id="call_1"))
+    engine = new_engine(tools, policy=Policy(whole=whole))
+    events = run([opened, *(calls(piece(0, part)) for part in cut), ends(finish)], engine)
+    seen = view(events)
+    assert bool(events) and (seen.failed is not None) is isinstance(events[-1], Failed)
+    return seen.failed is not None, seen[0].arguments, seen[0].text
+
+
+OUTCOMES: dict[str, tuple[str, str | None]] = {
+    "doubled keys": ('{"path": "a", "path": "a"}', '{"path": "a"}'),
+    "doubled keys in a string that went on": ('{"count": 1, "count": 1, "path": "b"}', '{"count": 1, "path": "b"}'),
+    "NaN where it may be left out": ('{"path": "a", "ratio": NaN}', None),
+    "a number beyond all range": ('{"path": "a", "ratio": 1e400}', '{"path": "a", "ratio": 1e400}'),
+    "an integer of 10,000 digits": (f'{{"count": {"1" * 10_000}}}', f'{{"count": {"1" * 10_000}}}'),
+    "10,000 digits into a string": (f'{{"path": {"1" * 10_000}}}', f'{{"path": "{"1" * 10_000}"}}'),
+    "too many levels": ('{"path": "a", "x": ' + "[" * 400 + "]" * 400 + "}", None),
+    "10,000 digits in a string": (f'{{"path": "{"1" * 10_000}"}}', f'{{"path": "{"1" * 10_000}"}}'),
+    "a lone surrogate": ('{"path": "\\ud83d"}', '{"path": "\\ud83d"}'),
+    "a lone surrogate and a repair": ('{"path": "\\ud83d", "count": "1"}', '{"path": "\\ud83d", "count": 1}'),
+    "1.10 into a string": ('{"path": 1.10}', '{"path": "1.10"}'),
+    "1.10 that stays a number": ('{"ratio": 1.10, "path": "a"}', '{"ratio": 1.10, "path": "a"}'),
+    "-0": ('{"ratio": -0, "path": "a"}', '{"ratio": -0, "path": "a"}'),
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_odd_values_have_one_outcome_at_every_cut(name: str) -> None:
+    """None: they cannot be read. Then a call of which something left ends in an error, another one is text (C4)."""
+    text, after = OUTCOMES[name]
+    tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": SCHEMA}}])
+    for whole in (False, True):
+        for cut in all_cuts(text, 4) if len(text) < 200 else ([text], [text[:20], text[20:]]):
+            failed, arguments, said = streamed(tools, cut, whole=whole)
+            if after is None:
+                assert failed is not whole
+                assert said == (f"tool{text}" if whole else "")
+                continue
+            assert (failed, said) == (False, "")
+            assert arguments == [after] or (after != text and json.loads(arguments[0]) == json.loads(after))
+
+
+def test_a_string_that_went_on_cannot_become_another_one() -> None:
+    """C4: what left stays right; what differs in it ends in an error."""
+    tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": SCHEMA}}])
+    for cut in all_cuts('{"path": "a"], "b": 1}', 20):
+        failed, (sent,), said = streamed(tools, cut, whole=False)
+        assert (failed, sent, said) == (True, '{"path": "a', "")
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, member in members for place in _places(member, (*path, key)))]
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+VALUE_DAMAGES = (
+    json.dumps,
+    str,
+    lambda value: [value],
+    lambda value: value[0] if isinstance(value, list) and len(value) == 1 else value,
+    lambda value: value.swapcase() if isinstance(value, str) else value,
+    lambda value: {"arguments": value},
+    lambda _: None,
+    lambda _: "",
+    lambda _: 1.10,
+)
+KEY_DAMAGES = (
+    str.upper,
+    lambda key: key.replace("_", "-"),
+    lambda key: f"{key}</arg_key>",
+    lambda key: f'"{key}"',
+    lambda key: key[:-1],
+)
+TEXT_DAMAGES = (
+    json.dumps,
+    lambda text: text + text,
+    lambda text: text[1:],
+    lambda text: f"json\n{text}",
+    lambda text: f"{text}</tool_call>",
+    lambda text: f"{text}}}",
+    lambda text: text[:-1],
+    lambda text: text[: len(text) // 2],
+    lambda text: f"{text[:-1]},}}",
+    lambda text: text.replace('"', "'"),
+    lambda text: text.replace('"', "", 2),
+    lambda text: text.replace(":", " ", 1),
+    lambda text: repr(json.loads(text)),
+)
+
+
+def damaged(value: Any, rng: random.Random) -> str:
+    """The text of a value with one thing wrong: a value, a key, or the text."""
+    kind, path = rng.randrange(3), rng.choice(_places(value))
+    new = copy.deepcopy(value)
+    if kind == 0 and path:
+        _at(new, path[:-1])[path[-1]] = rng.choice(VALUE_DAMAGES)(_at(new, path))
+    elif kind == 1 and path and isinstance(path[-1], str):
+        inside = _at(new, path[:-1])
+        inside[rng.choice(KEY_DAMAGES)(path[-1])] = inside.pop(path[-1])
+    elif kind == 2:
+        return rng.choice(TEXT_DAMAGES)(json.dumps(value))
+    return json.dumps(new)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(TOOLS.flatmap(lambda kind: st.tuples(st.just(kind), kind.values)), st.randoms(use_true_random=False))
+def test_a_damaged_call_gets_better_at_every_cut_alike_or_stays(given_: tuple[Kind, Any], rng: random.Random) -> None:
+    """Never worse, never twice, never a text that is no JSON; what leaves live is a prefix of what comes of it (C4)."""
+    kind, value = given_
+    assume(validator(kind.schema).is_valid(value))
+    text, shape = damaged(value, rng), compile_schema(kind.schema)
+    found = repaired(kind.schema, text)
+    if found is not None:
+        again = repaired(kind.schema, found.arguments)
+        assert again is not None
+        assert (again.arguments, again.fixes) == (found.arguments, ())
+        assert found.faults == violations(found.values, shape)
+    tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": kind.schema}}])
+    for whole in (False, True):
+        outcomes = {_outcome(streamed(tools, cut, whole=whole), found) for cut in all_cuts(text, 2)}
+        assert len(outcomes) == 1, text
+
+
+def _outcome(given_: tuple[bool, list[str], str], found: Any) -> tuple[Any, ...]:
+    failed, arguments, said = given_
+    if not failed and arguments:
+        assert found is not None
+        assert json.loads(arguments[0]) == json.loads(found.arguments)
+    return failed, () if failed else tuple(arguments), said
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        None,
+        [],
+        "object",
+        5,
+        {"type": "object", "properties": ["a"]},
+        {"type": "object", "properties": {"a": "string", "b": None, "c": [1]}},
+        {"type": "object", "properties": {"a": {"type": "integer"}}, "required": "a"},
+        {"type": ["object", 5, None], "properties": {"a": {"type": {"x": 1}}}},
+        {"properties": {"a": {"anyOf": [None, 5]}}, "anyOf": "x", "allOf": {}},
+        {"type": "array", "items": {"type": "string"}},
+        {"enum": [], "const": {"b": 1}},
+        False,
+    ],
+    ids=str,
+)
+def test_a_schema_that_is_none_does_no_harm(parameters: Any) -> None:
+    tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": parameters}}])
+    for text in ('{"a": "1", "b": [2]}', "{'a': 1}", "{}", '{"A": 1', "null"):
+        for whole in (False, True):
+            failed, arguments, said = streamed(tools, [*text], whole=whole)
+            assert (failed, said) == (False, "")
+            assert isinstance(json.loads(arguments[0]), dict)
+
+
+def test_a_call_of_2_MB_is_done_in_time() -> None:
+    """C7: also where something is wrong at its very end."""
+    schema: JsonObject = {**SCHEMA, "additionalProperties": False}
+    tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": schema}}])
+    text = json.dumps({"path": "line {\n" * 300_000, "count": "1"})
+    cut = [text[at : at + 4096] for at in range(0, len(text), 4096)]
+    started = time.process_time()
+    failed, (arguments,), _ = streamed(tools, cut, whole=False)
+    assert not failed
+    assert json.loads(arguments)["count"] == 1
+    assert time.process_time() - started < PATIENCE
+
+
+def test_the_tools_of_the_other_tests_are_offered() -> None:
+    """The name of a repaired call is the offered one."""
+    tools = read_tools([function("Read", {"path": {"type": "string"}}, "path")])
+    found = Repairer(tools, Policy()).repair("functions.read:0", '{"path": "a"}', stopped=True)
+    assert found is not None
+    assert (found.name, found.arguments) == ("Read", '{"path": "a"}')
+
+
+def test_the_readme_names_every_repair() -> None:
+    """C6: whoever reads an id in the log or in the audit finds there what it means."""
+    folder = Path(__file__).parents[3]
+    written = "".join(path.read_text() for path in (folder / "proxy").rglob("*.py"))
+    ids = {*(rung.id for rung in READERS), *(fix.id for fix in FIXES), *re.findall(r'Repair\(\s*"([a-z_]+)"', written)}
+    readme = (folder / "README.md").read_text()
+    assert len(ids) > 25
+    assert [each for each in sorted(ids) if f"`{each}`" not in readme] == []

@@ -1,0 +1,224 @@
+"""The offered tools: how they are read from a request, and which names mean them (F36, F40, contract C3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools
+from tests.support.helpers import function, offered
+
+
+def named(*names: str) -> ToolSet:
+    return read_tools([function(name) for name in names])
+
+
+RESOLVED: list[tuple[tuple[str, ...], str, str | None]] = [
+    (("read", "write"), "read", "read"),
+    # A known prefix, suffix or token residue.
+    (("read",), "functions.read", "read"),
+    (("read",), "functions.read:0", "read"),
+    (("read",), "functions.read:12", "read"),
+    (("read",), "default_api:read", "read"),
+    (("read_file",), "repo_browser.read_file", "read_file"),
+    (("read",), "tools/read", "read"),
+    (("read",), "read:3", "read"),
+    (("ls",), "ls<|channel|>commentary", "ls"),
+    (("ls",), "ls<|channel|>", "ls"),
+    (("tool_12",), "tool_12</arg_value>", "tool_12"),
+    (("read",), "read[CALL_ID]abc123456", "read"),
+    (("read",), " read\n", "read"),
+    # Said several times, glued or with dots.
+    (("read",), "readread", "read"),
+    (("get_weather",), "get_weather.get_weather", "get_weather"),
+    (("get_weather",), "functions.get_weather.get_weather:0", "get_weather"),
+    (("read",), "read.read.read", "read"),
+    (("fs.read",), "fs.read.fs.read", "fs.read"),
+    (("read", "read.read"), "read.read", "read.read"),
+    (("read", "read.read"), "read.read.read.read", None),
+    (("read", "readread"), "readreadreadread", None),
+    (("read",), "read.write", None),
+    (("read",), "read..read", None),
+    # Kimi's ids with underscores.
+    (("read",), "functions_read_2", "read"),
+    (("read",), "functions_read_0", "read"),
+    (("read_file", "read"), "functions_read_file_12", "read_file"),
+    (("read_2",), "functions_read_2_7", "read_2"),
+    (("read", "functions_read_2"), "functions_read_2", "functions_read_2"),
+    (("read", "read_2"), "functions_read_2", None),
+    (("read", "functions_read"), "functions_read_2", None),
+    (("read",), "functions_read", None),
+    (("read",), "read_2", None),
+    (("read",), "functions_reed_2", None),
+    (("read",), "functions_read_x", None),
+    (("read",), "functions_read_1234567", None),
+    (("read",), "functions__2", None),
+    # Letter case.
+    (("write",), "Write", "write"),
+    (("Bash",), "bash", "Bash"),
+    (("Bash",), "functions.BASH:1", "Bash"),
+    # Separators.
+    (("todowrite",), "todo_write", "todowrite"),
+    (("read_file",), "read-file", "read_file"),
+    (("read_file",), "Read.File", "read_file"),
+    (("readFile",), "read_file", "readFile"),
+    # An exact name is never anything else.
+    (("read", "functions.read"), "functions.read", "functions.read"),
+    (("read", "Read"), "Read", "Read"),
+    (("read:1", "read"), "read:1", "read:1"),
+    # Two that it may mean are none.
+    (("read", "Read"), "READ", None),
+    (("read_file", "read-file"), "readfile", None),
+    (("readFile", "read_file"), "READ_FILE", "read_file"),
+    # Never by likeness.
+    (("run_commands",), "run_command", None),
+    (("read",), "reed", None),
+    (("read",), "reads", None),
+    (("read",), "rea", None),
+    (("read",), "my.read", None),
+    (("bash",), "...", None),
+    (("bash",), "", None),
+    (("bash",), "bash command", None),
+    (("bash",), "example_function_name", None),
+    ((), "bash", None),
+]
+
+
+@pytest.mark.parametrize(("names", "written", "meant"), RESOLVED)
+def test_a_name_means_a_tool_by_the_ladder_and_only_if_it_can_mean_no_other(
+    names: tuple[str, ...], written: str, meant: str | None
+) -> None:
+    tools = named(*names)
+    for _ in range(2):
+        found = tools.resolve(written)
+        assert (found.name if found else None) == meant
+
+
+def test_an_offered_name_of_any_length_is_found_and_a_long_one_that_is_not_costs_nothing() -> None:
+    long = "x" * 5000
+    assert named(long).resolve(long) is not None
+    assert named("x").resolve("X" * 5000) is None
+
+
+def test_many_unknown_names_do_not_fill_the_memory() -> None:
+    """C7: a reply may hold any number of names."""
+    tools = named("read")
+    for number in range(2000):
+        assert tools.resolve(f"unknown{number}") is None
+    assert len(tools._answers) <= 256
+    assert tools.resolve("read") is not None
+
+
+def test_a_name_is_repaired_however_many_unknown_ones_came_before() -> None:
+    """Equal names mean equal tools all through a reply."""
+    tools = named("read")
+    for number in range(2000):
+        tools.resolve(f"unknown{number}")
+    assert tools.resolve("Read") is not None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        7,
+        "bash",
+        [],
+        {},
+        {"type": "function"},
+        {"type": "function", "function": None},
+        {"type": "function", "function": {}},
+        {"type": "function", "function": {"name": ""}},
+        {"type": "function", "function": {"name": 7}},
+        {"type": "web_search"},
+        {"type": "custom", "name": "patch"},
+    ],
+)
+def test_entries_that_are_no_function_are_skipped(entry: Any) -> None:
+    tools = read_tools([entry, function("read")])
+    assert [tool.name for tool in tools] == ["read"]
+
+
+@pytest.mark.parametrize("tools", [None, {}, "x", [], 7])
+def test_a_request_without_a_list_of_tools_offers_none(tools: Any) -> None:
+    assert not read_tools(tools)
+    assert list(read_tools(tools)) == []
+
+
+@pytest.mark.parametrize("parameters", [None, [], "x", {}, {"properties": None, "required": None}, {"required": "x"}])
+def test_a_tool_without_a_usable_schema_has_no_parameters(parameters: Any) -> None:
+    (tool,) = read_tools([{"type": "function", "function": {"name": "x", "parameters": parameters}}])
+    assert (tool.properties, tool.required) == ({}, frozenset())
+    assert tool.accepts(())
+    assert not tool.accepts(("a",))
+
+
+def test_a_tool_accepts_names_if_all_are_its_own_and_none_that_is_required_is_missing() -> None:
+    tool = Tool("x", {"properties": {"a": {}, "b": {}}, "required": ["a", 7]})
+    assert tool.required == {"a"}
+    assert tool.accepts(("a",))
+    assert tool.accepts(("b", "a"))
+    assert not tool.accepts(("b",))
+    assert not tool.accepts(("a", "c"))
+    assert not tool.accepts(())
+
+
+def test_a_tool_types_its_parameters_by_its_own_schema() -> None:
+    tool = offered().resolve("typed")
+    assert tool is not None
+    assert tool.typed("count", "5") == 5
+    assert tool.typed("label", "5") == "5"
+    assert tool.typed("unknown", "5") == "5"
+
+
+def test_a_type_that_the_format_itself_gives_decides() -> None:
+    """What it calls a string is one; else the text is a literal, or stays a text."""
+    (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}}))
+    assert (tool.typed("a", "1", "string"), tool.typed("b", "1", "number"), tool.typed("b", "x", "number")) == (
+        "1",
+        1,
+        "x",
+    )
+    assert (tool.typed("b", "{'x': None}", "object"), tool.typed("c", "null", "null")) == ({"x": None}, None)
+
+
+def test_strings_that_the_schema_does_not_allow_are_read_for_what_they_say() -> None:
+    (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}}))
+    values = {"a": "1", "b": "1", "c": "1", "d": "1"}
+    assert tool.fit(values) == {**values, "a": 1}
+    assert tool.fit({"a": "x", "b": 1, "c": [1]}) == {"a": "x", "b": 1, "c": [1]}
+
+
+def test_a_parameter_is_a_list_if_it_can_be_nothing_else() -> None:
+    kinds = {"a": {"type": "array"}, "b": {"type": ["array", "null"]}, "c": {}, "d": {"$ref": "#/$defs/x"}}
+    (tool,) = offered(function("f", kinds, **{"$defs": {"x": {"type": "array"}}}))
+    assert [name for name in (*kinds, "e") if tool.is_list(name)] == ["a", "d"]
+
+
+def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> None:
+    """F7."""
+    tools = offered(function("read", {"path": {}, "_file": {}}), function("read_file", {"path": {}}), function("now"))
+    found = tools.split("read_filepath")
+    assert found is not None and (found[0].name, found[1]) == ("read_file", "path")
+    found = tools.split("readpath")
+    assert found is not None and (found[0].name, found[1]) == ("read", "path")
+    for text in ("read", "readother", "nowpath", "path", "xreadpath", ""):
+        assert tools.split(text) is None
+
+
+def test_tools_are_true_if_there_is_one() -> None:
+    assert named("a")
+    assert not ToolSet(())
+
+
+def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
+    """C7: by the bytes that they are, bounded in number and in size."""
+    assert read_tools([function("a")]) is read_tools([function("a")])
+    assert read_tools([function("a")]) is not read_tools([function("b")])
+    first = read_tools([function("first")])
+    for number in range(MAX_KNOWN):
+        read_tools([function(f"tool{number}")])
+    assert read_tools([function("first")]) is not first
+    large = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
+    assert read_tools(large) is not read_tools(large)
