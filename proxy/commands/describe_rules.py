@@ -117,8 +117,6 @@ def _client(client: Client) -> Iterator[str]:
     clean = client.clean
     places = {"top": clean.top, "choice": clean.choice, "message": clean.message, "usage": clean.usage}
     yield from (f"without {_cut(' '.join(names))} in {place}" for place, names in places.items() if names)
-    if client.keys:
-        yield "told by 1 key" if len(client.keys) == 1 else f"told by {len(client.keys)} keys"
 
 
 def _value(value: Json) -> str:

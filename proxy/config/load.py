@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
+from proxy.config.migrations import removed_setting
 from proxy.config.rules import Rules, Setting, parse_rules
 from proxy.config.settings import PREFIX, SPECS, Settings, Spec
 from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
@@ -233,6 +234,8 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
     filed: dict[str, Setting] = {}
     for key, value in rules.settings.items():
         place = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
+        if key not in specs and (instead := removed_setting(key)):
+            raise RulesError(f"{place}: {key}: {instead} (vllm-tool-proxy check --migrate prints the new file)")
         if key not in specs:
             raise RulesError(f"{place}: there is no setting {shown(key)}; use {nearest(key, specs)}")
         name = specs[key].name
@@ -247,5 +250,7 @@ def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
     known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:
+            if instead := removed_setting(name.removeprefix(PREFIX).lower()):
+                raise RulesError(f"{name}: {instead}")
             names = nearest(name, known - inner)
             raise RulesError(f"{name}: there is no such variable; use {names}")

@@ -14,7 +14,7 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
 from proxy.worker.logging_setup import lost_lines
-from proxy.worker.metrics import OTHER, RequestSample, count, upstream_kind
+from proxy.worker.metrics import OTHER, RequestSample, count, count_audit_lost, upstream_kind
 
 log = logging.getLogger("proxy")
 # Lines about the repairs of one reply; the request's own line counts them all.
@@ -146,7 +146,8 @@ def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
         _log(ctx, logging.INFO, word, {"id": ctx.id, "more": len(told) - MAX_LINES})
     if outcome.audit and ctx.snapshot.audit is not None:
         audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
-        ctx.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets)))
+        if not ctx.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
+            count_audit_lost(ctx.service.memory.tally)
 
 
 def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:

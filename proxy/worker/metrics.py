@@ -46,6 +46,7 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "disconnects": (("when",), "Clients that left before their answer was whole."),
     "upstream_errors": (("kind",), "Answers of the model server that were none."),
     "log_lost": ((), "Lines of the log that were lost, for nobody read it."),
+    "audit_lost": ((), "Answers whose repairs are not in the audit file, for it was full or could not be written."),
     "denied": (("reason",), "Requests that were turned away for their key."),
 }
 _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
@@ -120,6 +121,11 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
     if ended.first_byte is not None:
         numbers |= _observed("time_to_first_byte_seconds", ended.dialect, ended.first_byte)
     tally.add({name: number for name, number in numbers.items() if number})
+
+
+def count_audit_lost(tally: SharedCounters) -> None:
+    """Count an answer whose repairs could not be written to the audit file."""
+    tally.add({_name("audit_lost"): 1})
 
 
 def exposition(

@@ -178,10 +178,10 @@ def publish(memory: Memory) -> None:
     """Read rules and keys and put them in force for all workers, in a `turn`; if they are bad, RulesError."""
     try:
         text = rules_text()
-        settings, _ = load(text=text)
+        settings, rules = load(text=text)
         check_files(settings)
         files = key_files(settings, environment())
-        files.read()
+        files.read().check_clients(rules)
     except RulesError as error:
         memory.fail(error.message)
         raise
