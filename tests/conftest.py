@@ -21,14 +21,13 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from proxy.config.api_keys import Keys
-from proxy.config.load import read_rules
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
-from proxy.worker.state import make_state
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.scripted import PATIENCE, Upstream
+from tests.support.worker_state import make_state, read_rules
 
 _SETTINGS_OF_THE_MACHINE = ("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN")
 

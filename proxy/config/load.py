@@ -37,9 +37,6 @@ SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
 
-# The tests' own variable; a shell that exports it may start the proxy too.
-_TESTS_VARIABLE = f"{PREFIX}SHARED"
-
 
 @dataclass(frozen=True, slots=True)
 class RulesText:
@@ -96,11 +93,6 @@ def _exists(path: Path) -> bool:
 
 def _unreadable(path: Path, error: OSError) -> RulesError:
     return RulesError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions")
-
-
-def read_rules(path: Path | None) -> Rules:
-    """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
-    return _parsed(_read_text(path))
 
 
 def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> RulesText:
@@ -246,7 +238,7 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, _TESTS_VARIABLE}
+    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE}
     known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:

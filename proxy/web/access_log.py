@@ -93,6 +93,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         calls=outcome.calls,
         fixes=total(outcome.audit),
         refusals=outcome.refusals,
+        empty_calls=outcome.empty_calls,
         heartbeats=outcome.heartbeats,
         when=_gone(ctx),
         kind=upstream_kind(_failure(ctx)),
@@ -131,10 +132,9 @@ def _upstream(ctx: RequestContext, status: int) -> str:
 
 
 def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
-    """Count what was done to a reply and tell it: without values in the log, with them in the audit file."""
+    """Tell what was done to a reply: without values in the log, with them in the audit file."""
     outcome = ctx.outcome
     word = "would repair" if outcome.observe else "repair"
-    ctx.service.counters.count(total(outcome.audit), outcome.refusals, outcome.empty_calls)
     # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
     told = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.asked) :]
     for repair in told[:MAX_LINES]:

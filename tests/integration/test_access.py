@@ -11,12 +11,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from proxy.config.api_keys import ClientKey, Keys
-from proxy.config.load import read_rules
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
 from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import WorkerState, announce, make_state
+from proxy.worker.state import WorkerState, announce
 from tests.conftest import BufferedClient
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
@@ -33,6 +32,7 @@ from tests.support.scripted import (
     stream,
     text,
 )
+from tests.support.worker_state import make_state, read_rules
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 FINE = stream(ROLE, text("a"), finish(), DONE)

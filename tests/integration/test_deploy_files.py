@@ -16,13 +16,13 @@ import yaml
 from flask import Flask
 
 from proxy import __version__, gunicorn_conf
-from proxy.config.load import AUDIT_NAME, RULES_VARIABLE, RulesText, key_files, load, read_rules
+from proxy.config.load import AUDIT_NAME, RULES_VARIABLE, RulesText, key_files, load
 from proxy.config.settings import SPECS, Settings
 from proxy.server.client_socket import GRACE
 from proxy.web.app import make_app
-from proxy.worker.state import make_state
 from tests.cluster.boxes import CONFIG, haproxy_program, rendered
 from tests.real.processes import ROOT
+from tests.support.worker_state import make_state, read_rules
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 LOGROTATE = ROOT / "deploy" / "logrotate" / "vllm-tool-proxy"
