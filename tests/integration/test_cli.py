@@ -20,6 +20,7 @@ import pytest
 from proxy import __version__
 from proxy.commands import main as cli
 from proxy.config import load as config
+from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 
 PACKAGE = Path(cli.__file__).parents[1]
@@ -465,7 +466,7 @@ def test_check_says_ok_or_why_the_code_cannot_be_loaded(
 
 def test_an_upstream_that_cannot_be_reached_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
     for host in (f"127.0.0.1:{free_port()}", f"{'a' * 70}.x"):  # the second is no name that DNS could know
-        cli._check_surroundings(Settings(upstream=f"http://{host}"))
+        cli._check_surroundings(Settings(upstream=f"http://{host}"), Rules())
         told = capsys.readouterr().err
         assert told.startswith(f"vllm-tool-proxy: warning: upstream http://{host} cannot be reached (")
         assert told.count("\n") == 1
@@ -480,7 +481,7 @@ def test_an_https_upstream_without_a_port_is_asked_at_443(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(socket, "create_connection", connect)
     for url in ("https://h/x", "http://h", "http://h:81"):
-        cli._check_surroundings(Settings(upstream=url))
+        cli._check_surroundings(Settings(upstream=url), Rules())
     assert asked == [("h", 443), ("h", 80), ("h", 81)]
 
 
