@@ -167,14 +167,12 @@ def test_a_bad_variable_is_named(folder: Path) -> None:
 
 def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
     with listening() as port, listening() as upstream:
-        start = time.monotonic()
         done = command("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}", cwd=folder)
-        assert time.monotonic() - start < 2
     assert done.returncode == 2
     assert done.stderr.startswith(
         f"vllm-tool-proxy: error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another"
     )
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 1  # gunicorn, which tries for 5 s, would say more
 
 
 def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
