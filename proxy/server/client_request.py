@@ -117,13 +117,9 @@ class Request:
 
     def _read_framing(self) -> None:
         """Where the body ends. What gunicorn's parser refuses without reading on is left to it."""
-        # Before the request's own line there may be an empty one.
-        newer = any(line.endswith(b" HTTP/1.1") for line in self._lines[:2])
         lengths = self._values(b"content-length")
         codings = self._values(b"transfer-encoding")
-        lines = [line for line in self._lines if not _asks(line)]
-        asking = len(lines) < len(self._lines)
-        self._lines = lines
+        asking = self._drop_expectation()
         if self._values(b"expect"):
             self._refuse("it expects what nobody knows (Expect)")
             return
@@ -131,15 +127,28 @@ class Request:
             self._end()
             return
         length = _body_length(lengths, codings)
-        self._chunked = newer and not lengths and codings == [b"chunked"]
-        if length is None and not self._chunked:
+        if length is not None:
+            self._left = length
+        elif self._is_newer() and not lengths and codings == [b"chunked"]:
+            self._chunked = True
+        else:
             self._refuse("it cannot be told where the body ends (Content-Length, Transfer-Encoding)")
             return
         self.stage = Stage.BODY
-        self._left = length or 0
         if self._left > self._most_body:
             self._refuse_size(self._left)
-        self.expects = asking and newer
+        self.expects = asking and self._is_newer()
+
+    def _is_newer(self) -> bool:
+        """True for HTTP/1.1: before the request's own line there may be an empty one."""
+        return any(line.endswith(b" HTTP/1.1") for line in self._lines[:2])
+
+    def _drop_expectation(self) -> bool:
+        """Take `Expect: 100-continue` out of the head; True if it was there."""
+        lines = [line for line in self._lines if not _asks(line)]
+        found = len(lines) < len(self._lines)
+        self._lines = lines
+        return found
 
     def _values(self, name: bytes) -> list[bytes]:
         """The values of the head's fields of this name, in lower case."""

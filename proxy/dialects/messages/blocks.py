@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TypeAlias
 
+from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.dialects.messages.surrogates import SurrogateFilter
 from proxy.dialects.messages.thinking import Kind, ThinkingSplitter
@@ -41,6 +43,9 @@ _SMALL = 4096
 _MAX_BLANKS = 4096
 # Where servers say which stop sequence ended the reply: vLLM, SGLang.
 _MATCHED = ("stop_reason", "matched_stop")
+
+# What the model says, in the order in which it says it.
+_Said: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,11 @@ class _OpenCall:
         self.parts.append(fragment)
         self.size += len(fragment)
         self.judged = None
+
+    @property
+    def is_blank(self) -> bool:
+        """True if it has no arguments so far."""
+        return not "".join(self.parts).strip()
 
     @property
     def whole(self) -> bool:
@@ -107,20 +117,23 @@ class Blocks:
 
     def see(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
-        counts, id_ = body.get("usage"), body.get("id")
-        if isinstance(counts, dict) and any(usage(counts).values()):
-            self._counts = counts
+        self._keep_counts(as_object(body.get("usage")))
         self._refusal += _refusals(body)
         if not self._name:
-            self._name = _letters(id_.removeprefix("chatcmpl-")) if isinstance(id_, str) else ""
+            self._name = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
+
+    def _keep_counts(self, counts: Mapping[str, Json]) -> None:
+        """Keep the newest token counts that say anything."""
+        if any(usage(counts).values()):
+            self._counts = counts
 
     def take(self, event: Event) -> list[JsonObject]:
         """One event of the engine to events of the stream."""
         match event:
             case Unchanged():
                 return [given for inner in event.events for given in self.take(inner)]
-            case Usage() if any(usage(event.usage).values()):
-                self._counts = event.usage
+            case Usage():
+                self._keep_counts(event.usage)
             case Finished() if event.choice == 0:
                 self._finished = event
             case Failed():
@@ -137,14 +150,17 @@ class Blocks:
         Raises UpstreamBroken if the server gave the generation up, and if a call is no object although the model
         stopped by itself: where nothing is repaired it may be none, and half a call must not look whole (C4).
         """
-        reason = self._finished.reason if self._finished else "stop"
+        reason = "stop"
+        if self._finished is not None:
+            reason = self._finished.reason
         if reason in GAVE_UP:
             raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
-        if not was_cut(reason) and not all(map(_is_object, filter(str.strip, self._waiting()))):
+        stopped_by_itself = not was_cut(reason)
+        if stopped_by_itself and not all(map(_is_object, filter(str.strip, self._waiting()))):
             raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
         events: list[JsonObject] = []
         while self._call is not None:
-            if not was_cut(reason) and not "".join(self._call.parts).strip():
+            if stopped_by_itself and self._call.is_blank:
                 events.append(self._delta({"type": "input_json_delta", "partial_json": "{}"}))
             events += self._end_call()
         events += [*self._flushed(), *self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
@@ -159,22 +175,29 @@ class Blocks:
         Claude Code takes each block that ends for good, whatever follows: half a call goes into its history, and after
         half a text it gives up. While the block is open it throws the message away, and asks again by itself.
         """
-        said = self._flushed() if self._call is None else []
-        return said if self._asked.leave_open else [*said, *self._stopped()]
+        said: list[JsonObject] = []
+        if self._call is None:
+            said = self._flushed()
+        if not self._asked.leave_open:
+            said += self._stopped()
+        return said
 
-    def _said(self, event: Text | Reasoning | CallOpened | CallArguments | CallClosed) -> list[JsonObject]:
+    def _said(self, event: _Said) -> list[JsonObject]:
         """What the model said, in the order of the blocks: behind a call that is not whole, other things wait."""
         call = self._call
-        if call is not None:
-            if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
-                return self._of_call(call, event)
-            if not call.whole:
-                self._waits += isinstance(event, CallOpened)
-                if self._waits > _MAX_WAITING:
-                    raise LimitExceeded("max_calls", _MAX_WAITING)
-                self._behind.append(event)
-                return []
+        if call is None:
+            return self._said_between_calls(event)
+        if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
+            return self._of_call(call, event)
+        if call.whole:
             return [*self._end_call(), *self._said(event)]
+        self._waits += isinstance(event, CallOpened)
+        if self._waits > _MAX_WAITING:
+            raise LimitExceeded("max_calls", _MAX_WAITING)
+        self._behind.append(event)
+        return []
+
+    def _said_between_calls(self, event: _Said) -> list[JsonObject]:
         match event:
             case Text():
                 return [given for kind, text in self._splitter.feed(event.text) for given in self._text(kind, text)]
@@ -206,17 +229,20 @@ class Blocks:
         self._blank, self._after_thinking = "", False
         self._calls += 1
         self._call = _OpenCall(event.index)
-        # Where nothing is repaired a server may give no id, or the same one again.
-        named = event.id and event.id not in self._ids
-        id_ = client_id(event.id if named else f"{self._id}_{self._next}")
+        id_ = event.id
+        if not id_ or id_ in self._ids:  # where nothing is repaired a server may give no id, or the same one again
+            id_ = f"{self._id}_{self._next}"
+        id_ = client_id(id_)
         self._ids.add(event.id)
         return [*before, self._start({"type": "tool_use", "id": id_, "name": event.name, "input": {}})]
 
     def _end_call(self) -> list[JsonObject]:
         """The open call is whole, or will not be: its block ends, and what waited behind it follows."""
-        rest = self._arguments(self._call, self._call.escapes.finish()) if self._call is not None else []
+        events: list[JsonObject] = []
+        if self._call is not None:
+            events = self._arguments(self._call, self._call.escapes.finish())
         self._call = None
-        events = [*rest, self._stop_block()]
+        events.append(self._stop_block())
         waiting, self._behind, self._waits = self._behind, deque(), 0
         while waiting:
             event = waiting.popleft()
@@ -226,7 +252,9 @@ class Blocks:
 
     def _waiting(self) -> list[str]:
         """The arguments of the open call and of those behind it."""
-        texts: dict[int, list[str]] = {self._call.index: [*self._call.parts]} if self._call is not None else {}
+        texts: dict[int, list[str]] = {}
+        if self._call is not None:
+            texts[self._call.index] = [*self._call.parts]
         for event in self._behind:
             if isinstance(event, CallOpened):
                 texts.setdefault(event.index, [])
@@ -240,15 +268,12 @@ class Blocks:
 
     def _text(self, kind: Kind, text: str) -> list[JsonObject]:
         if self._open == kind:
-            return [self._text_delta(kind, text)] if text else []
-        text = (self._blank if kind == "text" else "") + text
-        if kind == "thinking" or self._after_thinking:
-            text = text.lstrip()
-        if not text.strip():
-            self._blank = text[:_MAX_BLANKS] if kind == "text" else ""
-            self._after_thinking = self._after_thinking or kind == "thinking"
+            if not text:
+                return []
+            return [self._text_delta(kind, text)]
+        text = self._without_blanks(kind, text)
+        if not text:
             return []
-        self._blank = ""
         before = [*self._stopped(), *self._started()]
         self._open = kind
         self._after_thinking = kind == "thinking"
@@ -258,6 +283,27 @@ class Blocks:
             self._digest = blake2b(digest_size=24)
             start = self._start({"type": "thinking", "thinking": "", "signature": ""})
         return [*before, start, self._text_delta(kind, text)]
+
+    def _without_blanks(self, kind: Kind, text: str) -> str:
+        """The text with which a block of this kind begins, "" as long as it is blank.
+
+        The blanks before text are kept until it comes, those around thinking go: `<think> a</think> Hello` is `a`, and
+        then `Hello`.
+        """
+        if kind == "thinking":
+            self._blank = ""
+            text = text.lstrip()
+            if not text:
+                self._after_thinking = True
+            return text
+        text = self._blank + text
+        self._blank = ""
+        if self._after_thinking:
+            text = text.lstrip()
+        if text.strip():
+            return text
+        self._blank = text[:_MAX_BLANKS]
+        return ""
 
     def _text_delta(self, kind: Kind, text: str) -> JsonObject:
         if kind == "text":
@@ -282,9 +328,9 @@ class Blocks:
     def _stopped(self) -> list[JsonObject]:
         """The end of the block that is open, if one is; thinking is signed by a digest of itself."""
         was_open, self._open = self._open, None
-        if was_open is None:
-            return [] if self._call is None else [self._stop_block()]
-        if was_open == "text":
+        if was_open is None and self._call is None:
+            return []
+        if was_open != "thinking":
             return [self._stop_block()]
         signature = base64.b64encode(self._digest.digest()).decode()
         return [self._delta({"type": "signature_delta", "signature": signature}), self._stop_block()]
@@ -317,27 +363,32 @@ class Blocks:
         if self._calls:
             return "tool_use", None
         matched = self._matched()
-        return ("end_turn", None) if matched is None else ("stop_sequence", matched)
+        if matched is None:
+            return "end_turn", None
+        return "stop_sequence", matched
 
     def _matched(self) -> str | None:
         """The client's stop sequence that ended the reply, where the server says which."""
-        source = self._finished.source if self._finished else None
-        choices = source.body.get("choices") if source else None
-        for entry in choices if isinstance(choices, list) else []:
-            if isinstance(entry, dict) and choice_number(entry.get("index")) == 0:
+        if self._finished is None or self._finished.source is None:
+            return None
+        for entry in objects_in(self._finished.source.body.get("choices")):
+            if choice_number(entry.get("index")) == 0:
                 for name in _MATCHED:
-                    if isinstance(entry.get(name), str) and entry[name] in self._asked.stops:
-                        return str(entry[name])
+                    matched = entry.get(name)
+                    if isinstance(matched, str) and matched in self._asked.stops:
+                        return matched
         return None
 
 
 def _refusals(body: JsonObject) -> list[str]:
     """The words by which the first choice says no, where a server has a field of their own for them."""
-    choices = body.get("choices")
-    entry = choices[0] if isinstance(choices, list) and choices else None
-    said = entry.get("delta") or entry.get("message") if isinstance(entry, dict) else None
-    words = said.get("refusal") if isinstance(said, dict) else None
-    return [words] if isinstance(words, str) and words else []
+    for choice in as_list(body.get("choices"))[:1]:
+        entry = as_object(choice)
+        said = as_object(entry.get("delta") or entry.get("message"))
+        words = as_text(said.get("refusal"))
+        if words:
+            return [words]
+    return []
 
 
 def _is_object(text: str) -> bool:
@@ -357,23 +408,22 @@ def usage(counts: Mapping[str, Json]) -> JsonObject:
 
     Where the server says nothing they are zero.
     """
-    cached = _count(_details(counts, "prompt_tokens_details"), "cached_tokens")
+    cached = _count(as_object(counts.get("prompt_tokens_details")), "cached_tokens")
     said: JsonObject = {
         "input_tokens": max(0, _count(counts, "prompt_tokens") - cached),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
         "output_tokens": _count(counts, "completion_tokens"),
     }
-    thought = _count(_details(counts, "completion_tokens_details"), "reasoning_tokens")
-    return {**said, "output_tokens_details": {"thinking_tokens": thought}} if thought else said
-
-
-def _details(counts: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    given = counts.get(name)
-    return given if isinstance(given, dict) else {}
+    thought = _count(as_object(counts.get("completion_tokens_details")), "reasoning_tokens")
+    if thought:
+        said["output_tokens_details"] = {"thinking_tokens": thought}
+    return said
 
 
 def _count(counts: Mapping[str, Json], name: str) -> int:
     given = counts.get(name)
-    return given if type(given) is int and given > 0 else 0
+    if type(given) is not int:
+        return 0
+    return max(0, given)
 
