@@ -11,12 +11,14 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json
 from proxy.config.rules import Rules
 from proxy.config.yaml_nodes import (
@@ -25,6 +27,7 @@ from proxy.config.yaml_nodes import (
     mapping,
     nearest,
     node_error,
+    optional,
     place_of,
     scalar,
     sequence,
@@ -45,6 +48,8 @@ _SECRET = re.compile(rb"[!-~]+")
 _HASHED = "sha256:"
 _MAKE = "make them with: printf %s KEY | sha256sum"
 _ANY = "*"
+
+_Parsed = TypeVar("_Parsed")
 
 
 class Denied(BadRequest):
@@ -150,9 +155,12 @@ class Keys:
 
         A client's key that opens the proxy is nobody else's business, least of all that of a server that logs it.
         """
-        if not (self.clients or self.upstream):
+        asks_for_keys = self.clients or self.upstream
+        if not asks_for_keys:
             return key
-        return (key if passed else "") or self.upstream
+        if passed and key:
+            return key
+        return self.upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +182,9 @@ class KeyFiles:
     def read(self) -> Keys:
         """The keys; raises RulesError."""
         return Keys(
-            clients=parse_clients(self.clients.data, self.clients.source) if self.clients else (),
-            upstream=parse_secret(self.upstream.data, self.upstream.source) if self.upstream else "",
-            admin=parse_admin(self.admin.data, self.admin.source) if self.admin else b"",
+            clients=_parsed(self.clients, parse_clients, ()),
+            upstream=_parsed(self.upstream, parse_secret, ""),
+            admin=_parsed(self.admin, parse_admin, b""),
         )
 
     def to_bytes(self) -> tuple[bytes, ...]:
@@ -187,12 +195,20 @@ class KeyFiles:
         )
 
 
+def _parsed(file: KeyFile | None, parse: Callable[[bytes, str], _Parsed], default: _Parsed) -> _Parsed:
+    if file is None:
+        return default
+    return parse(file.data, file.source)
+
+
 def keys_from_bytes(parts: Sequence[bytes]) -> KeyFiles:
     """What was `packed`; of nothing, no files."""
 
     def file(part: bytes) -> KeyFile | None:
         source, _, data = part.partition(b"\0")
-        return KeyFile(data, os.fsdecode(source)) if part else None
+        if not part:
+            return None
+        return KeyFile(data, os.fsdecode(source))
 
     return KeyFiles(*map(file, parts))
 
@@ -200,7 +216,7 @@ def keys_from_bytes(parts: Sequence[bytes]) -> KeyFiles:
 def parse_clients(text: bytes, source: str) -> tuple[ClientKey, ...]:
     """The client keys of a file. Raises RulesError also if it has none: nobody could use the proxy then."""
     root = compose(text, source)
-    if root is None or is_null(root) or (isinstance(root, SequenceNode) and not root.value):
+    if root is None or is_null(root) or _is_empty_list(root):
         raise RulesError(f"{source}: no key is in it, so nobody could use the proxy; add one, or unset client_keys")
     keys: list[ClientKey] = []
     owners: dict[bytes, str] = {}
@@ -222,6 +238,10 @@ def parse_clients(text: bytes, source: str) -> tuple[ClientKey, ...]:
     return tuple(keys)
 
 
+def _is_empty_list(node: Node) -> bool:
+    return isinstance(node, SequenceNode) and not node.value
+
+
 def _client(node: Node, what: str) -> ClientKey:
     fields = _fields(node, what)
     for needed in _FIELDS[:2]:
@@ -233,10 +253,10 @@ def _client(node: Node, what: str) -> ClientKey:
     return ClientKey(
         name=name,
         digest=_digest(fields["sha256"], name),
-        models=_models(fields["models"], name) if "models" in fields else (),
+        models=optional(fields, "models", lambda node: _models(node, name), ()),
         requests_per_minute=_limit(fields, "requests_per_minute", name),
         streams=_limit(fields, "streams", name),
-        client=_client_name(fields, name),
+        client=optional(fields, "client", lambda node: text_of(node, f"client of key {name}"), ""),
         place=place_of(fields.get("client", node)),
     )
 
@@ -258,12 +278,6 @@ def _digest(node: Node, name: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def _client_name(fields: dict[str, Node], name: str) -> str:
-    if "client" not in fields:
-        return ""
-    return text_of(fields["client"], f"client of key {name}")
-
-
 def _models(node: Node, name: str) -> tuple[str, ...]:
     found = sequence(node, f"models of key {name}", text_of)
     if not found:
@@ -275,7 +289,9 @@ def _limit(fields: dict[str, Node], which: str, name: str) -> int:
     if which not in fields:
         return 0
     node = fields[which]
-    value = scalar(node) if isinstance(node, ScalarNode) and not is_null(node) else None
+    value: object = None
+    if isinstance(node, ScalarNode):
+        value = scalar(node)
     if type(value) is not int or not 1 <= value <= _MAX_LIMIT:
         raise node_error(node, f"{which} of key {name} must be a whole number from 1 to {_MAX_LIMIT}; write one")
     return value
@@ -309,10 +325,15 @@ def named_model(body: bytes) -> str:
         pairs = json.loads(body, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
         return ""
-    named = [pair for pair in pairs if pair[0].casefold() == "model"] if isinstance(pairs, _Pairs) else []
-    if len(named) > 1 or (named and named[0][0] != "model"):
+    if not isinstance(pairs, _Pairs):
+        return ""
+    named = [(name, value) for name, value in pairs if name.casefold() == "model"]
+    if not named:
+        return ""
+    name, model = named[0]
+    if len(named) > 1 or name != "model":
         raise BadRequest("the body must name its model once, as model, for this key may not use every model")
-    return named[0][1] if named and isinstance(named[0][1], str) else ""
+    return as_text(model)
 
 
 class _Pairs(list[tuple[str, Json]]):

@@ -60,7 +60,9 @@ def working_folder(env: Mapping[str, str]) -> Path:
         return Path(env[FOLDER_VARIABLE])
     try:
         spelled = env.get("PWD", "")
-        return Path(spelled) if os.path.isabs(spelled) and os.path.samefile(spelled, ".") else Path.cwd()
+        if os.path.isabs(spelled) and os.path.samefile(spelled, "."):
+            return Path(spelled)
+        return Path.cwd()
     except OSError:
         return Path("/")
 
@@ -70,11 +72,12 @@ def find_rules(flag: str | None, env: Mapping[str, str], cwd: Path) -> Path | No
 
     Raises RulesError if the one that was named is not there.
     """
-    named = flag if flag is not None else env.get(RULES_VARIABLE)
+    named, source = flag, "--rules"
+    if named is None:
+        named, source = env.get(RULES_VARIABLE), RULES_VARIABLE
     if named is not None:
         path = cwd / named
         if not named or not _exists(path):
-            source = "--rules" if flag is not None else RULES_VARIABLE
             raise RulesError(f"{source}: there is no file {named!r}; give the path of a rules file")
         return path
     return next(filter(_exists, (cwd / "rules.yaml", SYSTEM_RULES)), None)
@@ -115,7 +118,9 @@ def _read_text(path: Path | None) -> RulesText:
 def _parsed(text: RulesText) -> Rules:
     own = _read_text(None)
     builtin = parse_rules(own.data, own.source, formats=format_names())
-    return builtin if text.source == BUILT_IN else parse_rules(text.data, text.source, builtin, format_names())
+    if text.source == BUILT_IN:
+        return builtin
+    return parse_rules(text.data, text.source, builtin, format_names())
 
 
 def load(
@@ -129,7 +134,9 @@ def load(
     flags = {} if flags is None else flags
     env = environment() if env is None else env
     _refuse_unknown_variables(env)
-    rules = _parsed(rules_text(flags, env) if text is None else text)
+    if text is None:
+        text = rules_text(flags, env)
+    rules = _parsed(text)
     filed = _checked_file(rules)
     values: dict[str, Any] = {spec.name: _value(spec, flags, env, filed) for spec in SPECS}
     settings = _with_audit_file(Settings(**values), env)
@@ -166,9 +173,13 @@ def key_files(settings: Settings, env: Mapping[str, str]) -> KeyFiles:
 
 
 def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | None:
-    path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
-    if not named and (_CREDENTIALS not in env or not _exists(path)):
-        return None
+    path = Path(named)
+    if not named:
+        if _CREDENTIALS not in env:
+            return None
+        path = Path(env[_CREDENTIALS], credential)
+        if not _exists(path):
+            return None
     text = _read_text(path)
     return KeyFile(text.data, text.source)
 
@@ -190,7 +201,9 @@ def is_loopback(host: str) -> bool:
 
 def bind(settings: Settings) -> str:
     """The address to listen on, as gunicorn takes it."""
-    return f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+    if ":" in settings.host:
+        return f"[{settings.host}]:{settings.port}"
+    return f"{settings.host}:{settings.port}"
 
 
 def with_settings(rules: Rules, settings: Settings) -> Rules:
@@ -226,9 +239,9 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
     filed: dict[str, Setting] = {}
     for key, value in rules.settings.items():
         place = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
-        if key not in specs and (instead := removed_setting(key)):
-            raise RulesError(f"{place}: {key}: {instead} (vllm-tool-proxy check --migrate prints the new file)")
         if key not in specs:
+            if instead := removed_setting(key):
+                raise RulesError(f"{place}: {key}: {instead} (vllm-tool-proxy check --migrate prints the new file)")
             raise RulesError(f"{place}: there is no setting {shown(key)}; use {nearest(key, specs)}")
         name = specs[key].name
         if name in filed:

@@ -162,7 +162,9 @@ def _outline_of(data: bytes, source: str) -> object:
         root = compose(data, source)
     except RulesError:
         return None
-    return "" if root is None else _outline(root, {})
+    if root is None:
+        return ""
+    return _outline(root, {})
 
 
 def _outline(node: Node, lines: Mapping[int, str]) -> object:
@@ -232,9 +234,9 @@ def _edits(text: str, found: Found, new: Rewritten) -> list[_Edit]:
     before = text[line_start:start]
     indent = before[: len(before) - len(before.lstrip())]
     notes = "".join(f"{indent}# {note}\n" for note in new.notes)
-    behind = text[end:line_end].strip()
-    alone = not before.strip() and (not behind or behind.startswith("#"))
-    if alone and not new.line:
+    behind = text[end:line_end].partition("#")[0]
+    stands_alone = not before.strip() and not behind.strip()
+    if stands_alone and not new.line:
         return [_Edit(line_start, line_end + 1, notes)]
     if not new.line:
         start, end = _with_comma(text, start, end)

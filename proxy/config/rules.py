@@ -74,7 +74,7 @@ class StripFields:
     usage: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.top or self.choice or self.message or self.usage)
+        return any((self.top, self.choice, self.message, self.usage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +170,16 @@ class Rules:
         its = self._model(model)
         own = self.clients.get(client, Client())
         return Profile(
-            parse=own.parse or its.parse or "auto",
-            upstream=own.upstream or its.upstream or "live",
+            parse=_first(own.parse, its.parse, "auto"),
+            upstream=_first(own.upstream, its.upstream, "live"),
             server=its.server,
             servers=its.servers,
-            heartbeat=own.heartbeat or "comment",
+            heartbeat=_first(own.heartbeat, "comment"),
             clean=own.clean,
-            reasoning=its.reasoning or "as_is",
-            thinking=its.thinking or "none",
-            reasoning_history=its.reasoning_history or "drop",
-            server_tools=its.server_tools or "refuse",
+            reasoning=_first(its.reasoning, "as_is"),
+            thinking=_first(its.thinking, "none"),
+            reasoning_history=_first(its.reasoning_history, "drop"),
+            server_tools=_first(its.server_tools, "refuse"),
         )
 
     def alias(self, name: str) -> str:
@@ -205,11 +205,17 @@ class Rules:
             guarded=tuple(filter(self.is_guarded, tools)),
             case_sensitive=self.case_sensitive_tools,
             whole=its.arguments == "whole",
-            ids=its.ids or "openai",
-            by_table=self.infer_names == "table" or (self.earlier and not self.infer_names),
+            ids=_first(its.ids, "openai"),
+            by_table=self._infers_by_table(),
             typos=self.repair_typos,
             off=its.off,
         )
+
+    def _infers_by_table(self) -> bool:
+        """True if a table of usual arguments tells calls without a name; a file of an earlier system means it so."""
+        if not self.infer_names:
+            return self.earlier
+        return self.infer_names == "table"
 
     def is_guarded(self, rule: ToolRule) -> bool:
         """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
@@ -244,6 +250,11 @@ def parse_rules(
         earlier=own and "models" not in sections,
         aliases=_section(sections, "aliases", _aliases, base.aliases),
     )
+
+
+def _first(*words: _Word | None) -> _Word:
+    """The first word that somebody says; the last one is the default."""
+    return next(word for word in words if word)
 
 
 def _option(keys: Mapping[str, Node], key: str, what: str, allowed: tuple[_Word, ...]) -> _Word | None:

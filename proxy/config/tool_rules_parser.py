@@ -9,7 +9,8 @@ from typing import get_args
 from yaml.nodes import Node
 
 from proxy.codec.json_text import Json
-from proxy.config.yaml_nodes import choice, mapping, node_error, sequence, shown, text_of, value
+from proxy.config.yaml_nodes import choice, mapping, node_error, optional, sequence, shown, text_of, value
+from proxy.errors import RulesError
 from proxy.repair.policy import Action, Condition, ToolRule
 from proxy.repair.rule_actions import ITEMS
 
@@ -75,9 +76,9 @@ def _fix(node: Node, what: str, tool: str, models: tuple[str, ...]) -> ToolRule:
         default=_given(keys, "default_value", what),
         fallback=_given(keys, "fallback_value", what),
         valid=_valid(keys, what),
-        pattern=text_of(keys["pattern"], f"pattern of {what}") if "pattern" in keys else "",
-        type=choice(keys["type"], f"type of {what}", TYPES) if "type" in keys else "",
-        to=_to(keys["to"], what, action, path) if "to" in keys else "",
+        pattern=optional(keys, "pattern", lambda node: text_of(node, f"pattern of {what}"), ""),
+        type=optional(keys, "type", lambda node: choice(node, f"type of {what}", TYPES), ""),
+        to=optional(keys, "to", lambda node: _to(node, what, action, path), ""),
         description=_description(keys, what),
     )
 
@@ -101,15 +102,21 @@ def _path(node: Node, what: str) -> tuple[str, ...]:
     pos, more = 0, True
     while more:
         found = _STEP.match(text, pos)
-        key = _ESCAPED.sub(r"\1", found.group(1)) if found else ITEMS
-        if found is None or key == ITEMS:
-            shape = r"keys with dots between them, [] behind a list for its items, \. for a dot in a key"
-            raise node_error(node, f"{what} cannot be {shown(text)}; write {shape}")
+        if found is None:
+            raise _no_path(node, what)
+        key = _ESCAPED.sub(r"\1", found.group(1))
+        if key == ITEMS:
+            raise _no_path(node, what)
         steps += [key, *[ITEMS] * (len(found.group(2)) // 2)]
         pos, more = found.end(), bool(found.group(3))
     if len(steps) > MAX_STEPS:
         raise node_error(node, f"{what} has over {MAX_STEPS} steps; shorten it")
     return tuple(steps)
+
+
+def _no_path(node: Node, what: str) -> RulesError:
+    shape = r"keys with dots between them, [] behind a list for its items, \. for a dot in a key"
+    return node_error(node, f"{what} cannot be {shown(text_of(node, what))}; write {shape}")
 
 
 def _to(node: Node, what: str, action: Action, path: tuple[str, ...]) -> str:
@@ -122,7 +129,7 @@ def _to(node: Node, what: str, action: Action, path: tuple[str, ...]) -> str:
 
 
 def _name(keys: Mapping[str, Node], what: str) -> str:
-    name = text_of(keys["name"], f"name of {what}") if "name" in keys else ""
+    name = optional(keys, "name", lambda node: text_of(node, f"name of {what}"), "")
     if not name.isprintable():
         raise node_error(keys["name"], f"name of {what} holds control characters; write it on one line")
     return name
@@ -144,7 +151,9 @@ def _globs(keys: Mapping[str, Node], what: str) -> tuple[str, ...]:
 
 
 def _given(keys: Mapping[str, Node], field: str, what: str) -> tuple[Json, ...]:
-    return (value(keys[field], f"{field} of {what}"),) if field in keys else ()
+    if field not in keys:
+        return ()
+    return (value(keys[field], f"{field} of {what}"),)
 
 
 def _valid(keys: Mapping[str, Node], what: str) -> tuple[Json, ...]:

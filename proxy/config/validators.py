@@ -92,9 +92,10 @@ def paths(value: Setting) -> Setting:
 
 
 def _is_path(path: str) -> bool:
-    words = path.split("/")
-    plain = all(_PATH_WORD.fullmatch(word) and word not in (".", "..") for word in words[1:])
-    return words[0] == "" and len(words) > 1 and plain
+    start, *words = path.split("/")
+    if start or not words:
+        return False
+    return all(_PATH_WORD.fullmatch(word) and word not in (".", "..") for word in words)
 
 
 def origins(value: Setting) -> Setting:
@@ -130,9 +131,13 @@ def typed(text: str, default: Setting) -> Setting:
     if isinstance(default, bool):
         return _TRUTHS.get(text.lower(), text)
     if isinstance(default, int):
-        return int(text) if _INT.fullmatch(text) else text
-    if isinstance(default, float):
-        return float(text) if _FLOAT.fullmatch(text) else text
-    if isinstance(default, tuple):
-        return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+        if _INT.fullmatch(text):
+            return int(text)
+    elif isinstance(default, float):
+        if _FLOAT.fullmatch(text):
+            return float(text)
+    elif isinstance(default, tuple):
+        if not text.strip():
+            return ()
+        return tuple(word.strip() for word in text.split(","))
     return text

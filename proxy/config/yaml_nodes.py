@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import yaml
@@ -40,7 +40,9 @@ def nearest(word: str, allowed: Collection[str]) -> str:
 def shown(value: object) -> str:
     """`value` for a message: on one line, and not too long."""
     text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    if len(text) <= 80:
+        return text
+    return f"{text[:77]}..."
 
 
 def _tag(name: str) -> str:
@@ -131,7 +133,9 @@ def _told(error: MarkedYAMLError, source: str) -> str:
     problem = " ".join((error.problem or "this is not YAML").split())
     if problem.startswith("but "):  # the other half of the sentence
         problem = f"{error.context}, {problem}"
-    return f"{where}: {problem}" if ";" in problem else f"{where}: {problem}; check indentation, colons and quotes"
+    if ";" not in problem:
+        problem += "; check indentation, colons and quotes"
+    return f"{where}: {problem}"
 
 
 def node_error(node: Node, message: str) -> RulesError:
@@ -179,12 +183,19 @@ def sequence(node: Node, what: str, item: Callable[[Node, str], _Item]) -> tuple
 
 def text_of(node: Node, what: str, *, longest: int = MAX_TEXT, empty: bool = False) -> str:
     """A scalar as it is spelled: a digest of digits only is text too."""
-    least = 0 if empty else 1
+    least = int(not empty)
     if not isinstance(node, ScalarNode) or is_null(node) or not least <= len(node.value) <= longest:
         needed = f"a text of {least} to {longest} characters"
         raise node_error(node, f"{what} must be {needed}; write one, in quotes if need be")
     text: str = node.value
     return text
+
+
+def optional(keys: Mapping[str, Node], name: str, read: Callable[[Node], _Item], default: _Item) -> _Item:
+    """What `read` makes of the value of a key, the default if the key is not there."""
+    if name not in keys:
+        return default
+    return read(keys[name])
 
 
 def choice(node: Node, what: str, allowed: tuple[_Word, ...]) -> _Word:
@@ -203,7 +214,9 @@ def scalar(node: ScalarNode) -> bool | int | float | str:
         return text.lower() == "true"
     if node.tag == _INT:
         return int(text)
-    return float(text) if node.tag == _FLOAT else text
+    if node.tag == _FLOAT:
+        return float(text)
+    return text
 
 
 def value(node: Node, what: str) -> Json:
@@ -231,10 +244,16 @@ def _refuse_ambiguous(node: ScalarNode, what: str) -> None:
     if text.lower() in _TRUTHS_OF_YAML_1_1:
         problem = f"{what} cannot be {shown(text)} as it stands; write true or false, or {text!r} in quotes"
         raise node_error(node, problem)
-    numeric = node.tag in (_INT, _FLOAT)
-    if (numeric and not _JSON_NUMBER.fullmatch(text)) or (not numeric and _looks_otherwise(text)):
+    if _is_ambiguous_number(node, text):
         problem = f"{what} cannot be {shown(text)} as it stands; write a plain number, or put it in quotes"
         raise node_error(node, problem)
+
+
+def _is_ambiguous_number(node: ScalarNode, text: str) -> bool:
+    """True for a number that JSON writes in another way (`010`), and for text that others take for one (`1_000`)."""
+    if node.tag in (_INT, _FLOAT):
+        return _JSON_NUMBER.fullmatch(text) is None
+    return _looks_otherwise(text)
 
 
 def _looks_otherwise(text: str) -> bool:
