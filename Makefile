@@ -1,7 +1,9 @@
 # make demo    agents' requests without and with the proxy, in front of a real model server
 # make test    everything that must hold: ruff, mypy, pytest
 #              on Python 3.11, and on 3.12 and 3.13 where they are installed
-# make lint    ruff and mypy alone
+# make quick   lint, types, and the unit tests of the packages that changed
+# make check   one Python, all tests but the long ones
+# make lint    ruff, mypy and the direction of imports alone
 # make bench   the benchmarks
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
 # make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
@@ -33,7 +35,7 @@ ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test quick check others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -42,6 +44,12 @@ test: lint
 	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
 	$(BIN)/python -m pytest -q -m benchmarks tests/integration/test_benchmarks.py
 	$(MAKE) --no-print-directory others
+
+quick: lint
+	$(BIN)/python -m pytest -q -x $(EACH) $(TOGETHER) $$($(BIN)/python -m tests.changed)
+
+check: lint
+	$(BIN)/python -m pytest -q $(EACH) $(TOGETHER)
 
 # Each version once; a name that does not run (a shim of pyenv's) is none.
 others:
