@@ -33,6 +33,9 @@ LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
 # Files of tests side by side, one per core; the benchmarks must have the machine to themselves.
 ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
+# Where another Python can make a difference: what is only about text is tried once, on the first.
+ELSEWHERE := $(addprefix tests/unit/,codec tools config engine upstream dialects exchange worker web commands server) \
+  tests/failures/test_own_corpus.py tests/failures/test_recordings.py tests/integration
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test quick check others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
@@ -59,7 +62,7 @@ others:
 	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
-	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) $(TOGETHER) || exit 1; \
+	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) $(TOGETHER) $(ELSEWHERE) || exit 1; \
 	  touch $$folder/tested; \
 	done
 
