@@ -22,5 +22,5 @@ MAX_ANSWER = 64 * 1024 * 1024
 MAX_ERROR_BODY = 64 * 1024
 # Tokens that must be left of a context, so that a request which asks for more is worth a second try.
 RETRY_TOKENS = 256
-# Bytes of the audit file; three older ones are kept.
-AUDIT_SIZE = 16 * 1024 * 1024
+# Bytes of the audit file.
+AUDIT_MAX = 1024 * 1024 * 1024

@@ -20,14 +20,14 @@ import trustme
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from proxy.config.load import read_rules
+from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
-from proxy.worker.state import make_state
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.scripted import PATIENCE, Upstream
+from tests.support.worker_state import make_state, read_rules
 
 _SETTINGS_OF_THE_MACHINE = ("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN")
 
@@ -185,10 +185,10 @@ class BufferedClient(FlaskClient):
 class Inside:
     """Makes the application without gunicorn: `inside(upstream_url, rules, setting=value)` is its test client."""
 
-    def __call__(self, upstream: str, rules: str = "", **settings: Any) -> FlaskClient:
+    def __call__(self, upstream: str, rules: str = "", keys: Keys | None = None, **settings: Any) -> FlaskClient:
         builtin = read_rules(None)
         read = parse_rules(rules.encode(), "rules.yaml", builtin) if rules else builtin
-        service = make_state(Settings(upstream=upstream, **settings), read)
+        service = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
         app = make_app(service)
         app.test_client_class = BufferedClient
         return app.test_client()

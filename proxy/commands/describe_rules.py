@@ -29,7 +29,8 @@ _ACTIONS: Mapping[Action, str] = {
 def summary(rules: Rules) -> Iterator[str]:
     """Lines that say what the rules do; each is safe to print."""
     for rule in rules.tools:
-        yield f"tools {_plain(rule.tool)}: {_rule(rule)}{_GUARDED if rules.is_guarded(rule) else ''}"
+        said = f"tools {_plain(rule.tool)}: {_rule(rule)}"
+        yield said + _GUARDED if rules.is_guarded(rule) else said
     if rules.policy("").by_table:
         yield _TABLE
     for model in rules.models:
@@ -41,8 +42,10 @@ def summary(rules: Rules) -> Iterator[str]:
 
 
 def _rule(rule: ToolRule) -> str:
-    models = f", for models {', '.join(map(_plain, rule.models))}" if rule.models else ""
-    return f"if {_path(rule.parameter)} {_condition(rule)}, {_action(rule)}{models}"
+    said = f"if {_path(rule.parameter)} {_condition(rule)}, {_action(rule)}"
+    if not rule.models:
+        return said
+    return f"{said}, for models {', '.join(map(_plain, rule.models))}"
 
 
 def _condition(rule: ToolRule) -> str:
@@ -72,8 +75,9 @@ def _action(rule: ToolRule) -> str:
         case "rename_tool":
             return f"make it a call of {_plain(rule.to)}"
         case action:
-            fallback = f", or else set it to {_value(rule.fallback[0])}" if rule.fallback else ""
-            return f"{_ACTIONS[action]}{fallback}"
+            if not rule.fallback:
+                return _ACTIONS[action]
+            return f"{_ACTIONS[action]}, or else set it to {_value(rule.fallback[0])}"
 
 
 def _path(steps: tuple[str, ...]) -> str:
@@ -113,8 +117,6 @@ def _client(client: Client) -> Iterator[str]:
     clean = client.clean
     places = {"top": clean.top, "choice": clean.choice, "message": clean.message, "usage": clean.usage}
     yield from (f"without {_cut(' '.join(names))} in {place}" for place, names in places.items() if names)
-    if client.keys:
-        yield "told by 1 key" if len(client.keys) == 1 else f"told by {len(client.keys)} keys"
 
 
 def _value(value: Json) -> str:
@@ -123,7 +125,9 @@ def _value(value: Json) -> str:
 
 def _plain(text: str) -> str:
     # A terminal may know no more than ASCII, and a reload is not to fail for it.
-    return _cut(text) if text.isascii() and text.isprintable() else _value(text)
+    if text.isascii() and text.isprintable():
+        return _cut(text)
+    return _value(text)
 
 
 def _cut(text: str) -> str:

@@ -29,8 +29,10 @@ from proxy.config.load import (
     key_files,
     load,
     open_to_all,
+    rules_text,
     working_folder,
 )
+from proxy.config.migrations import migrate, removed_setting
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings, Spec
 from proxy.errors import RulesError
@@ -79,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         env = environment()
         cwd = working_folder(env)
         flags |= {name: str(cwd / flags[name]) for name in _PATHS if flags.get(name)}
+        if flags.pop("migrate", ""):
+            return _migrate(command, flags, env)
         settings, rules = load(flags, env)
         handed_on = _handed_on(settings, rules, flags, {**env, FOLDER_VARIABLE: str(cwd)})
         return _check(settings, rules) if command == "check" else _serve(settings, rules, handed_on)
@@ -130,6 +134,8 @@ def _parser() -> _Parser:
     )
     parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
     parser.add_argument("--rules", metavar="FILE", help=f"the rules file ({RULES_VARIABLE})")
+    about = "with check: print the rules file in the form of this release, and do nothing else"
+    parser.add_argument("--migrate", action="store_const", const="true", help=about)
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for spec in SPECS:
@@ -166,7 +172,9 @@ def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     known, rest = parser.parse_known_args(argv)
     options = [word.partition("=")[0] for word in rest if word.startswith("-")]
     if options:
-        names = ["--rules", "--help", "--version", *(flag for spec in SPECS for flag in spec.flags)]
+        if instead := removed_setting(options[0].lstrip("-").replace("-", "_")):
+            raise RulesError(f"{options[0]}: {instead}")
+        names = ["--rules", "--migrate", "--help", "--version", *(flag for spec in SPECS for flag in spec.flags)]
         near = ", ".join(difflib.get_close_matches(options[0], names)) or f"what {NAME} --help shows"
         raise RulesError(f"there is no option {options[0]}; use {near}")
     flags: dict[str, str] = vars(known)
@@ -176,6 +184,18 @@ def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     if rest:
         raise RulesError(f"{rest[0]!r} is one word too many; give one command, {' or '.join(COMMANDS)}, and options")
     return command, flags
+
+
+def _migrate(command: str, flags: Mapping[str, str], env: Mapping[str, str]) -> int:
+    """Print the rules file as it must be written for this release; what changes in it is told on stderr."""
+    if command != "check":
+        raise RulesError(f"--migrate is for the command check; write {NAME} check --migrate")
+    rules = rules_text(flags, env)
+    data, changed = migrate(rules.data, rules.source)
+    for line in changed:
+        _say("migrated", line)
+    print(data.decode("utf-8"), end="")
+    return 0
 
 
 def _check(settings: Settings, rules: Rules) -> int:
@@ -268,12 +288,14 @@ def _check_port(settings: Settings) -> None:
         raise RulesError(f"cannot listen on {bind(settings)} ({error.strerror}); {remedy}") from error
 
 
-def _check_surroundings(settings: Settings, rules: Rules | None = None) -> None:
+def _check_surroundings(settings: Settings, rules: Rules) -> None:
     """Warn of what may be meant; raise RulesError for a CA file that is none, and for keys that cannot be used."""
     check_files(settings)
-    if warning := open_to_all(settings, key_files(settings, environment()).read()):
+    keys = key_files(settings, environment()).read()
+    keys.check_clients(rules)
+    if warning := open_to_all(settings, keys):
         _say("warning", warning)
-    for url in dict.fromkeys((*settings.upstreams, *(rules.servers if rules else ()))):
+    for url in dict.fromkeys((*settings.upstreams, *rules.servers)):
         _check_reachable(url)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, load_json
 from proxy.errors import RulesError
 from proxy.formats.grammar import grammars
@@ -67,22 +68,25 @@ def explained(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:
     scanner = Scanner(tools, grammars(json_reply=False, raw_text=False), refused=refused)
     pieces = (*scanner.feed(text), *scanner.finish(stopped=stopped))
     data = text.encode("utf-8", "surrogatepass")
-    number = 0
-    for piece in pieces:
-        for call in piece.calls if isinstance(piece, CallSpan) else ():
-            number += 1
-            evidence = "weak" if isinstance(piece, CallSpan) and piece.weak else "strong"
-            written = f", written {call.written_name!r}" if call.written_name != call.tool.name else ""
-            where = f"{evidence} evidence, {_format(piece)}, {_line(data, piece.start)}"
-            yield f"call {number}: {call.tool.name}{written} ({where})"
-            yield f"  {call.arguments}"
-    if not number:
+    calls = [(span, call) for span in pieces if isinstance(span, CallSpan) for call in span.calls]
+    for number, (span, call) in enumerate(calls, 1):
+        written = ""
+        if call.written_name != call.tool.name:
+            written = f", written {call.written_name!r}"
+        evidence = "weak" if span.weak else "strong"
+        where = f"{evidence} evidence, {span.format}, {_line(data, span.start)}"
+        yield f"call {number}: {call.tool.name}{written} ({where})"
+        yield f"  {call.arguments}"
+    if not calls:
         yield "no call"
     for no_call in sorted((*refused, *_in_code(data, pieces, refused)), key=lambda found: found.start):
         yield f"refused at {_line(data, no_call.start)}: {_start_of(data, no_call.start)}: {no_call.why}"
     content = _content(data, pieces)
-    yield "content:" if content else "no content"
-    yield from [content] if content else []
+    if not content:
+        yield "no content"
+        return
+    yield "content:"
+    yield content
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +97,13 @@ class _Occurrence:
 
 def _in_code(data: bytes, pieces: Sequence[Piece], refused: Sequence[RejectedSpan]) -> Iterator[RejectedSpan]:
     """The wrappers in code, which were not even looked at."""
-    taken = [(piece.start, piece.end) for piece in pieces if isinstance(piece, CallSpan)]
-    taken += [(no_call.start, no_call.end) for no_call in refused]
-    openers = [opener.encode() for opener in OPENERS]
-    places = {at: _Occurrence(at, opener) for opener in openers for at in _occurrences(data, opener)}
+    calls = [piece for piece in pieces if isinstance(piece, CallSpan)]
+    taken: list[CallSpan | RejectedSpan] = [*calls, *refused]
     markdown, seen = Markdown(), 0
-    ends = [piece.end for piece in pieces if isinstance(piece, CallSpan)]
-    for place in sorted(places.values(), key=lambda place: place.start):
-        if any(start <= place.start < end for start, end in taken):
+    for place in _openers(data):
+        if any(span.start <= place.start < span.end for span in taken):
             continue
-        after = max((end for end in ends if end <= place.start), default=0)
+        after = max((call.end for call in calls if call.end <= place.start), default=0)
         if after > seen:
             markdown, seen = Markdown(), after  # the text begins anew behind a call
         markdown.feed(data[seen : place.start])
@@ -111,15 +112,18 @@ def _in_code(data: bytes, pieces: Sequence[Piece], refused: Sequence[RejectedSpa
             yield RejectedSpan(place.start, place.start + len(place.opener), "code", "it stands in code")
 
 
+def _openers(data: bytes) -> list[_Occurrence]:
+    """The wrappers' openers in the order in which they stand; of several at one place the last of the table."""
+    openers = [opener.encode() for opener in OPENERS]
+    places = {at: _Occurrence(at, opener) for opener in openers for at in _occurrences(data, opener)}
+    return [places[at] for at in sorted(places)]
+
+
 def _occurrences(data: bytes, literal: bytes) -> Iterator[int]:
     at = data.find(literal)
     while at >= 0:
         yield at
         at = data.find(literal, at + 1)
-
-
-def _format(piece: Piece) -> str:
-    return piece.format if isinstance(piece, CallSpan) else ""
 
 
 def _line(data: bytes, at: int) -> str:
@@ -138,7 +142,7 @@ def _content(data: bytes, pieces: Sequence[Piece]) -> str:
 
 def _read(file: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        data = _read_bytes(file)
     except OSError as error:
         raise RulesError(f"{file} cannot be read ({error.strerror}); give a file, or - for standard input") from error
     try:
@@ -147,13 +151,20 @@ def _read(file: str) -> str:
         raise RulesError(f"{file} is no UTF-8 text, at byte {error.start}; save the reply's text as UTF-8") from error
 
 
+def _read_bytes(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    return Path(file).read_bytes()
+
+
 def _tools(file: str) -> ToolSet:
     try:
-        body = load_json(_read(file))
+        listed = load_json(_read(file))
     except ValueError as error:
         raise RulesError(f"{file} is no JSON ({error}); give the request's tools, a JSON array") from error
-    listed = body.get("tools") if isinstance(body, dict) else body
-    tools = read_tools([_as_chat(entry) for entry in listed] if isinstance(listed, list) else None)
+    if isinstance(listed, dict):
+        listed = listed.get("tools")
+    tools = read_tools([_as_chat(entry) for entry in as_list(listed)])
     if not tools:
         raise RulesError(f'{file} holds no tools; give an array like [{{"type": "function", "function": {{…}}}}]')
     return tools

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from proxy.audit_record import Repair
 from proxy.codec import sse
+from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.commands.parse import printable
 from proxy.config.load import load
@@ -140,9 +141,7 @@ def view(data: bytes, *, streamed: bool) -> View:
 
 def lines(captured: Captured, result: Replayed) -> Iterator[str]:
     """Lines about a replayed capture, safe for a terminal."""
-    kind = "a stream" if captured.streamed else "a whole answer"
-    cut = ", too long to be kept whole" if captured.truncated else "" if captured.complete else ", broke off"
-    yield f"capture: model {printable(captured.wanted.model)}, {kind}, status {captured.status}{cut}"
+    yield _title(captured)
     yield "before:"
     yield from _view_lines(view(captured.body, streamed=captured.streamed))
     if result.data == captured.body:
@@ -151,10 +150,7 @@ def lines(captured: Captured, result: Replayed) -> Iterator[str]:
         yield "after:"
         yield from _view_lines(view(result.data, streamed=result.streamed))
     for number, repair in enumerate(result.audit, 1):
-        tool = f", tool {printable(repair.tool)}" if repair.tool else ""
-        yield f"repair {number}: {printable(repair.id)}{tool}: {printable(repair.why)}"
-        yield from _block("before", repair.before)
-        yield from _block("after", repair.after)
+        yield from _repair_lines(number, repair)
     for reason, count in result.refusals:
         yield f"refused: {printable(reason)} ({count})"
     for crash in result.crashes:
@@ -165,6 +161,26 @@ def lines(captured: Captured, result: Replayed) -> Iterator[str]:
         yield "no repair, nothing refused"
 
 
+def _title(captured: Captured) -> str:
+    words = f"capture: model {printable(captured.wanted.model)}, "
+    words += "a stream" if captured.streamed else "a whole answer"
+    words += f", status {captured.status}"
+    if captured.truncated:
+        words += ", too long to be kept whole"
+    elif not captured.complete:
+        words += ", broke off"
+    return words
+
+
+def _repair_lines(number: int, repair: Repair) -> Iterator[str]:
+    name = printable(repair.id)
+    if repair.tool:
+        name += f", tool {printable(repair.tool)}"
+    yield f"repair {number}: {name}: {printable(repair.why)}"
+    yield from _block("before", repair.before)
+    yield from _block("after", repair.after)
+
+
 def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     """The stream as the client gets it; an error before its start, which would be a status, is an event here."""
     if not captured.wanted.stream:
@@ -173,12 +189,14 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     if captured.complete and reply.failure is None:
         data += reply.finish()
     error = reply.failure
-    if error is None and not captured.complete:
-        error = UpstreamBroken("the capture ends before the reply did")
     if error is None:
-        return data
+        if captured.complete:
+            return data
+        error = UpstreamBroken("the capture ends before the reply did")
     end = reply.fail(error)
-    return data + end if reply.started else end
+    if not reply.started:
+        return end
+    return data + end
 
 
 def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> bytes:
@@ -195,7 +213,9 @@ def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: li
         if not captured.wanted.stream:
             return captured.body
         told = InternalError("the proxy failed while it read the answer")
-    return sse.encode(error_body(told)) if captured.wanted.stream else error_body(told)
+    if captured.wanted.stream:
+        return sse.encode(error_body(told))
+    return error_body(told)
 
 
 def _is_empty(body: bytes) -> bool:
@@ -208,45 +228,51 @@ def _is_empty(body: bytes) -> bool:
 def _note(seen: View, data: bytes, place: str) -> None:
     """Add what one chunk or one answer says."""
     try:
-        body = load_json(data)
+        body = as_object(load_json(data))
     except ValueError:
-        return
-    if not isinstance(body, dict):
         return
     if body.get("error"):
         seen.error = _message(body["error"])
     for number, entry in enumerate(entries(body)):
-        index = entry.get("index")
-        said = seen.choices.setdefault(index if isinstance(index, int) else number, ClientView())
-        finish, message = entry.get("finish_reason"), entry.get(place)
-        said.finish = finish if isinstance(finish, str) else said.finish
-        if isinstance(message, dict):
-            _hear(said, message)
+        said = seen.choices.setdefault(_index(entry, number), ClientView())
+        finish = entry.get("finish_reason")
+        if isinstance(finish, str):
+            said.finish = finish
+        _add_message(said, as_object(entry.get(place)))
 
 
-def _hear(said: ClientView, message: JsonObject) -> None:
+def _index(entry: JsonObject, number: int) -> int:
+    """The index that the server wrote, else the entry's place."""
+    index = entry.get("index")
+    if isinstance(index, int):
+        return index
+    return number
+
+
+def _add_message(said: ClientView, message: JsonObject) -> None:
     said.text += _text(message.get("content"))
     said.reasoning += _text(message.get("reasoning") or message.get("reasoning_content"))
-    calls = message.get("tool_calls")
-    for number, call in enumerate(calls if isinstance(calls, list) else []):
-        if isinstance(call, dict):
-            index, function = call.get("index"), call.get("function")
-            mine = said.calls.setdefault(index if isinstance(index, int) else number, ["", "", ""])
-            mine[0] = _text(call.get("id")) or mine[0]
-            if isinstance(function, dict):
-                mine[1] += _text(function.get("name"))
-                mine[2] += _text(function.get("arguments"))
+    for number, call in enumerate(objects_in(message.get("tool_calls"))):
+        mine = said.calls.setdefault(_index(call, number), ["", "", ""])
+        mine[0] = _text(call.get("id")) or mine[0]
+        function = as_object(call.get("function"))
+        mine[1] += _text(function.get("name"))
+        mine[2] += _text(function.get("arguments"))
 
 
 def _text(value: Json) -> str:
     """A text as it is; what should have been one, as JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else dump_json(value).decode("utf-8", "replace")
+    if isinstance(value, str):
+        return value
+    return dump_json(value).decode("utf-8", "replace")
 
 
 def _message(error: Json) -> str:
-    return _text(error.get("message")) if isinstance(error, dict) else _text(error)
+    if isinstance(error, dict):
+        return _text(error.get("message"))
+    return _text(error)
 
 
 def _view_lines(seen: View) -> Iterator[str]:

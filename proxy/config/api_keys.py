@@ -18,14 +18,26 @@ from fnmatch import fnmatchcase
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from proxy.codec.json_text import Json
-from proxy.config.yaml_nodes import compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
+from proxy.config.rules import Rules
+from proxy.config.yaml_nodes import (
+    compose,
+    is_null,
+    mapping,
+    nearest,
+    node_error,
+    place_of,
+    scalar,
+    sequence,
+    shown,
+    text_of,
+)
 from proxy.errors import BadRequest, RulesError
 
 MAX_KEYS = 1000
 # Bytes of a file that is one key.
 MAX_SECRET = 4096
 _MAX_LIMIT = 1_000_000
-_FIELDS = ("name", "sha256", "models", "requests_per_minute", "streams")
+_FIELDS = ("name", "sha256", "client", "models", "requests_per_minute", "streams")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 # What a header can carry without being quoted.
@@ -74,6 +86,8 @@ class ClientKey:
     """One client's key: its digest, the globs on models that it may use (none: all), and its limits (0: none).
 
     `streams` are the requests to models, streamed or not, that may be under way at once: both keep the server busy.
+    `client` is the name of the client in the rules whose entry its requests get, or ""; `place` is where that stands,
+    `SOURCE:LINE`.
     """
 
     name: str
@@ -81,6 +95,8 @@ class ClientKey:
     models: tuple[str, ...] = ()
     requests_per_minute: int = 0
     streams: int = 0
+    client: str = ""
+    place: str = field(default="", repr=False, compare=False)
 
     @property
     def restricted(self) -> bool:
@@ -116,6 +132,14 @@ class Keys:
             what = "this key is not known" if key else "a key is needed"
             raise Unauthorized(f"{what}; send one as Authorization: Bearer KEY or x-api-key: KEY", "key")
         return found
+
+    def check_clients(self, rules: Rules) -> None:
+        """Raise RulesError for a key that names a client which the rules do not have."""
+        for key in self.clients:
+            if key.client and key.client not in rules.clients:
+                names = nearest(key.client, rules.client_names) or "none, for the rules have none"
+                told = f"there is no client {shown(key.client)} in {rules.source}, for key {key.name}; use {names}"
+                raise RulesError(f"{key.place}: {told}")
 
     def is_admin(self, key: bytes) -> bool:
         """True if it is the admin's key; there must be one."""
@@ -212,6 +236,8 @@ def _client(node: Node, what: str) -> ClientKey:
         models=_models(fields["models"], name) if "models" in fields else (),
         requests_per_minute=_limit(fields, "requests_per_minute", name),
         streams=_limit(fields, "streams", name),
+        client=_client_name(fields, name),
+        place=place_of(fields.get("client", node)),
     )
 
 
@@ -230,6 +256,12 @@ def _digest(node: Node, name: str) -> bytes:
     if not _DIGEST.fullmatch(text):
         raise node_error(node, f"sha256 of key {name} must be 64 hex digits; {_MAKE}")
     return bytes.fromhex(text)
+
+
+def _client_name(fields: dict[str, Node], name: str) -> str:
+    if "client" not in fields:
+        return ""
+    return text_of(fields["client"], f"client of key {name}")
 
 
 def _models(node: Node, name: str) -> tuple[str, ...]:

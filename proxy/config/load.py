@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
+from proxy.config.migrations import removed_setting
 from proxy.config.rules import Rules, Setting, parse_rules
 from proxy.config.settings import PREFIX, SPECS, Settings, Spec
 from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
@@ -35,9 +36,6 @@ _CREDENTIALS = "CREDENTIALS_DIRECTORY"
 SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
-
-# The tests' own variable; a shell that exports it may start the proxy too.
-_TESTS_VARIABLE = f"{PREFIX}SHARED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +93,6 @@ def _exists(path: Path) -> bool:
 
 def _unreadable(path: Path, error: OSError) -> RulesError:
     return RulesError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions")
-
-
-def read_rules(path: Path | None) -> Rules:
-    """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
-    return _parsed(_read_text(path))
 
 
 def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> RulesText:
@@ -233,6 +226,8 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
     filed: dict[str, Setting] = {}
     for key, value in rules.settings.items():
         place = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
+        if key not in specs and (instead := removed_setting(key)):
+            raise RulesError(f"{place}: {key}: {instead} (vllm-tool-proxy check --migrate prints the new file)")
         if key not in specs:
             raise RulesError(f"{place}: there is no setting {shown(key)}; use {nearest(key, specs)}")
         name = specs[key].name
@@ -243,9 +238,11 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, _TESTS_VARIABLE}
+    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE}
     known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:
+            if instead := removed_setting(name.removeprefix(PREFIX).lower()):
+                raise RulesError(f"{name}: {instead}")
             names = nearest(name, known - inner)
             raise RulesError(f"{name}: there is no such variable; use {names}")

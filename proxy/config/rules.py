@@ -6,7 +6,6 @@ Pure: bytes in, one frozen `Rules` out, or one `RulesError` whose line is `SOURC
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
+from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
@@ -48,8 +48,7 @@ _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "servers", "formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools"),
 )
-_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "key_sha256")
-_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Without these an answer is none any more: to remove them is never what was meant.
 _NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -120,13 +119,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One entry of `clients`: what it says (None where nothing), and the SHA-256 digests of its keys."""
+    """One entry of `clients`: what it says, None where nothing."""
 
     parse: Parse | None = None
     upstream: Transport | None = None
     heartbeat: Heartbeat | None = None
     clean: StripFields = field(default_factory=StripFields)
-    keys: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +218,6 @@ class Rules:
     def _model(self, name: str) -> Model:
         return next((entry for entry in self.models if fnmatchcase(name, entry.match)), Model("*"))
 
-    def client_for_key(self, key: bytes) -> str:
-        """The name of the client that `key` tells, or ""; the time it takes says nothing about the digests."""
-        digest = hashlib.sha256(key).digest()
-        found = ""
-        for name, client in self.clients.items():
-            for known in client.keys:
-                if hmac.compare_digest(known, digest):
-                    found = name
-        return found
-
 
 def parse_rules(
     text: bytes, source: str, builtin: Rules | None = None, formats: Collection[str] | None = None
@@ -290,6 +278,7 @@ def _models(node: Node, formats: Collection[str] | None) -> tuple[Model, ...]:
 
 
 def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
+    refuse_removed(node, "models[]", _MODEL_KEYS)
     keys = mapping(node, what, _MODEL_KEYS)
     if "match" not in keys:
         raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
@@ -341,35 +330,22 @@ def _aliases(node: Node) -> tuple[tuple[str, str], ...]:
 
 def _clients(node: Node) -> Mapping[str, Client]:
     clients: dict[str, Client] = {}
-    owners: dict[bytes, str] = {}
     for name, entry in mapping(node, "clients").items():
         if not CLIENT_NAME.fullmatch(name):
             raise node_error(entry, f"client {shown(name)} must match {CLIENT_NAME.pattern}; rename it")
         clients[name] = _client(entry, f"client {name}")
-        for digest in clients[name].keys:
-            if digest in owners:
-                raise node_error(entry, f"a key of client {name} is {owners[digest]}'s already; keep it in one place")
-            owners[digest] = name
     return MappingProxyType(clients)
 
 
 def _client(node: Node, what: str) -> Client:
+    refuse_removed(node, "clients.*", _CLIENT_KEYS)
     keys = mapping(node, what, _CLIENT_KEYS)
     return Client(
         parse=_option(keys, "parse", what, _PARSES),
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
         clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
-        keys=sequence(keys["key_sha256"], f"key_sha256 of {what}", _digest) if "key_sha256" in keys else (),
     )
-
-
-def _digest(node: Node, what: str) -> bytes:
-    # The value is not shown: who gets the two mixed up writes the key itself here.
-    text = text_of(node, what)
-    if not _DIGEST.fullmatch(text):
-        raise node_error(node, f"{what} must be 64 hex digits; make them with: printf %s KEY | sha256sum")
-    return bytes.fromhex(text)
 
 
 def _clean(node: Node, what: str) -> StripFields:

@@ -14,7 +14,7 @@ from proxy.config.rules import Setting
 from proxy.config.validators import Check
 from proxy.config.yaml_nodes import shown
 from proxy.errors import RulesError
-from proxy.limits import AUDIT_SIZE, MAX_BODY, MAX_CALLS, MAX_DEPTH, MAX_EVENT, MAX_HEAD, MAX_HELD, RETRY_TOKENS
+from proxy.limits import AUDIT_MAX, MAX_BODY, MAX_CALLS, MAX_DEPTH, MAX_EVENT, MAX_HEAD, MAX_HELD, RETRY_TOKENS
 
 PREFIX = "TOOL_PROXY_"
 
@@ -272,10 +272,10 @@ class Settings:
         group=_CLIENTS,
         metavar="FILE",
     )
-    audit_size: int = _setting(
-        AUDIT_SIZE,
+    audit_max: int = _setting(
+        AUDIT_MAX,
         checks.int_between(64 * 1024, 2**40),
-        "bytes of the audit file at which a new one begins",
+        "bytes of the audit file at which no more is written to it, for where no logrotate runs",
         group=_CLIENTS,
     )
     capture: str = _setting(

@@ -136,7 +136,12 @@ def _told(error: MarkedYAMLError, source: str) -> str:
 
 def node_error(node: Node, message: str) -> RulesError:
     """The error for what stands at a node: its file and line, and the message with the remedy."""
-    return RulesError(f"{node.start_mark.name}:{node.start_mark.line + 1}: {message}")
+    return RulesError(f"{place_of(node)}: {message}")
+
+
+def place_of(node: Node) -> str:
+    """Where a node stands: `SOURCE:LINE`."""
+    return f"{node.start_mark.name}:{node.start_mark.line + 1}"
 
 
 def is_null(node: Node) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_access import objects_in
+from proxy.codec.json_text import JsonObject
 from proxy.dialects.chat.request import content_text
 
 # A line of Claude Code's that is another one at each turn.
@@ -15,15 +16,7 @@ def conversation_key(model: str, body: JsonObject) -> bytes:
     """What all requests of one conversation have in common, as a digest: the model, the first system message and the
     first user message, in a Chat Completions request as in a Messages one. Empty if there is no such text.
     """
-    system, user = content_text(body.get("system")), ""
-    messages = body.get("messages")
-    for message in messages if isinstance(messages, list) else []:
-        role = message.get("role") if isinstance(message, dict) else None
-        if role == "user":
-            user = _text(message)
-            break
-        if role in ("system", "developer") and not system:
-            system = _text(message)
+    system, user = _beginning(body)
     lines = [line for line in system.split("\n") if not line.startswith(_CHANGING)]
     system = "\n".join(lines)
     if not system and not user:
@@ -31,5 +24,13 @@ def conversation_key(model: str, body: JsonObject) -> bytes:
     return blake2b("\0".join((model, system, user)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _text(message: Json) -> str:
-    return content_text(message.get("content")) if isinstance(message, dict) else ""
+def _beginning(body: JsonObject) -> tuple[str, str]:
+    """The first system message and the first user message; "" for what is not there."""
+    system = content_text(body.get("system"))
+    for message in objects_in(body.get("messages")):
+        role = message.get("role")
+        if role == "user":
+            return system, content_text(message.get("content"))
+        if role in ("system", "developer"):
+            system = system or content_text(message.get("content"))
+    return system, ""

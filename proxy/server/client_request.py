@@ -119,28 +119,31 @@ class Request:
         """Where the body ends. What gunicorn's parser refuses without reading on is left to it."""
         # Before the request's own line there may be an empty one.
         newer = any(line.endswith(b" HTTP/1.1") for line in self._lines[:2])
-        lengths = [_value(line) for line in self._lines[1:] if _name(line) == b"content-length"]
-        codings = [_value(line) for line in self._lines[1:] if _name(line) == b"transfer-encoding"]
+        lengths = self._values(b"content-length")
+        codings = self._values(b"transfer-encoding")
         lines = [line for line in self._lines if not _asks(line)]
         asking = len(lines) < len(self._lines)
         self._lines = lines
-        if any(_name(line) == b"expect" for line in lines):
+        if self._values(b"expect"):
             self._refuse("it expects what nobody knows (Expect)")
             return
         if not lengths and not codings:
             self._end()
             return
-        length = _LENGTH.fullmatch(lengths[0]) if lengths else None
-        chunked = codings == [b"chunked"] and newer
-        if len(lengths) + len(codings) != 1 or (length is None and not chunked):
+        length = _body_length(lengths, codings)
+        self._chunked = newer and not lengths and codings == [b"chunked"]
+        if length is None and not self._chunked:
             self._refuse("it cannot be told where the body ends (Content-Length, Transfer-Encoding)")
             return
         self.stage = Stage.BODY
-        self._chunked = chunked
-        self._left = int(length[1]) if length else 0
+        self._left = length or 0
         if self._left > self._most_body:
             self._refuse_size(self._left)
         self.expects = asking and newer
+
+    def _values(self, name: bytes) -> list[bytes]:
+        """The values of the head's fields of this name, in lower case."""
+        return [_value(line) for line in self._lines[1:] if _name(line) == name]
 
     def _end(self) -> None:
         self.stage = Stage.WHOLE
@@ -228,6 +231,16 @@ class Request:
         self._length = len(self._body)
         self._end()
         return False
+
+
+def _body_length(lengths: list[bytes], codings: list[bytes]) -> int | None:
+    """The bytes of a body that has a length, and one alone; else None. `["42"]`, `[]` -> 42."""
+    if codings or len(lengths) != 1:
+        return None
+    length = _LENGTH.fullmatch(lengths[0])
+    if length is None:
+        return None
+    return int(length[1])
 
 
 def _name(line: bytes) -> bytes:

@@ -14,7 +14,7 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
 from proxy.worker.logging_setup import lost_lines
-from proxy.worker.metrics import OTHER, RequestSample, count, upstream_kind
+from proxy.worker.metrics import OTHER, RequestSample, count, count_audit_lost, upstream_kind
 
 log = logging.getLogger("proxy")
 # Lines about the repairs of one reply; the request's own line counts them all.
@@ -93,6 +93,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         calls=outcome.calls,
         fixes=total(outcome.audit),
         refusals=outcome.refusals,
+        empty_calls=outcome.empty_calls,
         heartbeats=outcome.heartbeats,
         when=_gone(ctx),
         kind=upstream_kind(_failure(ctx)),
@@ -131,10 +132,9 @@ def _upstream(ctx: RequestContext, status: int) -> str:
 
 
 def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
-    """Count what was done to a reply and tell it: without values in the log, with them in the audit file."""
+    """Tell what was done to a reply: without values in the log, with them in the audit file."""
     outcome = ctx.outcome
     word = "would repair" if outcome.observe else "repair"
-    ctx.service.counters.count(total(outcome.audit), outcome.refusals, outcome.empty_calls)
     # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
     told = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.asked) :]
     for repair in told[:MAX_LINES]:
@@ -146,7 +146,8 @@ def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
         _log(ctx, logging.INFO, word, {"id": ctx.id, "more": len(told) - MAX_LINES})
     if outcome.audit and ctx.snapshot.audit is not None:
         audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
-        ctx.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets)))
+        if not ctx.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
+            count_audit_lost(ctx.service.memory.tally)
 
 
 def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:

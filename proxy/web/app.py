@@ -22,7 +22,6 @@ from proxy.web import access as gate
 from proxy.web import completions as views
 from proxy.web import messages_views
 from proxy.web.access_log import log_request, measure
-from proxy.web.admin_access import key_bytes
 from proxy.web.completions import CHAT, COUNT_TOKENS, MESSAGES, MODELS, PASSED, passed, paths
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
 from proxy.web.prepare import prepare_chat, prepare_messages
@@ -192,8 +191,9 @@ def _client(ctx: RequestContext, named: str | None) -> str:
             known = ", ".join(rules.client_names) or "none"
             raise NotFound(f"there is no client {named!r} in the rules; known are: {known} (clients: in rules.yaml)")
         return named
-    key = key_bytes(request.environ)
-    return (rules.client_for_key(key) if key else "") or settings.client
+    if ctx.key is not None and ctx.key.client:
+        return ctx.key.client
+    return settings.client
 
 
 def _options(listed: str) -> Response:

@@ -1,7 +1,8 @@
 """The audit file: one line of JSON for each repair, with what was before and after (contract C6).
 
-Several workers, and the threads of each, append to it and rotate it at the same time. The lock is on the file itself,
-taken through a descriptor of one's own, and holds only if the file is still the one at that path.
+Several workers, and the threads of each, append to it at the same time, each reply's records under a lock of the file.
+logrotate may move it away at any time (deploy/logrotate): the file that is at its path is opened for each reply anew,
+as logging's WatchedFileHandler does where the file has changed. Where no logrotate runs, a bound on its size holds.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from proxy.codec.json_text import dump_json
 
 log = logging.getLogger("proxy")
 
-# Old files that are kept, as PATH.1 (the newest) to PATH.3.
-KEPT = 3
 # Characters of each text in a record, and records of one reply.
 MAX_VALUE = 10_000
 MAX_RECORDS = 1000
@@ -105,11 +104,11 @@ def as_header(repairs: Iterable[Repair]) -> str:
 
 
 class AuditFile:
-    """The file at `path`, rotated when it would grow over `size` bytes. An error never gets out of it."""
+    """The file at `path`, which never grows over `max_bytes`. An error never gets out of it."""
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(self, path: str, max_bytes: int) -> None:
         self.path = path
-        self._size = size
+        self._max_bytes = max_bytes
         self._failed = False
 
     def write(self, data: bytes) -> bool:
@@ -118,29 +117,29 @@ class AuditFile:
             self._append(data)
         except OSError as error:
             if not self._failed:
-                reason = "it is a symlink" if error.errno == errno.ELOOP else error.strerror or error
-                log.error("the audit file %s cannot be written (%s); its records are lost", self.path, reason)
+                log.error("the audit file %s cannot be written (%s); its records are lost", self.path, _reason(error))
             self._failed = True
             return False
         self._failed = False
         return True
 
     def _append(self, data: bytes) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            file = os.open(self.path, _FLAGS, 0o600)
-            try:
-                _check(file)
-                _lock(file, deadline)
-                size = os.fstat(file).st_size
-                # Another may have rotated it away before the lock was ours.
-                if _is_at(self.path, file):
-                    if size + len(data) <= max(self._size, len(data)):
-                        _write(file, size, data)
-                        return
-                    _rotate(self.path)
-            finally:
-                os.close(file)
+        file = os.open(self.path, _FLAGS, 0o600)
+        try:
+            _check(file)
+            _lock(file, time.monotonic() + PATIENCE)
+            size = os.fstat(file).st_size
+            if size + len(data) > self._max_bytes:
+                raise OSError(f"it has {size} bytes, and audit_max is {self._max_bytes}; rotate it")
+            _write(file, size, data)
+        finally:
+            os.close(file)
+
+
+def _reason(error: OSError) -> object:
+    if error.errno == errno.ELOOP:
+        return "it is a symlink"
+    return error.strerror or error
 
 
 def _check(file: int) -> None:
@@ -161,23 +160,8 @@ def _lock(file: int, deadline: float) -> None:
             time.sleep(_PAUSE)
 
 
-def _is_at(path: str, file: int) -> bool:
-    try:
-        return os.path.samestat(os.lstat(path), os.fstat(file))
-    except FileNotFoundError:
-        return False
-
-
 def _write(file: int, size: int, data: bytes) -> None:
     """Append all of the data or none: half a line would spoil the next one."""
     if os.write(file, data) < len(data):
         os.ftruncate(file, size)
         raise OSError("no space is left for it")
-
-
-def _rotate(path: str) -> None:
-    """PATH.2 becomes PATH.3, and so on; only while PATH is locked."""
-    names = [path, *(f"{path}.{number}" for number in range(1, KEPT + 1))]
-    for older, newer in zip(reversed(names[1:]), reversed(names[:-1]), strict=True):
-        if os.path.lexists(newer):
-            os.rename(newer, older)

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
+from proxy.codec.json_text import JsonObject
 from proxy.codec.redaction import redact
 from proxy.errors import (
     LimitExceeded,
@@ -42,10 +43,12 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "calls": (("how",), "Tool calls that left, by how the model server gave them."),
     "repairs": (("fix",), "Repairs by the id of the fix."),
     "refusals": (("reason",), "What began like a call and was none."),
+    "empty_calls": ((), "Tool calls that left without arguments although their tool requires some."),
     "heartbeats": ((), "Heartbeats that were sent to clients."),
     "disconnects": (("when",), "Clients that left before their answer was whole."),
     "upstream_errors": (("kind",), "Answers of the model server that were none."),
     "log_lost": ((), "Lines of the log that were lost, for nobody read it."),
+    "audit_lost": ((), "Answers whose repairs are not in the audit file, for it was full or could not be written."),
     "denied": (("reason",), "Requests that were turned away for their key."),
 }
 _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
@@ -88,6 +91,7 @@ class RequestSample:
     calls: int = 0
     fixes: Mapping[str, int] = field(default_factory=dict)
     refusals: Mapping[str, int] = field(default_factory=dict)
+    empty_calls: int = 0
     heartbeats: int = 0
     when: str = ""
     kind: str = ""
@@ -105,6 +109,7 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
     numbers: dict[str, float] = {
         _name("requests", ended.dialect, _model(tally, ended), str(ended.status)): 1,
         _name("heartbeats"): ended.heartbeats,
+        _name("empty_calls"): ended.empty_calls,
         _name("log_lost"): ended.lost,
     }
     as_text = min(ended.fixes.get("text_call", 0), ended.calls)
@@ -120,6 +125,27 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
     if ended.first_byte is not None:
         numbers |= _observed("time_to_first_byte_seconds", ended.dialect, ended.first_byte)
     tally.add({name: number for name, number in numbers.items() if number})
+
+
+def count_audit_lost(tally: SharedCounters) -> None:
+    """Count an answer whose repairs could not be written to the audit file."""
+    tally.add({_name("audit_lost"): 1})
+
+
+def health_counters(tally: SharedCounters) -> JsonObject:
+    """The counters that /health shows, over all workers: `{"fixes": {"closers": 2}, "refusals": {}, ...}`."""
+    values = tally.values()
+    return {
+        "fixes": _by_label(values, "repairs"),
+        "refusals": _by_label(values, "refusals"),
+        "calls_with_empty_arguments": int(values.get(_name("empty_calls"), 0)),
+    }
+
+
+def _by_label(values: Mapping[str, float], group: str) -> JsonObject:
+    """The numbers of a group with one label, by that."""
+    start = _name(group, "")
+    return {name.removeprefix(start): int(values[name]) for name in sorted(values) if name.startswith(start)}
 
 
 def exposition(

@@ -75,11 +75,6 @@ class Memory:
         source, text, *keys = _unframed(data)
         return Published(number, text, os.fsdecode(source), tuple(keys))
 
-    def rules(self) -> tuple[int, bytes, str]:
-        """The generation, the text and its source of what was published last."""
-        last = self.published()
-        return last.generation, last.text, last.source
-
     def publish(self, text: bytes, source: str, keys: Sequence[bytes] = ()) -> None:
         """Put these rules and keys in force, which have no error; only in a `turn`. ValueError if they are too long."""
         self._rules.write(_framed((os.fsencode(source), text, *keys)))

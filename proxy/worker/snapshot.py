@@ -163,7 +163,7 @@ def make_snapshot(
         "", settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
     )
     fleet = ServerPool(settings.upstreams, rules.servers, target, before.upstream if before else None)
-    audit = AuditFile(settings.audit_file, settings.audit_size) if settings.audit_file else None
+    audit = AuditFile(settings.audit_file, settings.audit_max) if settings.audit_file else None
     return Snapshot(settings, rules, fleet, audit, keys or Keys())
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from proxy import __version__
 from proxy.codec.json_text import JsonObject
-from proxy.config.api_keys import Keys, keys_from_bytes
+from proxy.config.api_keys import keys_from_bytes
 from proxy.config.load import (
     DRAIN_VARIABLE,
     MEMORY_VARIABLE,
@@ -22,12 +22,9 @@ from proxy.config.load import (
     open_to_all,
     rules_text,
 )
-from proxy.config.rules import Rules
-from proxy.config.settings import Settings
 from proxy.errors import RulesError, Unavailable
-from proxy.worker.counters import Counters
 from proxy.worker.logging_setup import adjust_logging
-from proxy.worker.metrics import STREAMS
+from proxy.worker.metrics import STREAMS, health_counters
 from proxy.worker.shared_memory import Memory, open_memory
 from proxy.worker.snapshot import Snapshot, make_snapshot
 
@@ -46,7 +43,6 @@ class WorkerState:
     snapshot: Snapshot
     memory: Memory = field(default_factory=Memory)
     generation: int = 0
-    counters: Counters = field(default_factory=Counters)
     started: float = field(default_factory=time.monotonic)
     drain: int | None = None
     _active: int = 0
@@ -131,16 +127,8 @@ class WorkerState:
             "rules_sha256": rules.sha256,
             "rules_error": self.memory.error() or None,
             "uptime": round(time.monotonic() - self.started, 3),
-            **self.counters.shown(),
+            **health_counters(self.memory.tally),
         }
-
-
-def make_state(
-    settings: Settings, rules: Rules, memory: Memory | None = None, keys: Keys | None = None
-) -> WorkerState:
-    """A worker's state; nothing is asked of the upstream yet. Without gunicorn it has a memory of its own."""
-    memory = Memory() if memory is None else memory
-    return WorkerState(make_snapshot(settings, rules, keys), memory, memory.generation())
 
 
 def start_worker() -> WorkerState:
@@ -178,10 +166,10 @@ def publish(memory: Memory) -> None:
     """Read rules and keys and put them in force for all workers, in a `turn`; if they are bad, RulesError."""
     try:
         text = rules_text()
-        settings, _ = load(text=text)
+        settings, rules = load(text=text)
         check_files(settings)
         files = key_files(settings, environment())
-        files.read()
+        files.read().check_clients(rules)
     except RulesError as error:
         memory.fail(error.message)
         raise

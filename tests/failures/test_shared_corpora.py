@@ -1,6 +1,6 @@
 """The third parties' corpora: what other projects test their parsers with, and malformed calls from public reports.
 
-They are no part of the repository. The variable TOOL_PROXY_SHARED names the folder that holds `corpora/*.jsonl`, else
+They are no part of the repository. The variable TESTS_SHARED names the folder that holds `corpora/*.jsonl`, else
 `shared` beside the repository does. Their `content` follows other servers' ideas of blanks and reasoning: of that only
 what stands in the text without its blanks is compared, and only where there are calls.
 """
@@ -22,7 +22,7 @@ from proxy.tools.toolset import read_tools
 from tests.failures.test_own_corpus import exact
 from tests.support.helpers import SEED, all_cuts, ends, new_scanner, run, says, scan, view
 
-VARIABLE = "TOOL_PROXY_SHARED"
+VARIABLE = "TESTS_SHARED"
 FOLDER = Path(os.environ.get(VARIABLE) or Path(__file__).parents[3] / "shared") / "corpora"
 RANDOM_CUTS = 5
 

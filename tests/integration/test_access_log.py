@@ -253,6 +253,7 @@ def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
     with repairing(3) as server:
         client = inside(server.url, audit_file=str(tmp_path))
         assert [client.post(CHAT, json=WHOLE).status_code for _ in range(3)] == [200] * 3
+        assert b"tool_proxy_audit_lost_total 3.0" in client.get("/metrics").data
     assert caplog.text.count("cannot be written") == 1
 
 

@@ -12,6 +12,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from proxy import __version__
+from proxy.config.api_keys import ClientKey, Keys
 from tests.conftest import Front, Inside
 from tests.real.processes import free_port
 from tests.support.scripted import (
@@ -250,11 +251,17 @@ def test_a_whole_answer_says_what_was_repaired_and_one_without_repairs_and_a_str
 
 
 KEY = "sk-1"
-RULES = f"""
+RULES = """
 clients:
-  mine: {{key_sha256: [{hashlib.sha256(KEY.encode()).hexdigest()}], clean: {{top: [secret]}}}}
-  other: {{clean: {{top: [other_secret]}}}}
+  mine: {clean: {top: [secret]}}
+  other: {clean: {top: [other_secret]}}
 """
+KEYS = Keys(
+    (
+        ClientKey("one", hashlib.sha256(KEY.encode()).digest(), client="mine"),
+        ClientKey("two", hashlib.sha256(b"sk-2").digest()),
+    )
+)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +282,8 @@ def test_the_client_is_told_by_path_then_key_then_setting(
     with Upstream([answer(completion("a", secret=1, other_secret=2))]) as server:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         request = chat(stream=False)
-        body = inside(server.url, RULES, client=setting).post(path, json=request, headers=headers).json
+        front = inside(server.url, RULES, KEYS if key else None, client=setting)
+        body = front.post(path, json=request, headers=headers).json
     assert body is not None
     missing = {"mine": {"secret"}, "other": {"other_secret"}, "": set()}[client]
     assert {"secret", "other_secret"} - body.keys() == missing

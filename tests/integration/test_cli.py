@@ -482,3 +482,37 @@ def test_an_https_upstream_without_a_port_is_asked_at_443(monkeypatch: pytest.Mo
     for url in ("https://h/x", "http://h", "http://h:81"):
         cli._check_surroundings(Settings(upstream=url))
     assert asked == [("h", 443), ("h", 80), ("h", 81)]
+
+
+OLD = "settings:\n  port: 8009  # ours\n  audit_size: 65536\n"
+
+
+def test_migrate_prints_the_rules_file_of_this_release_and_says_what_changed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(OLD)
+    assert cli.main(["check", "--migrate", "--rules", str(path)]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("settings:\n  port: 8009  # ours\n  # audit_size (65536) went in 0.2.0: ")
+    assert err == f"vllm-tool-proxy: migrated: {path}:3: audit_size\n"
+    assert path.read_text() == OLD
+
+
+@pytest.mark.parametrize(
+    "words,said",
+    [
+        (["check", "--rules", "old.yaml"], "old.yaml:3: audit_size: it went in 0.2.0; "),
+        (["check", "--audit-size", "65536"], "--audit-size: it went in 0.2.0; "),
+        (["serve", "--migrate"], "--migrate is for the command check; "),
+    ],
+)
+def test_what_went_is_told_with_what_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    (tmp_path / "old.yaml").write_text(OLD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PWD", raising=False)
+    assert cli.main(words) == 2
+    out, err = capfd.readouterr()
+    assert said in err and err.count("\n") == 1 and not out

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import kubernetes_validate
@@ -16,15 +16,17 @@ import yaml
 from flask import Flask
 
 from proxy import __version__, gunicorn_conf
-from proxy.config.load import RULES_VARIABLE, RulesText, key_files, load, read_rules
+from proxy.config.load import AUDIT_NAME, RULES_VARIABLE, RulesText, key_files, load
 from proxy.config.settings import SPECS, Settings
 from proxy.server.client_socket import GRACE
 from proxy.web.app import make_app
-from proxy.worker.state import make_state
 from tests.cluster.boxes import CONFIG, haproxy_program, rendered
 from tests.real.processes import ROOT
+from tests.support.worker_state import make_state, read_rules
 
 FOLDER = ROOT / "deploy" / "kubernetes"
+LOGROTATE = ROOT / "deploy" / "logrotate" / "vllm-tool-proxy"
+UNIT = ROOT / "systemd" / "vllm-tool-proxy.service"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
 # The oldest and the newest that must take them.
 VERSIONS = ("1.30", ".".join(kubernetes_validate.latest_version().split(".")[:2]))
@@ -306,3 +308,12 @@ def test_the_image_is_made_of_what_is_here_and_nothing_else() -> None:
     assert {f"!{name}" for name in copied} == {word for word in ignored if word.startswith("!")}
     assert ignored[0] == "*"
     assert [name for name in copied if not (ROOT / name).exists()] == []
+
+
+def test_logrotate_takes_the_audit_file_of_the_unit_and_leaves_it_to_the_proxy_to_make_a_new_one() -> None:
+    (pattern, body) = re.findall(r"^(/\S+) \{\n(.*?)^\}", LOGROTATE.read_text(), re.DOTALL | re.MULTILINE)[0]
+    folder = re.search(r"^StateDirectory=(\S+)$", UNIT.read_text(), re.MULTILINE)
+    assert folder is not None
+    assert PurePath("/var/lib", folder[1], AUDIT_NAME).match(pattern)
+    words = [line.strip() for line in body.splitlines()]
+    assert "nocreate" in words and "missingok" in words and not any(word.startswith("copytruncate") for word in words)

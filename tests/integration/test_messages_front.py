@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.commands import main as cli
+from proxy.config.api_keys import ClientKey, Keys
 from proxy.exchange.capture import read_capture
 from tests.conftest import Front, Inside
 from tests.support.messages_checker import check_error, check_message, check_stream
@@ -198,9 +199,10 @@ def test_the_key_goes_up_as_bearer_and_as_nothing_else(
 
 @MODES
 def test_a_client_is_known_by_its_key(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
-    rules = f"clients:\n  mine: {{key_sha256: [{hashlib.sha256(b'k1').hexdigest()}]}}\n"
+    keys = Keys((ClientKey("one", hashlib.sha256(b"k1").digest(), client="mine"),))
     with serving(reply(streamed, "a")) as server:
-        message(inside(server.url, rules).post(MESSAGES, json=ask(stream=streamed), headers={"x-api-key": "k1"}))
+        front = inside(server.url, "clients: {mine: {}}", keys)
+        message(front.post(MESSAGES, json=ask(stream=streamed), headers={"x-api-key": "k1"}))
     assert "client=mine" in line(logged)
 
 

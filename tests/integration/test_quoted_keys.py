@@ -21,11 +21,9 @@ from werkzeug.test import TestResponse
 
 from proxy.codec.redaction import Redactor, redact
 from proxy.config.api_keys import Keys
-from proxy.config.load import read_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
 from proxy.worker.logging_setup import JsonLines, TextLines
-from proxy.worker.state import make_state
 from tests.conftest import Inside, Start
 from tests.support.helpers import random_cut
 from tests.support.messages_ask import ask
@@ -50,6 +48,7 @@ from tests.support.scripted import (
     opened,
     text,
 )
+from tests.support.worker_state import make_state, read_rules
 
 KEY = "Key-0123456789-abcdefghijklmnopqrstuvwxyz"
 # No part of so many characters may be anywhere.

@@ -290,7 +290,7 @@ def test_both_workers_write_one_audit_file_and_count_what_they_did(two: Make, tm
     records = [json.loads(line) for line in audit.read_text().splitlines()]
     assert len(records) == 40 and audit.stat().st_mode & 0o777 == 0o600
     assert {(record["model"], record["fix"]) for record in records} == {("tiny", "finish"), ("tiny", "text_call")}
-    counted = [health["fixes"] for health in repairing.workers().values()]
-    assert sum(fixes.get("text_call", 0) for fixes in counted) == 20
+    # Whichever worker answers, it shows what all of them did.
+    assert [health["fixes"]["text_call"] for health in repairing.workers().values()] == [20] * 2
     log = repairing.proxy.logged(f"to {audit}")
     assert log.count("fix=text_call") == 20 and "write_file\\" not in log and "secret" not in log

@@ -13,7 +13,6 @@ import pytest
 from proxy.commands.main import main
 from proxy.commands.replay import ClientView, View, lines, replay, view
 from proxy.config import load as config
-from proxy.config.load import read_rules
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
 from proxy.engine.engine import Engine
@@ -23,6 +22,7 @@ from tests.failures.test_recordings import AGENTS
 from tests.integration.test_observe import served
 from tests.support.helpers import OFFERED, RECORDINGS, call_json, calls, chunk, delta, ends, piece, recording, says
 from tests.support.scripted import WRITE_FILE, Upstream, chat, completion
+from tests.support.worker_state import read_rules
 
 CHAT = "/v1/chat/completions"
 DONE = b"data: [DONE]\n\n"

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from proxy.config.load import read_rules
 from proxy.config.settings import Settings
 from proxy.errors import UpstreamBroken, UpstreamSlow, UpstreamUnreachable
 from proxy.upstream.client import ModelServer, ServerOptions
@@ -40,6 +39,7 @@ from tests.support.scripted import (
     stream,
     text,
 )
+from tests.support.worker_state import read_rules
 
 pytestmark = pytest.mark.once
 

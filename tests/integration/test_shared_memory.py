@@ -15,6 +15,7 @@ import pytest
 
 from proxy.config.yaml_nodes import MAX_BYTES
 from proxy.worker.shared_memory import SIZE, Memory, Published, open_memory
+from tests.support.worker_state import published_rules
 
 # Publishes texts of one repeated letter each, as fast as it can, until it is killed.
 WRITER = """
@@ -65,7 +66,7 @@ def published(memory: Memory, text: bytes, source: str = "/r.yaml") -> None:
 
 def test_at_first_nothing_was_published() -> None:
     memory = Memory()
-    assert (memory.generation(), memory.rules(), memory.error(), memory.asked()) == (0, (0, b"", ""), "", 0)
+    assert (memory.generation(), published_rules(memory), memory.error(), memory.asked()) == (0, (0, b"", ""), "", 0)
 
 
 def test_each_process_sees_what_another_published(fd: int) -> None:
@@ -73,7 +74,7 @@ def test_each_process_sees_what_another_published(fd: int) -> None:
     for number, text in enumerate((b"one", b"two", b"", b"three\0four"), start=1):
         published(mine, text, f"/{number}")
         assert other.generation() == number
-        assert other.rules() == (number, text, f"/{number}")
+        assert published_rules(other) == (number, text, f"/{number}")
 
 
 def test_an_error_leaves_the_rules_and_better_rules_end_the_error(fd: int) -> None:
@@ -81,7 +82,7 @@ def test_an_error_leaves_the_rules_and_better_rules_end_the_error(fd: int) -> No
     published(mine, b"good")
     with mine.turn():
         mine.fail("line 3 is none")
-    assert (other.generation(), other.rules()[1], other.error()) == (1, b"good", "line 3 is none")
+    assert (other.generation(), published_rules(other)[1], other.error()) == (1, b"good", "line 3 is none")
     published(other, b"better")
     assert mine.error() == ""
 
@@ -119,7 +120,7 @@ def test_a_path_that_is_no_text_and_an_endless_message_are_kept_as_far_as_they_g
     published(memory, b"x", os.fsdecode(b"/\xff"))
     with memory.turn():
         memory.fail("\N{EURO SIGN}" * 9000)
-    assert memory.rules()[2] == os.fsdecode(b"/\xff")
+    assert published_rules(memory)[2] == os.fsdecode(b"/\xff")
     assert memory.error() == "\N{EURO SIGN}" * (8 * 1024 // 3)
 
 
@@ -130,7 +131,7 @@ def test_a_reader_never_sees_half_of_anything_while_others_write(fd: int) -> Non
             stack.enter_context(writing(fd))
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
-            number, text, source = memory.rules()
+            number, text, source = published_rules(memory)
             if number:
                 assert text == text[:1] * len(text) and len(text) >= 200_000
                 assert source == "/" + text[:1].decode()
@@ -147,10 +148,10 @@ def test_a_writer_that_is_killed_leaves_what_was_there_and_the_turn(fd: int) -> 
             time.sleep(0.005 * (number % 4) + 0.01)
             process.send_signal(signal.SIGKILL)
             process.wait(10)
-        number_, text, source = memory.rules()
+        number_, text, source = published_rules(memory)
         assert number_ > 0 and text == text[:1] * len(text) and source == "/" + text[:1].decode()
         published(memory, b"mine")
-        assert memory.rules()[:2] == (number_ + 1, b"mine")
+        assert published_rules(memory)[:2] == (number_ + 1, b"mine")
 
 
 def test_one_thread_and_one_process_has_its_turn_at_a_time(fd: int) -> None:
@@ -184,6 +185,6 @@ def test_one_thread_and_one_process_has_its_turn_at_a_time(fd: int) -> None:
 
 def test_only_the_own_masters_memory_is_taken(fd: int) -> None:
     published(Memory(fd), b"theirs")
-    assert open_memory(f"{os.getppid()}:{fd}").rules()[1] == b"theirs"
+    assert published_rules(open_memory(f"{os.getppid()}:{fd}"))[1] == b"theirs"
     for told in ("", "x", f"{os.getppid() + 1}:{fd}", f"{os.getppid()}:", f"{os.getppid()}:x", f"{os.getpid()}:{fd}"):
         assert open_memory(told).generation() == 0

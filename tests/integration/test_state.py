@@ -14,14 +14,15 @@ import pytest
 
 from proxy import gunicorn_conf
 from proxy.config import load as config
-from proxy.config.load import MEMORY_VARIABLE, read_rules
+from proxy.config.load import MEMORY_VARIABLE
 from proxy.config.settings import Settings
 from proxy.errors import RulesError
 from proxy.worker import state as module
 from proxy.worker.shared_memory import Memory
 from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import WorkerState, announce, make_state, start_worker
+from proxy.worker.state import WorkerState, announce, start_worker
 from tests.support.scripted import Upstream
+from tests.support.worker_state import make_state, read_rules
 
 BAD = "settings: {heartbeat: often}\n"
 

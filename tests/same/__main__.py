@@ -43,7 +43,8 @@ def main() -> int:
 def _answers(tree: Path, asked: Path, folder: Path) -> Answers:
     """All answers of one tree."""
     taken = folder / "answers.jsonl"
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("TOOL_PROXY_")}
+    environment = {**own, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", str(ASK), str(asked), str(taken)]
     log = folder / "log"
     with log.open("wb") as errors:

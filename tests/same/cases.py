@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
-SHARED = Path(os.environ.get("TOOL_PROXY_SHARED") or ROOT.parent / "shared")
+SHARED = Path(os.environ.get("TESTS_SHARED") or ROOT.parent / "shared")
 # Characters of a text that one chunk carries.
 WIDTH = 7
 STREAM, WHOLE = "text/event-stream", "application/json"

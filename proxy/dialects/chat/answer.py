@@ -10,11 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
 from proxy.errors import UpstreamBroken, refusal
+
+# The fields of a message that say something.
+_SAYS = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,11 @@ def read_whole(body: bytes) -> JsonObject:
 
 def says_nothing(answer: JsonObject) -> bool:
     """True for an answer that used tokens and holds neither text nor call: a parser may have swallowed one."""
-    usage = answer.get("usage")
-    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    messages = [entry.get("message") for entry in entries(answer)]
-    keys = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal")
-    said = any(isinstance(message, dict) and any(message.get(key) for key in keys) for message in messages)
-    return isinstance(tokens, int) and tokens > 1 and not said
+    tokens = as_object(answer.get("usage")).get("completion_tokens")
+    if not isinstance(tokens, int) or tokens <= 1:
+        return False
+    messages = [as_object(entry.get("message")) for entry in entries(answer)]
+    return not any(message.get(key) for message in messages for key in _SAYS)
 
 
 def as_chunk(answer: JsonObject) -> Chunk:
@@ -77,8 +80,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
     """
     said: list[Json] = []
     for number, entry in enumerate(entries(answer)):
-        message = entry.get("message")
-        delta = dict(message) if isinstance(message, dict) else {}
+        delta = dict(as_object(entry.get("message")))
         calls = delta.get("tool_calls")
         if isinstance(calls, list):
             delta["tool_calls"] = [
@@ -109,7 +111,9 @@ def rebuild(
     if parsed:
         result["choices"] = [_entry(entry, said, number) for number, entry in enumerate(entries(answer))]
     result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean), reasoning=reasoning)
-    return body if result == answer else dump_json(result)
+    if result == answer:
+        return body
+    return dump_json(result)
 
 
 def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject:
@@ -134,9 +138,9 @@ def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject
 def _known(calls: Json) -> list[JsonObject]:
     """The server's own calls in the words in which `_note` says them, to see whether something changed."""
     known: list[JsonObject] = []
-    for call in calls if isinstance(calls, list) else []:
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(call, dict) and isinstance(function, dict):
+    for call in objects_in(calls):
+        function = call.get("function")
+        if isinstance(function, dict):
             known.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
     return known
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.tools.toolset import ToolSet, read_tools
 
@@ -34,19 +35,16 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
     """Read what matters of a request body."""
     choice = body.get("tool_choice")
     tools = read_tools(body.get("tools"))
-    options = body.get("stream_options")
-    model = body.get("model")
-    format_ = body.get("response_format")
-    format_ = format_.get("type") if isinstance(format_, dict) else None
+    offered = choice != "none" and bool(tools)
     return ChatRequest(
         raw=raw,
         body=body,
-        model=model if isinstance(model, str) else "",
+        model=as_text(body.get("model")),
         stream=is_true(body.get("stream")),
-        usage=isinstance(options, dict) and options.get("include_usage") is True,
-        tools=tools if tools and choice != "none" else None,
+        usage=as_object(body.get("stream_options")).get("include_usage") is True,
+        tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
-        json_reply=format_ in ("json_object", "json_schema"),
+        json_reply=as_object(body.get("response_format")).get("type") in ("json_object", "json_schema"),
         results=tool_results(body.get("messages")),
         ids=call_ids(body.get("messages")),
         one_call=body.get("parallel_tool_calls") is False,
@@ -55,43 +53,40 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
 
 def is_true(value: Json) -> bool:
     """What the servers' validation takes for true (pydantic's lax mode)."""
-    word = value.lower() if isinstance(value, str) else value
-    return word in (True, "true", "t", "yes", "y", "on", "1")
+    if isinstance(value, str):
+        return value.lower() in ("true", "t", "yes", "y", "on", "1")
+    return value == 1  # true is one, too
 
 
 def tool_results(messages: Json) -> tuple[str, ...]:
     """The texts of the tool results since the last user message (contract C3, F89)."""
     texts: list[str] = []
-    for message in reversed(messages if isinstance(messages, list) else []):
-        role = message.get("role") if isinstance(message, dict) else None
+    for message in reversed(objects_in(messages)):
+        role = message.get("role")
         if role == "user":
             break
-        if isinstance(message, dict) and role in ("tool", "function"):
+        if role in ("tool", "function"):
             texts.append(content_text(message.get("content")))
     return tuple(texts)
 
 
 def call_ids(messages: Json) -> frozenset[str]:
     """The ids of the calls in the history."""
-    ids: set[str] = set()
-    for message in messages if isinstance(messages, list) else []:
-        calls = message.get("tool_calls") if isinstance(message, dict) else None
-        for call in calls if isinstance(calls, list) else []:
-            call_id = call.get("id") if isinstance(call, dict) else None
-            ids |= {call_id} if isinstance(call_id, str) else set()
-    return frozenset(ids)
+    calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
+    ids = (call.get("id") for call in calls)
+    return frozenset(call_id for call_id in ids if isinstance(call_id, str))
 
 
 def content_text(content: Json) -> str:
     """The text of a message's content: a string, or a list of parts."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    texts = (part.get("text") for part in objects_in(content))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def count_tool_results(messages: Json) -> int:
     """The tool results in the whole history, counted as the OpenClaw proxy counted them: by role or by call id."""
-    entries = [entry for entry in messages if isinstance(entry, dict)] if isinstance(messages, list) else []
-    return sum(entry.get("role") == "tool" or bool(entry.get("tool_call_id")) for entry in entries)
+    return sum(
+        message.get("role") == "tool" or bool(message.get("tool_call_id")) for message in objects_in(messages)
+    )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from proxy.codec import sse
+from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.engine.events import (
@@ -137,16 +138,19 @@ class ChatWriter:
         self._spoke = True
         if self._expand:
             return b"".join(self.write(inner) for inner in event.events)
-        if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
+        if not options.usage and _is_usage(event):
             return b""
         raw = event.raw
         if self._due or (self._moved and b'"role"' in raw):
             raw = self._with_roles(raw)
-        empty = options.parsed and _EMPTY_CALLS.search(raw)
-        renamed = options.reasoning != "as_is" and _HOLDS_REASONING.search(raw)
-        if not (empty or options.clean or renamed):
-            return raw
-        return cleaned_event(raw, options.clean, drop_empty_calls=bool(empty), reasoning=options.reasoning)
+        has_empty_calls = options.parsed and _EMPTY_CALLS.search(raw) is not None
+        if has_empty_calls or options.clean or self._renames_reasoning(raw):
+            return cleaned_event(raw, options.clean, drop_empty_calls=has_empty_calls, reasoning=options.reasoning)
+        return raw
+
+    def _renames_reasoning(self, raw: bytes) -> bool:
+        """True if the event may hold reasoning under a name that the client does not read."""
+        return self._options.reasoning != "as_is" and _HOLDS_REASONING.search(raw) is not None
 
     def _with_roles(self, raw: bytes) -> bytes:
         """An event with the role of each choice where the client needs it: in the first chunk, and once."""
@@ -155,7 +159,8 @@ class ChatWriter:
         for choice, said in _deltas(body):
             if "role" not in said:
                 named = self._with_role(choice, said)
-                changed = changed or len(named) > len(said)
+                if len(named) > len(said):
+                    changed = True
                 said.update(named)
             elif choice in self._moved:
                 del said["role"]
@@ -164,7 +169,9 @@ class ChatWriter:
             else:
                 self._told.add(choice)
                 self._due.pop(choice, None)
-        return sse.encode(dump_json(body)) if changed else raw
+        if not changed:
+            return raw
+        return sse.encode(dump_json(body))
 
     def _with_role(self, choice: int, said: JsonObject) -> JsonObject:
         """A delta that says something, with the role of its choice if that is due."""
@@ -177,13 +184,15 @@ class ChatWriter:
     def _said_reasoning(self, event: Reasoning) -> bytes:
         names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
         delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
-        return self._chunk(event.choice, delta) if delta else b""
+        if not delta:
+            return b""
+        return self._chunk(event.choice, delta)
 
     def _reasoning_key(self) -> str:
         """The name that the server uses."""
         for entry in entries(self._last):
-            said = entry.get("delta") or entry.get("message")
-            if isinstance(said, dict) and isinstance(said.get("reasoning_content"), str):
+            said = as_object(entry.get("delta") or entry.get("message"))
+            if isinstance(said.get("reasoning_content"), str):
                 self._reasoning = "reasoning_content"
         return self._reasoning
 
@@ -206,11 +215,20 @@ class ChatWriter:
         if delta and not self._spoke:
             self._due.setdefault(choice, "assistant")
         delta = self._with_role(choice, delta)
-        self._spoke = self._spoke or bool(delta)
-        top, around, inside = rest_of(source.body) if source is not None and not self._expand else ({}, {}, {})
+        if delta:
+            self._spoke = True
+        top, around, inside = self._rest(source)
         entry: JsonObject = {"index": choice, "delta": {**delta, **inside}, "logprobs": None, "finish_reason": finish}
         body: JsonObject = {**self._envelope(), "choices": [{**entry, **around}], **top}
-        return sse.encode(dump_json(clean_body(body, self._options.clean) if source is not None else body))
+        if source is not None:
+            body = clean_body(body, self._options.clean)
+        return sse.encode(dump_json(body))
+
+    def _rest(self, source: Chunk | None) -> tuple[JsonObject, JsonObject, JsonObject]:
+        """What else a chunk of the server says: at its top, in its choice, in its delta."""
+        if source is None or self._expand:
+            return {}, {}, {}
+        return rest_of(source.body)
 
     def _arguments(self, event: CallArguments) -> bytes:
         opened, self._opened = self._opened, None
@@ -256,7 +274,9 @@ def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
     """The names under which the client gets the reasoning; none if it gets what the server wrote."""
     if reasoning == "as_is":
         return ()
-    return _REASONING if reasoning == "both" else (reasoning,)
+    if reasoning == "both":
+        return _REASONING
+    return (reasoning,)
 
 
 def clean_body(
@@ -283,18 +303,26 @@ def cleaned_event(
     if not body:
         return raw
     cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
-    return raw if cleaned == body else sse.encode(dump_json(cleaned))
+    if cleaned == body:
+        return raw
+    return sse.encode(dump_json(cleaned))
+
+
+def _is_usage(event: Unchanged) -> bool:
+    """True for a chunk that says nothing but the token counts."""
+    return bool(event.events) and all(isinstance(inner, Usage) for inner in event.events)
 
 
 def _read_event(raw: bytes) -> JsonObject:
     """The chunk that an event carries; empty if it is none."""
     decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
+    if not events:
+        return {}
     try:
-        body = load_json(events[0].data or b"null") if events else None
+        return as_object(load_json(events[0].data or b"null"))
     except ValueError:
         return {}
-    return body if isinstance(body, dict) else {}
 
 
 def _deltas(body: JsonObject) -> Iterator[tuple[int, JsonObject]]:
@@ -310,7 +338,8 @@ def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, 
     for name in ("delta", "message"):
         said = result.get(name)
         if isinstance(said, dict):
-            said = _renamed(said, names) if names else said
+            if names:
+                said = _renamed(said, names)
             kept = {key: value for key, value in said.items() if key not in clean.message}
             if drop_empty_calls and kept.get("tool_calls") == []:
                 del kept["tool_calls"]
@@ -320,7 +349,8 @@ def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, 
 
 def _renamed(said: JsonObject, names: tuple[str, ...]) -> JsonObject:
     """The same with its reasoning, if it holds any, under these names, in the place where it stood."""
-    texts = [said[name] for name in _REASONING if isinstance(said.get(name), str) and said[name]]
+    found = (said.get(name) for name in _REASONING)
+    texts = [text for text in found if isinstance(text, str) and text]
     if not texts:
         return said
     result: JsonObject = {}
@@ -334,5 +364,4 @@ def _renamed(said: JsonObject, names: tuple[str, ...]) -> JsonObject:
 
 def entries(body: JsonObject) -> list[JsonObject]:
     """The objects in the `choices` of a chunk or an answer."""
-    choices = body.get("choices")
-    return [entry for entry in choices if isinstance(entry, dict)] if isinstance(choices, list) else []
+    return objects_in(body.get("choices"))

@@ -99,6 +99,8 @@ _NO_TEMPLATE_SWITCH = ("", "none", "reasoning_effort")
 _NO_SWITCH = "the rules name no switch for the model's thinking"
 _NO_EFFORT = "the rules do not say that the model takes a reasoning_effort"
 _NO_BUDGET = "the model's switch takes no budget"
+_THINKING_WITH_BUDGET = {"type": "", "budget_tokens": ""}
+_THINKING_WITHOUT_BUDGET = {"type": "", "budget_tokens": _NO_BUDGET}
 
 
 def translate(body: JsonObject, options: MessagesOptions) -> Translation:
@@ -162,7 +164,8 @@ def _sampling(body: JsonObject, losses: DroppedFields) -> JsonObject:
     for index, stop in enumerate(stops):
         if not isinstance(stop, str):
             raise place.at(index).bad("must be a string")
-    fields |= {"stop": stops} if stops else {}
+    if stops:
+        fields["stop"] = stops
     return fields | _user(body, losses)
 
 
@@ -171,16 +174,21 @@ def _user(body: JsonObject, losses: DroppedFields) -> JsonObject:
     fields = mapping(body, "metadata", BODY, needed=False)
     losses.leave(fields, {"user_id": ""}, place)
     user = optional(fields, "user_id", place)
-    return {"user": user} if user else {}
+    if not user:
+        return {}
+    return {"user": user}
 
 
 def _stream(body: JsonObject, server: str) -> JsonObject:
     """`stream`, and with it the counts of tokens, which only vLLM can give from the beginning on."""
-    stream = flag(body, "stream", BODY)
-    if not stream:
-        return {"stream": False} if body.get("stream") is not None else {}
+    if body.get("stream") is None:
+        return {}
+    if not flag(body, "stream", BODY):
+        return {"stream": False}
     usage: JsonObject = {"include_usage": True}
-    return {"stream": True, "stream_options": usage | ({"continuous_usage_stats": True} if server == "vllm" else {})}
+    if server == "vllm":
+        usage["continuous_usage_stats"] = True
+    return {"stream": True, "stream_options": usage}
 
 
 def _output(body: JsonObject, options: MessagesOptions, losses: DroppedFields) -> JsonObject:
@@ -194,41 +202,69 @@ def _output(body: JsonObject, options: MessagesOptions, losses: DroppedFields) -
         if body.get("output_format") is not None:
             losses.lost("output_format", "output_config.format stands in its place")
         return fields | _format(config, "format", place, losses)
-    return fields if body.get("output_format") is None else fields | _format(body, "output_format", BODY, losses)
+    if body.get("output_format") is None:
+        return fields
+    return fields | _format(body, "output_format", BODY, losses)
 
 
 def _effort(config: JsonObject, place: FieldPath, switch: str, losses: DroppedFields) -> str:
     """The chat server's word for the effort, "" if there is none."""
     effort = optional(config, "effort", place)
-    if effort and (switch != "reasoning_effort" or effort not in _EFFORTS):
-        losses.lost("output_config.effort", _NO_EFFORT if effort in _EFFORTS else "no model server knows this effort")
-    return _EFFORTS.get(effort, "") if switch == "reasoning_effort" else ""
+    if not effort:
+        return ""
+    if effort not in _EFFORTS:
+        losses.lost("output_config.effort", "no model server knows this effort")
+        return ""
+    if switch != "reasoning_effort":
+        losses.lost("output_config.effort", _NO_EFFORT)
+        return ""
+    return _EFFORTS[effort]
 
 
 def _thinking(body: JsonObject, effort: str, switch: str, losses: DroppedFields) -> JsonObject:
-    """The switch of the model's thinking, as the rules name it; `effort` is the chat server's word for it."""
+    """The switch of the model's thinking, as the rules name it; `effort` is the chat server's word for it.
+
+    `{"type": "enabled", "budget_tokens": 4096}` is `{"chat_template_kwargs": {"enable_thinking": true}}` or
+    `{"reasoning_effort": "low"}`.
+    """
     place = BODY.field("thinking")
     thinking = mapping(body, "thinking", BODY, needed=False)
     if body.get("thinking") is None:
-        return {"reasoning_effort": effort} if effort else {}
+        return _reasoning_effort(effort)
     kind = nonempty_string(thinking, "type", place)
     if kind not in _THINKING:
         raise place.field("type").bad(f"{shown(kind)} is none of {', '.join(_THINKING)}")
-    tokens = None if thinking.get("budget_tokens") is None else whole_number(thinking, "budget_tokens", place)
+    budget = None
+    if thinking.get("budget_tokens") is not None:
+        budget = whole_number(thinking, "budget_tokens", place)
     if switch in ("", "none"):
         losses.lost("thinking", _NO_SWITCH)
         return {}
-    budget = tokens is not None and switch == "reasoning_effort" and kind == "enabled" and not effort
-    losses.leave(thinking, {"type": "", "budget_tokens": "" if budget else _NO_BUDGET}, place)
     if switch != "reasoning_effort":
+        losses.leave(thinking, _THINKING_WITHOUT_BUDGET, place)
         return {"chat_template_kwargs": {switch: _THINKING[kind]}}
-    if kind == "disabled":
-        if effort:
-            losses.lost("output_config.effort", "thinking is disabled")
-        effort = "low"
-    elif budget and tokens is not None:
-        effort = next((level for limit, level in _BUDGETS if tokens <= limit), "high")
-    return {"reasoning_effort": effort} if effort else {}
+    if kind == "enabled" and not effort:
+        losses.leave(thinking, _THINKING_WITH_BUDGET, place)
+        return _reasoning_effort(_effort_of_budget(budget))
+    losses.leave(thinking, _THINKING_WITHOUT_BUDGET, place)
+    if kind != "disabled":
+        return _reasoning_effort(effort)
+    if effort:
+        losses.lost("output_config.effort", "thinking is disabled")
+    return _reasoning_effort("low")
+
+
+def _reasoning_effort(effort: str) -> JsonObject:
+    if not effort:
+        return {}
+    return {"reasoning_effort": effort}
+
+
+def _effort_of_budget(tokens: int | None) -> str:
+    """The effort for so many tokens of thinking; "" if the client does not say how many."""
+    if tokens is None:
+        return ""
+    return next((level for limit, level in _BUDGETS if tokens <= limit), "high")
 
 
 def _format(fields: JsonObject, name: str, place: FieldPath, losses: DroppedFields) -> JsonObject:
@@ -250,7 +286,9 @@ def _let_call(body: JsonObject, fields: JsonObject, server: str, losses: Dropped
         return
     if fields.pop("response_format", None) is not None:
         config = mapping(body, "output_config", BODY, needed=False)
-        name = "output_format" if config.get("format") is None else "output_config.format"
+        name = "output_config.format"
+        if config.get("format") is None:
+            name = "output_format"
         losses.lost(name, "vLLM calls no tool while the answer has to keep to a schema")
 
 
@@ -259,9 +297,11 @@ def _prefill(talk: Conversation, body: JsonObject, options: MessagesOptions, los
 
     llama.cpp does it by itself, and refuses it while thinking is on.
     """
-    if talk.prefill and options.server in _CONTINUE:
+    if not talk.prefill:
+        return {}
+    if options.server in _CONTINUE:
         return {"continue_final_message": True, "add_generation_prompt": False}
-    if not talk.prefill or options.server != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
+    if options.server != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
         return {}
     thinking = mapping(body, "thinking", BODY, needed=False)
     if _THINKING.get(str(thinking.get("type"))):

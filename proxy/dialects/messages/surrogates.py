@@ -6,10 +6,20 @@ Source: RFC 8259, 8.2. In a dialect whose clients read arguments strictly they a
 from __future__ import annotations
 
 import re
+from enum import Enum
 
 _TOKEN = re.compile(r"[^\\]+|\\u[0-9a-fA-F]{4}|\\[^u]|\\(?:u[0-9a-fA-F]{0,3})?\Z|.", re.DOTALL)
 _WHOLE = 6
 _REPLACEMENT = "\\ufffd"
+
+
+class _Token(Enum):
+    """What a piece of JSON text is."""
+
+    PLAIN = "plain"  # text, or another escape
+    HALF = "half"  # an escape that may go on
+    HIGH = "high"  # \ud83d, the first half of a pair
+    LOW = "low"  # \ude00, the second one
 
 
 class SurrogateFilter:
@@ -31,31 +41,50 @@ class SurrogateFilter:
         for found in _TOKEN.finditer(text):
             token = found[0]
             kind = _kind(token)
-            if kind == "half" and found.end() == len(text):
+            if kind is _Token.HALF and found.end() == len(text):
                 self._pending = high + token
                 return "".join(given)
-            if high:
-                given.append(high + token if kind == "low" else _REPLACEMENT)
-                kind = "done" if kind == "low" else kind
+            if kind is _Token.LOW:
+                given.append(_pair(high, token))
                 high = ""
-            if kind == "high":
+                continue
+            if high:
+                given.append(_REPLACEMENT)
+                high = ""
+            if kind is _Token.HIGH:
                 high = token
-            elif kind != "done":
-                given.append(_REPLACEMENT if kind == "low" else token)
+            else:
+                given.append(token)
         self._pending = high
         return "".join(given)
 
     def finish(self) -> str:
         """The rest: what waited for the other half of a pair has none."""
         rest, self._pending = self._pending, ""
-        return _REPLACEMENT + rest[_WHOLE:] if _kind(rest[:_WHOLE]) == "high" else rest
+        if _kind(rest[:_WHOLE]) is _Token.HIGH:
+            return _REPLACEMENT + rest[_WHOLE:]
+        return rest
 
 
-def _kind(token: str) -> str:
-    """`half` of an escape, the `high` or the `low` one of a pair of surrogates, or anything else."""
+def _pair(high: str, low: str) -> str:
+    """Both halves of a character; a second half alone is none."""
+    if not high:
+        return _REPLACEMENT
+    return high + low
+
+
+def _kind(token: str) -> _Token:
     if not token.startswith("\\"):
-        return ""
-    if token == "\\" or (token[1] == "u" and len(token) < _WHOLE):
-        return "half"
-    code = int(token[2:], 16) if token[1] == "u" else 0
-    return "high" if 0xD800 <= code < 0xDC00 else "low" if 0xDC00 <= code < 0xE000 else ""
+        return _Token.PLAIN
+    if token == "\\":
+        return _Token.HALF
+    if token[1] != "u":
+        return _Token.PLAIN
+    if len(token) < _WHOLE:
+        return _Token.HALF
+    code = int(token[2:], 16)
+    if 0xD800 <= code < 0xDC00:
+        return _Token.HIGH
+    if 0xDC00 <= code < 0xE000:
+        return _Token.LOW
+    return _Token.PLAIN

@@ -50,9 +50,13 @@ class ThinkingSplitter:
     def segment(self) -> list[Piece]:
         """Say that something else than text comes: give what waits. The text behind it may begin with reasoning."""
         rest, self._pending = self._pending, ""
-        kind: Kind = "thinking" if self._closers else "text"
+        kind: Kind = "text"
+        if self._closers:
+            kind = "thinking"
         self._fresh, self._closers = True, ()
-        return [(kind, rest)] if rest else []
+        if not rest:
+            return []
+        return [(kind, rest)]
 
     def _step(self, pieces: list[Piece]) -> bool:
         """Decide the first part of what is pending; False if nothing more can be decided now."""
@@ -72,11 +76,16 @@ class ThinkingSplitter:
             self._closers = _CLOSERS.get(marker, ())
             self._fresh = not self._closers and marker not in _HEADERS
             return True
-        left = len(self._pending) - start
-        if left < _LONGEST and any(marker.startswith(self._pending[start:]) for marker in _MARKERS):
+        if self._may_begin_marker(start):
             return False
         self._fresh = False
         return True
+
+    def _may_begin_marker(self, start: int) -> bool:
+        """True if what is pending from `start` on is the beginning of a marker, `<thi`."""
+        if len(self._pending) - start >= _LONGEST:
+            return False
+        return any(marker.startswith(self._pending[start:]) for marker in _MARKERS)
 
     def _inside(self, pieces: list[Piece]) -> bool:
         """Reasoning goes on as far as no end of it has begun."""
@@ -89,7 +98,8 @@ class ThinkingSplitter:
         at, closer = min(found)
         self._give("thinking", at, pieces)
         # gpt-oss begins each next message with the token that may also end the one before.
-        self._at += 0 if closer == "<|start|>" else len(closer)
+        if closer != "<|start|>":
+            self._at += len(closer)
         self._closers, self._fresh = (), True
         return True
 

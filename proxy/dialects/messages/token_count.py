@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject, dump_json, dump_request, load_chunk
+from proxy.codec.json_access import as_object, objects_in
+from proxy.codec.json_text import JsonObject, dump_json, dump_request, load_chunk
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
 # What asks the model server: path and body in, status and body out.
@@ -38,7 +39,9 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject) -
     if number:
         return number, "tokenize"
     # A server of several models must know which; all else is as the client wrote it.
-    named = {**client_body, "model": chat_body["model"]} if "model" in chat_body else client_body
+    named = dict(client_body)
+    if "model" in chat_body:
+        named["model"] = chat_body["model"]
     number = _asked(upstream_post, COUNT_TOKENS, named, "input_tokens")
     if number:
         return number, "count_tokens"
@@ -57,11 +60,12 @@ def _asked(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
     if status != 200:
         return 0
     try:
-        answer = load_chunk(data)
+        number = as_object(load_chunk(data)).get(field)
     except ValueError:
         return 0
-    number = answer.get(field) if isinstance(answer, dict) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
+    if type(number) is not int:
+        return 0
+    return max(0, number)
 
 
 def estimate(chat_body: JsonObject) -> int:
@@ -70,26 +74,23 @@ def estimate(chat_body: JsonObject) -> int:
     The bytes of all texts (content, reasoning, names and arguments of calls) and of the tools as compact JSON, in
     UTF-8, divided by 3.5 and rounded up; 1,600 for each image or file, whatever its size; 4 for each message.
     """
-    messages = [message for message in _list(chat_body.get("messages")) if isinstance(message, dict)]
-    tools = chat_body.get("tools")
-    size = len(dump_json(tools)) if tools else 0
+    messages = objects_in(chat_body.get("messages"))
+    size = 0
     media = 0
+    if chat_body.get("tools"):
+        size = len(dump_json(chat_body["tools"]))
     for message in messages:
         size += sum(len(text.encode("utf-8", "surrogatepass")) for text in _texts(message))
-        media += sum(isinstance(part, dict) and part.get("type") in _MEDIA for part in _list(message.get("content")))
+        media += sum(part.get("type") in _MEDIA for part in objects_in(message.get("content")))
     return -(-size * 2 // 7) + media * IMAGE_TOKENS + len(messages) * MESSAGE_TOKENS
 
 
 def _texts(message: JsonObject) -> Iterator[str]:
     """All that a message says in words."""
     content = message.get("content")
-    parts = [part.get("text") for part in _list(content) if isinstance(part, dict)]
-    calls = [call.get("function") for call in _list(message.get("tool_calls")) if isinstance(call, dict)]
-    said = [call.get(key) for call in calls if isinstance(call, dict) for key in ("name", "arguments")]
-    for text in (content, *parts, *said, *(message.get(key) for key in _TEXTS)):
-        if isinstance(text, str):
-            yield text
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
+    said = [content, *(part.get("text") for part in objects_in(content))]
+    for call in objects_in(message.get("tool_calls")):
+        function = as_object(call.get("function"))
+        said += [function.get("name"), function.get("arguments")]
+    said += [message.get(key) for key in _TEXTS]
+    yield from (text for text in said if isinstance(text, str))

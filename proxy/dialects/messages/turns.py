@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.messages.content import (
@@ -61,7 +61,8 @@ _TOOL_USE = {
     "toolset_name": "the tool's name says it",
 }
 _THINKING = {"type": "", "thinking": "", "signature": "the proxy's own mark, which no model server reads"}
-_ROLES = ("user", "assistant", "system")
+# The fields of a message by its role.
+_ROLES = {"user": _MESSAGE, "assistant": _MESSAGE, "system": _SYSTEM}
 
 
 @dataclass(slots=True)
@@ -94,9 +95,12 @@ class _UserTurn:
         added = [part for part in self.parts if not _own(part)]
         said = [*self.shown, *filter(_own, self.parts)]
         *results, last = self.results
-        texts = [text_part(str(last["content"]))] if last["content"] else []
-        results.append({**last, "content": joined([*texts, *added])})
-        return [*results, {"role": "user", "content": content(said)}] if said else results
+        if last["content"]:
+            added.insert(0, text_part(str(last["content"])))
+        results.append({**last, "content": joined(added)})
+        if said:
+            results.append({"role": "user", "content": content(said)})
+        return results
 
 
 @dataclass(slots=True)
@@ -110,23 +114,36 @@ class _AssistantTurn:
 
     def say(self, text: str) -> None:
         """Text blocks that follow each other are one text; what stands between two of them parts them."""
-        if text and self.texts and self.last != "text":
+        if not text:
+            return
+        if self.texts and self.last != "text":
             self.texts.append("\n\n")
-        self.texts += [text] if text else []
+        self.texts.append(text)
 
     @property
     def empty(self) -> bool:
         """Nothing is left of it."""
         return not (self.texts or self.thoughts or self.calls)
 
+    @property
+    def prefill(self) -> str:
+        """The text with which the next answer begins, if this is the last turn; calls are no beginning."""
+        if self.calls:
+            return ""
+        return "".join(self.texts)
+
     def messages(self, reasoning: str) -> list[JsonObject]:
         """The message, an empty one if nothing is left of the turn, so that turns alternate. Beside calls the content
         is null, as servers want it when empty.
         """
-        text: str | None = "".join(self.texts)
-        thought: JsonObject = {reasoning: "\n\n".join(self.thoughts)} if self.thoughts else {}
-        calls: JsonObject = {"tool_calls": self.calls} if self.calls else {}
-        return [{"role": "assistant", "content": None if calls and not text else text, **thought, **calls}]
+        message: JsonObject = {"role": "assistant", "content": "".join(self.texts)}
+        if self.calls and not message["content"]:
+            message["content"] = None
+        if self.thoughts:
+            message[reasoning] = "\n\n".join(self.thoughts)
+        if self.calls:
+            message["tool_calls"] = self.calls
+        return [message]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +172,19 @@ def conversation(body: JsonObject, losses: DroppedFields, reasoning_history: str
     turns = _turns(messages, place, losses, reasoning_history != "drop", int(at_top))
     if all(turn.empty for turn in turns):
         raise place.bad("there is no content in them")
+    results = tuple(_results(turns))
     last = turns[-1]
-    # An answer that begins with nothing is a new one.
-    written = turns[:-1] if isinstance(last, _AssistantTurn) and last.empty else turns
-    said = [turn.messages() if isinstance(turn, _UserTurn) else turn.messages(reasoning_history) for turn in written]
-    system: list[JsonObject] = [{"role": "system", "content": text}] if text else []
-    prefill = "".join(last.texts) if isinstance(last, _AssistantTurn) and not last.calls else ""
-    return Conversation([*system, *chain.from_iterable(said)], tuple(_results(turns)), prefill)
+    prefill = ""
+    if isinstance(last, _AssistantTurn):
+        prefill = last.prefill
+        if last.empty:  # an answer that begins with nothing is a new one
+            turns.pop()
+    said: list[JsonObject] = []
+    if text:
+        said.append({"role": "system", "content": text})
+    for turn in turns:
+        said += turn.messages() if isinstance(turn, _UserTurn) else turn.messages(reasoning_history)
+    return Conversation(said, results, prefill)
 
 
 def _opens(messages: list[JsonObject]) -> bool:
@@ -185,11 +208,8 @@ def _turns(
         role = nonempty_string(message, "role", here)
         if role not in _ROLES:
             raise here.field("role").bad(f"{shown(role)} is none of {', '.join(_ROLES)}")
-        losses.leave(message, _SYSTEM if role == "system" else _MESSAGE, here)
-        kind = _AssistantTurn if role == "assistant" else _UserTurn
-        if not turns or not isinstance(turns[-1], kind):
-            turns.append(kind())
-        turn = turns[-1]
+        losses.leave(message, _ROLES[role], here)
+        turn = _turn_of(role, turns)
         if isinstance(turn, _AssistantTurn):
             _answer(turn, message, here, losses, keeps)
         elif role == "user":
@@ -197,6 +217,16 @@ def _turns(
         else:
             _remind(turn, _instruction(message, here, losses, over=index < last))
     return turns
+
+
+def _turn_of(role: str, turns: list[_UserTurn | _AssistantTurn]) -> _UserTurn | _AssistantTurn:
+    """The turn to which a message of this role belongs: the last one, or a new one behind it."""
+    kind: type[_UserTurn | _AssistantTurn] = _UserTurn
+    if role == "assistant":
+        kind = _AssistantTurn
+    if not turns or not isinstance(turns[-1], kind):
+        turns.append(kind())
+    return turns[-1]
 
 
 def _say(turn: _UserTurn, message: JsonObject, place: FieldPath, losses: DroppedFields) -> None:
@@ -223,13 +253,17 @@ def _quoted(block: JsonObject, parts: list[JsonObject]) -> list[str]:
     texts = [str(part["text"]) for part in parts if is_text(part)]
     if block["type"] != "text":
         return texts
-    return [said for text in texts for said in _REMINDERS.findall(text)] if any(map(_own, parts)) else texts
+    if not any(map(_own, parts)):
+        return texts
+    return [said for text in texts for said in _REMINDERS.findall(text)]
 
 
 def _instruction(message: JsonObject, place: FieldPath, losses: DroppedFields, *, over: bool) -> str:
     """The text of a system message; "" if it was for one turn, and that is `over`."""
     given = message.get("content")
-    if given is None or (over and message.get("clear_at") == "next_user_message"):
+    if given is None:
+        return ""
+    if over and message.get("clear_at") == "next_user_message":
         return ""
     return _system_text(given, place.field("content"), losses)
 
@@ -239,24 +273,33 @@ def _remind(turn: _UserTurn, text: str) -> None:
 
     At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
     """
-    if text:
-        marked = f"{_REMINDER}\n{text}\n{_REMINDED}" if _own(text_part(text)) else text
-        turn.parts.append(text_part(marked))
-        turn.quoted.append(text)
+    if not text:
+        return
+    turn.quoted.append(text)
+    if _own(text_part(text)):
+        text = f"{_REMINDER}\n{text}\n{_REMINDED}"
+    turn.parts.append(text_part(text))
 
 
 def _system_text(value: Json, place: FieldPath, losses: DroppedFields) -> str:
     """Instructions as one text, without Claude Code's line of accounting."""
+    if value is None:
+        return ""
     texts: list[str] = []
-    for block, here in [] if value is None else blocks(value, place):
-        if block["type"] != "text" and not skip_block(block, here, losses):
+    for block, here in blocks(value, place):
+        if block["type"] == "text":
+            texts.append(_without_billing(block_text(block, here, losses), losses))
+        elif not skip_block(block, here, losses):
             raise unknown(block, here, "text")
-        text = block_text(block, here, losses) if block["type"] == "text" else ""
-        rest = _BILLING.sub("", text, count=1) if _BILLING.match(text) else text
-        if rest is not text:
-            losses.lost("x-anthropic-billing-header", "it changes each time, and would void the server's prefix cache")
-        texts += [rest] if rest else []
-    return "\n\n".join(texts)
+    return "\n\n".join(filter(None, texts))
+
+
+def _without_billing(text: str, losses: DroppedFields) -> str:
+    found = _BILLING.match(text)
+    if found is None:
+        return text
+    losses.lost("x-anthropic-billing-header", "it changes each time, and would void the server's prefix cache")
+    return text[found.end() :]
 
 
 def _answer(turn: _AssistantTurn, message: JsonObject, place: FieldPath, losses: DroppedFields, keeps: bool) -> None:
@@ -270,9 +313,7 @@ def _answer(turn: _AssistantTurn, message: JsonObject, place: FieldPath, losses:
             case "tool_use":
                 turn.calls.append(_call(block, here, losses))
             case "thinking":
-                text = string(block, "thinking", here)
-                turn.thoughts += [text] if text and keeps else []
-                _thought(block, here, losses, keeps)
+                _think(turn, block, here, losses, keeps)
             case "redacted_thinking":
                 losses.lost(f"{here.kind} of type redacted_thinking", "only Anthropic's own servers can read it")
             case _ if not skip_block(block, here, losses):
@@ -280,11 +321,14 @@ def _answer(turn: _AssistantTurn, message: JsonObject, place: FieldPath, losses:
         turn.last = kind
 
 
-def _thought(block: JsonObject, place: FieldPath, losses: DroppedFields, keeps: bool) -> None:
-    if keeps:
-        losses.leave(block, _THINKING, place)
-    else:
+def _think(turn: _AssistantTurn, block: JsonObject, place: FieldPath, losses: DroppedFields, keeps: bool) -> None:
+    text = string(block, "thinking", place)
+    if not keeps:
         losses.lost(f"{place.kind} of type thinking", "the rules do not say in which field it goes back")
+        return
+    if text:
+        turn.thoughts.append(text)
+    losses.leave(block, _THINKING, place)
 
 
 def _call(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:

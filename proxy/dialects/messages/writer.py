@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.engine.events import Chunk, Event
@@ -124,14 +125,17 @@ def assemble(events: Iterable[JsonObject]) -> JsonObject:
 
 def _continued(message: JsonObject, prefill: str) -> JsonObject:
     """A message without the beginning that the client gave: a server that repeats it does so in its first text."""
-    content = message.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if prefill and isinstance(content, list) else []
-    first = next((block for block in blocks if block.get("type") == "text"), None)
-    if first is None or not str(first["text"]).startswith(prefill):
+    if not prefill:
         return message
-    text = str(first["text"]).removeprefix(prefill)
-    kept = [{**block, "text": text} if block is first else block for block in blocks]
-    return {**message, "content": [block for block in kept if block.get("text") != ""]}
+    blocks = objects_in(message.get("content"))
+    at = next((number for number, block in enumerate(blocks) if block.get("type") == "text"), None)
+    if at is None:
+        return message
+    text = str(blocks[at]["text"])
+    if not text.startswith(prefill):
+        return message
+    blocks[at] = {**blocks[at], "text": text.removeprefix(prefill)}
+    return {**message, "content": [block for block in blocks if block.get("text") != ""]}
 
 
 def _last(content: list[Json]) -> JsonObject:
@@ -157,15 +161,23 @@ def error_status(error: ProxyError) -> int:
     """The HTTP status of an error in this dialect."""
     if error.status == _NO_ROOM:
         return _OVERLOADED
-    return error.status if error.status in _STATUSES else 400 if error.status < 500 else 500
+    if error.status in _STATUSES:
+        return error.status
+    if error.status < 500:
+        return 400
+    return 500
 
 
 def error_object(error: ProxyError) -> JsonObject:
     """The error object of this dialect."""
     status = error_status(error)
-    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
-    said: JsonObject = {"type": kind, "message": _words(error)}
-    return {"type": "error", "error": {**said, "details": {"error_code": error.code}} if error.code else said}
+    other = "api_error"
+    if status < 500:
+        other = "invalid_request_error"
+    said: JsonObject = {"type": _KINDS.get(status, other), "message": _words(error)}
+    if error.code:
+        said["details"] = {"error_code": error.code}
+    return {"type": "error", "error": said}
 
 
 def error_body(error: ProxyError) -> bytes:
@@ -175,7 +187,9 @@ def error_body(error: ProxyError) -> bytes:
 
 def _words(error: ProxyError) -> str:
     """A context that is too small is told in the words by which clients know to compact (F95)."""
-    found = read_overflow(error.message, error.body) if isinstance(error, UpstreamRefused) else None
+    if not isinstance(error, UpstreamRefused):
+        return error.message
+    found = read_overflow(error.message, error.body)
     if found is None or found.prompt is None:
         return error.message
     if found.prompt >= found.limit:

@@ -24,6 +24,7 @@ from proxy.config.api_keys import (
     parse_clients,
     parse_secret,
 )
+from proxy.config.rules import parse_rules
 from proxy.errors import BadRequest, RulesError
 
 
@@ -63,6 +64,19 @@ def test_a_file_of_keys_is_read() -> None:
 GOOD = digest("x")
 
 
+def test_a_key_may_name_a_client_that_the_rules_have() -> None:
+    (key,) = parsed(f"- {{name: a, sha256: {GOOD}, client: agent}}")
+    assert key.client == "agent"
+    Keys(clients=(key,)).check_clients(parse_rules(b"clients: {agent: {}}", "r.yaml"))
+
+
+def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
+    keys = Keys(clients=parsed(f"- name: a\n  sha256: {GOOD}\n  client: agnt"))
+    with pytest.raises(RulesError) as caught:
+        keys.check_clients(parse_rules(b"clients: {agent: {}}", "r.yaml"))
+    assert caught.value.message == "keys.yaml:3: there is no client 'agnt' in r.yaml, for key a; use agent"
+
+
 @pytest.mark.parametrize(
     "text,line,words",
     [
@@ -84,7 +98,7 @@ GOOD = digest("x")
         (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: many", 3, "from 1 to"),
         (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute:", 3, "from 1 to"),
         (f"- name: a\n  sha256: {GOOD}\n  streams: 1\n  streams: 2", 4, "twice"),
-        (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use name, sha256, models, requests_per_minute, streams"),
+        (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use name, sha256, client, models, requests_per"),
         ("- &a {}", 1, "aliases"),
         ("- name: [", 1, "check indentation"),
     ],

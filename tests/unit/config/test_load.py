@@ -12,10 +12,11 @@ import pytest
 
 from proxy.config import load as config
 from proxy.config.api_keys import ClientKey, KeyFile, KeyFiles, Keys
-from proxy.config.load import find_rules, key_files, load, open_to_all, read_rules, rules_text, working_folder
+from proxy.config.load import find_rules, key_files, load, open_to_all, rules_text, working_folder
 from proxy.config.rules import Setting
 from proxy.config.settings import SPECS, Settings, Spec
 from proxy.errors import RulesError
+from tests.support.worker_state import read_rules
 
 REPO = Path(__file__).parents[3]
 

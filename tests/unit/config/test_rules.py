@@ -92,13 +92,6 @@ clients:
     assert found.profile("m", "y") == found.profile("m", "nobody") == Profile("proxy", "whole", "sglang")
 
 
-def test_a_key_tells_its_client() -> None:
-    first, second = (hashlib.sha256(key).hexdigest() for key in (b"one", b"two"))
-    found = parsed(f"clients:\n  x: {{key_sha256: [{first}]}}\n  y: {{key_sha256: [{second.upper()}]}}\n")
-    assert [found.client_for_key(key) for key in (b"one", b"two", b"three", b"")] == ["x", "y", "", ""]
-    assert first not in repr(found) and str(bytes.fromhex(first)) not in repr(found)
-
-
 def test_plain_words_of_yaml_1_1_stay_text() -> None:
     found = parsed("settings: {a: no, b: 1:30, c: 2026-01-01, e: 0x10, f: 1_000, g: .inf, h: on, i: 1e5x}")
     words = ["no", "1:30", "2026-01-01", "0x10", "1_000", ".inf", "on", "1e5x"]
@@ -327,15 +320,10 @@ def test_the_settings_say_how_rules_name_tools_and_what_else_is_repaired() -> No
     assert policy == Policy(case_sensitive=True, typos=True)
 
 
-def test_a_key_that_is_not_a_digest_is_refused_and_never_shown() -> None:
-    message = refused("clients: {x: {key_sha256: [sk-secret]}}")
-    assert "64 hex digits" in message and "sk-secret" not in message
-
-
-def test_a_key_tells_only_one_client() -> None:
-    digest = "1" * 64
-    message = refused(f"clients:\n  x: {{key_sha256: [{digest}]}}\n  y: {{key_sha256: [{digest}]}}\n")
-    assert message.startswith("r.yaml:3: a key of client y is x's already")
+def test_keys_of_clients_are_refused_with_their_new_place_and_never_shown() -> None:
+    message = refused("clients:\n  x:\n    key_sha256: [sk-secret]\n")
+    assert message.startswith("r.yaml:3: clients.*.key_sha256 went in 0.2.0; ")
+    assert "client_keys" in message and "check --migrate" in message and "sk-secret" not in message
 
 
 def test_a_deep_file_at_the_size_limit_is_refused_at_once() -> None:

@@ -86,7 +86,6 @@ TAKEN = [
     "aliases:",
     "aliases: {claude-*: Qwen/Qwen3-Coder, '*mini': 7, 8: true}",
     "clients: {a: , b-1: {parse: server, upstream: live, heartbeat: chunk, clean: {top: [a], usage: }}}",
-    f"clients: {{a: {{key_sha256: [{'a' * 64}]}}}}",
 ]
 NO_PATHS = ("a.", ".a", "a..b", "a[", "a[0]", "[]", "")
 REFUSED = [
@@ -171,7 +170,7 @@ REFUSED = [
     "clients: {a: {clean: {choices: [a]}}}",
     "clients: {a: {clean: {message: [content]}}}",
     "clients: {a: {clean: {top: ['a b']}}}",
-    "clients: {a: {key_sha256: [sk-1]}}",
+    "clients: {a: {key_sha256: [aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]}}",
 ]
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from proxy.config.load import read_rules
 from proxy.config.settings import Settings
 from proxy.upstream.model_list import ModelCard
 from proxy.worker import snapshot as module
 from proxy.worker.snapshot import READY_CACHED, Snapshot, make_snapshot
 from tests.real.processes import free_port
 from tests.support.scripted import Act, Script, Upstream, answer, head
+from tests.support.worker_state import read_rules
 
 
 @pytest.fixture

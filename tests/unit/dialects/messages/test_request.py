@@ -31,7 +31,7 @@ from tests.support.messages_ask import (
     user,
 )
 
-VARIABLE = "TOOL_PROXY_SHARED"
+VARIABLE = "TESTS_SHARED"
 CAPTURES = Path(os.environ.get(VARIABLE) or Path(__file__).parents[5] / "shared") / "captures"
 OPTIONS = MessagesOptions(model=MODEL, server="vllm", thinking="enable_thinking")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -1,0 +1,35 @@
+"""Reading parsed JSON of which nobody knows the form: what is not of the kind that is asked for counts as empty.
+
+`{"choices": null}`, `{"choices": {}}` and `{}` are the same to a reader that wants a list of choices. Where another
+form is an error, the reader checks it itself (`dialects/messages/validation.py`).
+"""
+
+from __future__ import annotations
+
+from proxy.codec.json_text import Json, JsonObject
+
+
+def as_list(value: Json) -> list[Json]:
+    """The value if it is a list, else an empty one."""
+    if isinstance(value, list):
+        return value
+    return []
+
+
+def as_object(value: Json) -> JsonObject:
+    """The value if it is an object, else an empty one."""
+    if isinstance(value, dict):
+        return value
+    return {}
+
+
+def as_text(value: Json) -> str:
+    """The value if it is a string, else an empty one."""
+    if isinstance(value, str):
+        return value
+    return ""
+
+
+def objects_in(value: Json) -> list[JsonObject]:
+    """The objects of a list; none if it is no list. `[{"a": 1}, 2]` -> `[{"a": 1}]`."""
+    return [item for item in as_list(value) if isinstance(item, dict)]

@@ -1,0 +1,274 @@
+"""Keys of the rules file that went or have another name since an earlier release, in one table.
+
+A file that still has one is an error which says what to write (`refuse_removed`); `check --migrate` prints the new file
+(`migrate`). Only what is in the table changes: all other lines stay as they are, with their comments. What cannot be
+carried over gives way to a comment that says what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from proxy.config.yaml_nodes import compose, node_error, place_of
+from proxy.errors import RulesError
+
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+_COMMAND = "vllm-tool-proxy check --migrate prints the new file"
+_CLIENT = "give the key client: NAME in the file of client_keys"
+_POOL = "one URL; several equal servers stand behind HAProxy (docs/scale.md, deploy/haproxy)"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A removed key in a file: `owner` is the entry that it stands in, a client's name for example."""
+
+    owner: str
+    key: ScalarNode
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What takes the key's place: a line (none: it goes), and comment lines above it."""
+
+    line: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """The characters from `start` to `end` give way to `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A removed or renamed key.
+
+    `place` is where it stood (`clients.*`, `models[]`, `settings`), `since` the release in which it went, `now` what to
+    do instead, for the error. `applies` says for which values (a key that stays may lose a form).
+    """
+
+    place: str
+    key: str
+    since: str
+    now: str
+    rewrite: Callable[[Found], Rewritten]
+    applies: Callable[[Node], bool] = lambda _: True
+
+
+def _client_keys(found: Found) -> Rewritten:
+    """`key_sha256: [2c26…]` of the client `agent` -> the entries for the file of client keys."""
+    digests = [text for text in _texts(found.value) if _DIGEST.fullmatch(text)]
+    name = found.owner[:60]
+    entries = (
+        f"- {{name: {name}-{number}, sha256: {digest}, client: {found.owner}}}"
+        for number, digest in enumerate(digests, 1)
+    )
+    told = (
+        "key_sha256 went in 0.2.0: put these lines into the file that the setting client_keys names. Every request",
+        "then needs a key, and none goes up to the model server unless pass_auth is set (docs/security.md).",
+    )
+    return Rewritten(notes=(*told, *entries))
+
+
+def _audit_size(found: Found) -> Rewritten:
+    told = (
+        f"audit_size ({_texts(found.value)[0]}) went in 0.2.0: logrotate begins a new audit file (deploy/logrotate);",
+        "audit_max bounds it where no logrotate runs (docs/operations.md).",
+    )
+    return Rewritten(notes=told)
+
+
+def _servers(found: Found) -> Rewritten:
+    """`servers: [URL]` -> `url: URL`; several equal servers need a balancer."""
+    urls = list(dict.fromkeys(_texts(found.value)))
+    if len(urls) == 1:
+        return Rewritten(f"url: {urls[0]}")
+    told = (
+        f"servers ({' '.join(urls)}) went in 0.2.0: put them behind HAProxy (docs/scale.md, deploy/haproxy) and write",
+        "its URL here, as url: http://HAPROXY:PORT",
+    )
+    return Rewritten(notes=told)
+
+
+def _upstreams(found: Found) -> Rewritten:
+    urls = [url.strip() for text in _texts(found.value) for url in text.split(",")]
+    told = (
+        f"upstream ({' '.join(urls)}) is one URL since 0.2.0: put the servers behind HAProxy (docs/scale.md,",
+        "deploy/haproxy) and write its URL here, as upstream: http://HAPROXY:PORT",
+    )
+    return Rewritten(notes=told)
+
+
+def _is_several(value: Node) -> bool:
+    return isinstance(value, SequenceNode) or any("," in text for text in _texts(value))
+
+
+MIGRATIONS = (
+    Migration("clients.*", "key_sha256", "0.2.0", _CLIENT, _client_keys),
+    Migration("settings", "audit_size", "0.2.0", "use logrotate, and audit_max where none runs", _audit_size),
+    Migration("models[]", "servers", "0.2.0", f"write url: and {_POOL}", _servers),
+    Migration("settings", "upstream", "0.2.0", f"write {_POOL}", _upstreams, _is_several),
+)
+
+
+def refuse_removed(node: Node, place: str, known: Collection[str]) -> None:
+    """Raise RulesError, with its line, for a key of the mapping that was removed; one that is `known` was not."""
+    for found, migration in _in_mapping(node, place, ""):
+        if migration.key not in known:
+            what = f"{place}.{migration.key}"
+            raise node_error(found.key, f"{what} went in {migration.since}; {migration.now} ({_COMMAND})")
+
+
+def removed_setting(name: str) -> str:
+    """What to do instead of a setting that went, for the error of its line, flag or variable; "" if there was none."""
+    for migration in MIGRATIONS:
+        if migration.place == "settings" and migration.key == name:
+            return f"it went in {migration.since}; {migration.now}"
+    return ""
+
+
+def migrate(text: bytes, source: str) -> tuple[bytes, tuple[str, ...]]:
+    """The rules file in the form of this release, and a line `SOURCE:LINE: key` for each change.
+
+    Raises RulesError if it is no YAML, or if lines cannot be edited without harm to others.
+    """
+    root = compose(text, source)
+    if root is None:
+        return text, ()
+    found = [*_in_file(root)]
+    if not found:
+        return text, ()
+    old = text.decode("utf-8-sig")
+    new = {_index(each): migration.rewrite(each) for each, migration in found}
+    edits = [edit for each, _ in found for edit in _edits(old, each, new[_index(each)])]
+    data = _edited(old, edits).encode("utf-8")
+    lines = {at: rewritten.line for at, rewritten in new.items()}
+    if _outline(root, lines) != _outline_of(data, source):
+        raise RulesError(f"{source}: this file cannot be migrated line by line; take the removed keys out by hand")
+    return data, tuple(f"{place_of(each.key)}: {migration.key}" for each, migration in found)
+
+
+def _outline_of(data: bytes, source: str) -> object:
+    try:
+        root = compose(data, source)
+    except RulesError:
+        return None
+    return "" if root is None else _outline(root, {})
+
+
+def _outline(node: Node, lines: Mapping[int, str]) -> object:
+    """All words of a tree, to compare two; `lines` has what stands for some keys and their values, "" for nothing."""
+    if isinstance(node, SequenceNode):
+        return [_outline(item, lines) for item in node.value]
+    if not isinstance(node, MappingNode):
+        return node.value
+    pairs: list[tuple[object, object]] = []
+    for key, value in node.value:
+        line = lines.get(key.start_mark.index)
+        if line is None:
+            pairs.append((_outline(key, lines), _outline(value, lines)))
+        elif line:
+            name, _, word = line.partition(": ")
+            pairs.append((name, word))
+    return pairs or ""  # a key whose mapping is empty now may have no value
+
+
+def _in_file(root: Node) -> Iterator[tuple[Found, Migration]]:
+    """The removed keys of a file, in their order within each section."""
+    for section, value in _pairs(root):
+        match section.value:
+            case "settings":
+                yield from _in_mapping(value, "settings", "")
+            case "models" if isinstance(value, SequenceNode):
+                for model in value.value:
+                    yield from _in_mapping(model, "models[]", "")
+            case "clients":
+                for name, client in _pairs(value):
+                    yield from _in_mapping(client, "clients.*", str(name.value))
+
+
+def _in_mapping(node: Node, place: str, owner: str) -> Iterator[tuple[Found, Migration]]:
+    for key, value in _pairs(node):
+        for migration in MIGRATIONS:
+            if (migration.place, migration.key) == (place, key.value) and migration.applies(value):
+                yield Found(owner, key, value), migration
+
+
+def _pairs(node: Node) -> list[tuple[ScalarNode, Node]]:
+    if not isinstance(node, MappingNode):
+        return []
+    return [(key, value) for key, value in node.value if isinstance(key, ScalarNode)]
+
+
+def _texts(node: Node) -> list[str]:
+    """The scalar, or those of a list, as they are spelled."""
+    if isinstance(node, ScalarNode):
+        return [node.value]
+    if isinstance(node, SequenceNode):
+        return [text for item in node.value for text in _texts(item)]
+    return []
+
+
+def _index(found: Found) -> int:
+    return int(found.key.start_mark.index)
+
+
+def _edits(text: str, found: Found, new: Rewritten) -> list[_Edit]:
+    """What replaces the key and its value. On lines of its own it goes with them, in `{a: 1, b: 2}` with its comma."""
+    start, end = _index(found), _end(found.value, found.key)
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    if line_end < 0:
+        line_end = len(text)
+    before = text[line_start:start]
+    indent = before[: len(before) - len(before.lstrip())]
+    notes = "".join(f"{indent}# {note}\n" for note in new.notes)
+    behind = text[end:line_end].strip()
+    alone = not before.strip() and (not behind or behind.startswith("#"))
+    if alone and not new.line:
+        return [_Edit(line_start, line_end + 1, notes)]
+    if not new.line:
+        start, end = _with_comma(text, start, end)
+    return [_Edit(line_start, line_start, notes), _Edit(start, end, new.line)]
+
+
+def _edited(text: str, edits: list[_Edit]) -> str:
+    """The text with all edits made. Two keys in one line may both want the comma between them: the first gets it."""
+    parts: list[str] = []
+    at = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        parts += [text[at : edit.start], edit.text]
+        at = max(at, edit.end)
+    return "".join([*parts, text[at:]])
+
+
+def _with_comma(text: str, start: int, end: int) -> tuple[int, int]:
+    """The range with the comma behind it, else with the one before it."""
+    following = re.compile(r"\s*,[ \t]*").match(text, end)
+    if following is not None:
+        return start, following.end()
+    before = text[:start].rstrip()
+    if before.endswith(","):
+        return len(before) - 1, end
+    return start, end
+
+
+def _end(node: Node, before: Node) -> int:
+    """Where a value ends, blanks and comments behind it excluded; `before` is what stands before an empty one."""
+    if isinstance(node, ScalarNode) and node.start_mark.index == node.end_mark.index:
+        return int(before.end_mark.index) + len(":")
+    if not isinstance(node, MappingNode | SequenceNode) or node.flow_style:
+        return int(node.end_mark.index)
+    if isinstance(node, MappingNode):
+        key, value = node.value[-1]
+        return _end(value, key)
+    return _end(node.value[-1], node)
