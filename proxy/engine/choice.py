@@ -106,6 +106,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         self._chunks = CallChunks(self.number)
+
     _text: _Position = field(default_factory=_Position)
 
     def feed(self, chunk: Chunk, said: ChoiceDelta, *, alone: bool) -> tuple[Event, ...]:
@@ -361,13 +362,13 @@ class Choice:
         """A chunk of call deltas and nothing else may leave as it came."""
         gatherer = self._calls_of()
         events = gatherer.feed(deltas)
-        return (*self._ended(gatherer), *self._chunks.take(chunk, gatherer.said, gatherer.pieces, events))
+        return (*self._ended(gatherer), *self._chunks.take(chunk, gatherer.assigned, gatherer.outcome, events))
 
     def _gather_beside(self, deltas: tuple[CallDelta, ...]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
         """What deltas let go of earlier chunks, and of themselves, in a chunk that says other things too."""
         gatherer = self._calls_of()
         events = gatherer.feed(deltas)
-        return self._ended(gatherer), self._chunks.beside(gatherer.said, events)
+        return self._ended(gatherer), self._chunks.beside(gatherer.assigned, events)
 
     def _end_calls(self) -> tuple[Event, ...]:
         """What waits for the end of the calls, which something else has ended."""

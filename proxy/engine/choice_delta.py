@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.engine.call_delta import CallDelta, read_deltas, read_whole_calls
+from proxy.engine.call_delta import CallDelta, read_deltas, read_message_calls
 from proxy.engine.events import Reasoning, Text
 
 # The words by which servers say that the model stopped by itself. Every other one says that the reply was cut, vLLM's
@@ -56,7 +56,7 @@ def read_entry(entry: JsonObject) -> ChoiceDelta:
     text = _parts(content) if isinstance(content, list) else content
     reasoning = delta.get("reasoning") or delta.get("reasoning_content")
     finish = entry.get("finish_reason")
-    late = read_whole_calls(message) if isinstance(message, dict) else ()
+    late = read_message_calls(message) if isinstance(message, dict) else ()
     return ChoiceDelta(
         text if isinstance(text, str) else "",
         reasoning if isinstance(reasoning, str) else "",

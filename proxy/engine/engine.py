@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, dump_json
-from proxy.engine.call_delta import read_event, said_calls
+from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
 from proxy.engine.choice_delta import read_entry
 from proxy.engine.events import (
@@ -195,7 +195,7 @@ class Engine:
 
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
         """A chunk of usage, or of nothing that we know: it passes, but never before a finish that waits."""
-        late = read_event(chunk.body) if self._task.tools is not None else None
+        late = read_responses_event(chunk.body) if self._task.tools is not None else None
         if late is not None:
             self._finished.setdefault(0, False)
             return self._choice(0).feed_late(late)
@@ -285,7 +285,7 @@ def _said(chunk: Chunk) -> tuple[Text | Reasoning | CallOpened | CallArguments |
             events += [Reasoning(number, said.reasoning)] if said.reasoning else []
             events += [Text(number, said.text)] if said.text else []
             for delta in said.deltas:
-                events += said_calls(number, delta)
+                events += call_events(number, delta)
             events += [Finished(number, said.finish, chunk)] if said.finish else []
     usage = chunk.body.get("usage")
     if isinstance(usage, dict):

@@ -156,5 +156,3 @@ def with_rest(choice: int, events: tuple[Event, ...], chunk: Chunk) -> tuple[Eve
 def choice_number(index: Json) -> int:
     """A choice's number as a server wrote it; 0 for what is none."""
     return index if isinstance(index, int) and index >= 0 else 0
-
-

@@ -83,4 +83,4 @@ def test_a_whole_message_beside_the_delta_gives_its_calls() -> None:
     entry = {**delta(content="a"), "message": {"content": "b", "tool_calls": [{"id": "x", "function": function}]}}
     said = read_entry(entry)
     assert said.text == "a"
-    assert said.deltas == (CallDelta(0, "x", "f", "{}", plain=True, whole=True),)
+    assert said.deltas == (CallDelta(0, "x", "f", "{}", standard=True, complete=True),)
