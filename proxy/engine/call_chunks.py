@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Unchanged, with_rest
+from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, with_rest
 from proxy.engine.pending_call import PendingCall
 
 # More chunks than this do not wait to leave as they came: each holds far more bytes than its piece of a call.
@@ -133,7 +133,7 @@ class CallChunks:
         self._bytes = 0
 
     def _passed(self) -> tuple[Event, ...]:
-        passed = tuple(Unchanged(each.chunk.raw, tuple(self._events(each.assigned))) for each in self._waiting)
+        passed = tuple(each.chunk.unchanged(tuple(self._events(each.assigned))) for each in self._waiting)
         self._clear()
         return passed
 
