@@ -19,12 +19,16 @@ from proxy.engine.call_registry import CallRegistry
 from proxy.engine.call_state import CallState
 from proxy.engine.call_writer import CallWriter
 from proxy.engine.events import Event
+from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.pending_call import CallLimits, PendingCall
 from proxy.engine.release_policy import ReleasePolicy, release_policy
 from proxy.repair.repairer import Repairer
 
 # Empty objects behind each other.
 _EMPTY_OBJECTS = re.compile(r"(?:\s*+\{\s*+\})*+")
+
+
+_LIMITS = CallLimits()
 
 
 class CallAssembler:
@@ -45,11 +49,11 @@ class CallAssembler:
         used: set[str],
         written: list[tuple[str, str]] | None = None,
         at_once: bool = False,
-        limits: CallLimits | None = None,
+        limits: CallLimits = _LIMITS,
     ) -> None:
         self._repairer = repairer
         self._at_once = at_once
-        self._limits = limits or CallLimits()
+        self._limits = limits
         self._calls = CallRegistry(repairer.tools, self._limits)
         found = [] if written is None else written
         self._writer = CallWriter(choice, repairer, take_index, new_id, used=used, written=found, calls=self._calls)
@@ -85,14 +89,18 @@ class CallAssembler:
     def has(self, name: str, arguments: str) -> bool:
         """True if one of the calls is this one."""
         wanted = canonical(arguments)
-        return any(call.name == name and canonical(self._final_arguments(call)) == wanted for call in self._calls)
+        of_name = (call for call in self._calls if call.name == name)
+        return any(canonical(self._final_arguments(call)) == wanted for call in of_name)
 
     def _final_arguments(self, call: PendingCall) -> str:
         """The arguments as the client gets them; empty while they are not whole."""
-        if call.final_arguments is None and call.live is not None and call.live.closed:
-            repaired = self._repairer.repair(call.name, call.live.object, stopped=True)
-            call.final_arguments = repaired.arguments if repaired else ""
-        return call.final_arguments or ""
+        if call.final_arguments is not None:
+            return call.final_arguments
+        if not call.has_ended:
+            return ""
+        repaired = self._repairer.repair(call.name, call.object, stopped=True)
+        call.final_arguments = repaired.arguments if repaired else ""
+        return call.final_arguments
 
     def feed(self, deltas: Iterable[CallDelta]) -> tuple[Event, ...]:
         """Take the deltas of one chunk; give what they open and add."""
@@ -128,13 +136,15 @@ class CallAssembler:
     def _outcome_of(self, events: Sequence[Event]) -> DeltaOutcome:
         """What became of the last deltas, which gave these events."""
         calls = [each.call for each in self.assigned]
-        if not self._writer.regular or any(call.dropped for call in calls):
+        if not self._writer.regular:
+            return DeltaOutcome.CHANGED
+        if any(call.dropped for call in calls):
             return DeltaOutcome.CHANGED
         if all(call.all_left for call in calls):
             return DeltaOutcome.LEFT
         if any(call.is_broken for call in calls):
             return DeltaOutcome.CHANGED
-        if all(call.all_left or call.waits_shortly for call in calls):
+        if all(call.nearly_left for call in calls):
             return DeltaOutcome.NEAR
         if events:
             return DeltaOutcome.CHANGED
@@ -167,7 +177,9 @@ class CallAssembler:
         """
         call.note(delta)
         self.assigned.append(AssignedDelta(call, begins, delta.fragment))
-        if not delta.standard or delta.index != call.number:
+        if not delta.standard:
+            self._writer.regular = False
+        if delta.index != call.number:
             self._writer.regular = False
         if not _names_as_expected(delta, begins=begins):
             self._writer.regular = False
@@ -195,7 +207,7 @@ class CallAssembler:
         """
         events: list[Event] = []
         for call in self._calls.first(count):
-            if not call.has_ended or call.dropped or call.trailing:
+            if not call.may_end:
                 continue
             released = self._end(call)
             if any(call is each.call for each in self.assigned):
@@ -211,7 +223,7 @@ class CallAssembler:
         live = call.live
         assert live is not None, "only what is read can be closed"
         events = self._writer.release(call, live.end())
-        if not call.unresolved or self._calls.must_wait(call):
+        if not self._calls.may_open(call):
             return events
         if self._is_hollow(call) and not live.policy.hold_all:
             return events + self._writer.open(call)
@@ -258,24 +270,33 @@ class CallAssembler:
         new = live.feed(fragment)[left:]
         call.count(self._limits, len(fragment), len(new))
         events = self._writer.release(call, new)
-        if not live.closed or (was_closed and not live.excess):
+        if not live.closed:
             return events
-        hollow = self._is_hollow(call)
-        if not was_closed and not hollow and not live.ends_in_string:
-            events += self._release_whole(call)
         excess = live.take_excess()
-        if not excess:
-            return events
-        self._writer.regular = False
-        if hollow and not call.trailing:
-            return events + self._feed_behind_hollow(call, excess, index)
-        return events + self._feed_behind(call, excess, index)
+        hollow = self._is_hollow(call)
+        if not was_closed and not hollow:
+            events += self._release_closed(call, live)
+        if excess:
+            events += self._feed_excess(call, excess, index, hollow=hollow)
+        return events
 
-    def _release_whole(self, call: PendingCall) -> list[Event]:
-        """Let a call go of which all has come and nothing has left, because its first value had to wait."""
-        if not call.unresolved or self._calls.must_wait(call):
+    def _release_closed(self, call: PendingCall, live: LiveArguments) -> list[Event]:
+        """Let a call go whose object has just been closed, and of which nothing has left."""
+        if live.ends_in_string:
+            return []  # what looks like the end may be within a string
+        if not self._calls.may_open(call):
             return []
         return self._writer.release_whole(call)
+
+    def _feed_excess(self, call: PendingCall, excess: str, index: int | None, *, hollow: bool) -> list[Event]:
+        """What stands behind the object of a call, in a delta of this index."""
+        self._writer.regular = False
+        if call.trailing:
+            call.trailing.append(excess)
+            return []
+        if hollow:
+            return self._feed_behind_hollow(call, excess, index)
+        return self._feed_behind(call, excess, index)
 
     def _feed_behind_hollow(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
         """What stands behind empty arguments: the true ones may, for no more than the brace has left (F25).
@@ -293,7 +314,7 @@ class CallAssembler:
             sent = live.sent
             call.restart()
             return self._feed_arguments(call, blanks + arguments, index, left=sent)
-        if excess.strip():
+        if arguments:
             call.trailing.append(excess)
         return []
 
@@ -305,11 +326,11 @@ class CallAssembler:
             {"index": 0, "function": {"arguments": "\\n{\\"command\\": \\"pwd\\"}"}}
         """
         arguments = excess.lstrip()
-        if arguments.startswith("{") and not call.trailing:
+        if arguments.startswith("{"):
             events = self._feed_delta(CallDelta(index, None, "", arguments))
             self._calls.newest.blanks_before = excess.removesuffix(arguments)
             return events
-        if call.trailing or excess.strip():
+        if arguments:
             call.trailing.append(excess)
         return []
 
@@ -321,5 +342,7 @@ class CallAssembler:
 def _names_as_expected(delta: CallDelta, *, begins: bool) -> bool:
     """True if a delta has name and id where it is a call's first one, and neither where it is not."""
     if begins:
-        return bool(delta.name) and bool(delta.id)
-    return delta.id is None and not delta.name
+        return all((delta.name, delta.id))
+    if delta.name:
+        return False
+    return delta.id is None

@@ -84,7 +84,9 @@ class CallChunks:
             return False
         if outcome is DeltaOutcome.WAIT and self._given:
             return False  # what may leave of the others does not wait so long
-        if len(self._waiting) >= MAX_WAITING or self._bytes + len(chunk.raw) > MAX_WAITING_BYTES:
+        if len(self._waiting) >= MAX_WAITING:
+            return False
+        if self._bytes + len(chunk.raw) > MAX_WAITING_BYTES:
             return False
         return not any(each.call.number in self._parted for each in assigned)
 
@@ -99,12 +101,19 @@ class CallChunks:
 
         `unchanged`: what the events let go of the calls is what their chunks say.
         """
-        may_pass = bool(self._waiting) and unchanged
-        if not may_pass or not (final or self._all_left()):
+        if not unchanged or not self._may_pass(final):
             return (*self.give_up(), *events)
         indexes = {each.call.index for waiting in self._waiting for each in waiting.assigned}
         others = [event for event in events if not _is_piece(event, indexes)]
         return (*self._passed(), *others)
+
+    def _may_pass(self, final: bool) -> bool:
+        """True if all chunks that wait may leave as they came."""
+        if not self._waiting:
+            return False
+        if final:
+            return True
+        return self._all_left()
 
     def give_up(self) -> tuple[Event, ...]:
         """What may leave of the chunks that wait, written anew."""

@@ -45,8 +45,9 @@ class CallCloser:
                 self._drop_duplicate(call)
                 continue
             events += self._close(call, stopped)
-            if events and isinstance(events[-1], Failed):
-                break
+            match events:
+                case [*_, Failed()]:
+                    break
         return tuple(events)
 
     def _is_duplicate(self, call: PendingCall, seen: set[str]) -> bool:
@@ -55,12 +56,14 @@ class CallCloser:
         `seen` are the arguments before it, to which its own are added.
         """
         arguments = canonical(call.text.strip())
-        repeated = bool(arguments) and arguments in seen
-        seen.add(arguments)
+        repeated = arguments in seen
+        if arguments:
+            seen.add(arguments)
+        if not repeated:
+            return False
         if call.maybe_duplicate:
-            return repeated
-        has_own_name_or_id = bool(call.names) or bool(call.server_id)
-        return repeated and not has_own_name_or_id
+            return True
+        return not any((call.names, call.server_id))
 
     def _drop_duplicate(self, call: PendingCall) -> None:
         self._writer.unchanged = False
@@ -96,7 +99,9 @@ class CallCloser:
     def _open_as_it_stands(self, call: PendingCall) -> list[Event]:
         """Open a call of which only the end told that it is right as it came."""
         live = call.live
-        if live is None or not live.waits_for_end:
+        if live is None:
+            return []
+        if not live.waits_for_end:
             return []
         if call.was_opened or call.trailing:
             return []
@@ -121,26 +126,34 @@ class CallCloser:
     def _missing_rest(self, call: PendingCall, live: LiveArguments, stopped: bool) -> str | None:
         """What an open call still lacks; None if it cannot be finished (C4, half calls)."""
         continuation = call.string_continuation
-        if continuation and not stopped:
-            self._writer.unchanged = False
-            call.trailing.clear()
-            return live.rest + continuation
-        joined = self._repair_joined(call, call.name, stopped)
-        if joined is not None:
-            return self._rest_as(call, live, joined)
-        if _has_quote(continuation):
-            return None  # nobody knows what is the string's
+        if continuation:
+            if not stopped:
+                self._writer.unchanged = False
+                call.trailing.clear()
+                return live.rest + continuation
+            joined = self._repair_joined(call, call.name, stopped)
+            if joined is not None:
+                return self._rest_as(call, live, joined)
+            if _has_quote(continuation):
+                return None  # nobody knows what is the string's
         ready = live.end()
-        ended = stopped or live.closed
-        # Cut by `length`, arguments are left as cut: what is missing is not known.
-        if live.all_released or not ended:
+        if live.all_released:
             return ready + live.rest
-        repaired = self._repairer.repair(call.name, live.text, stopped=ended)
-        if repaired is not None and repaired.arguments == live.text and repaired.name == call.name:
-            self._writer.unchanged = False
-            call.fixes += repaired.fixes
-            return live.rest
-        return self._rest_as(call, live, repaired)
+        if not stopped and not live.closed:
+            # Cut by `length`, arguments are left as cut: what is missing is not known.
+            return ready + live.rest
+        return self._repaired_rest(call, live)
+
+    def _repaired_rest(self, call: PendingCall, live: LiveArguments) -> str | None:
+        """What an open call that came to its end still lacks; None if it cannot be repaired."""
+        repaired = self._repairer.repair(call.name, live.text, stopped=True)
+        if repaired is None or repaired.arguments != live.text:
+            return self._rest_as(call, live, repaired)
+        self._writer.unchanged = False
+        if repaired.name != call.name:
+            return None
+        call.fixes += repaired.fixes
+        return live.rest
 
     def _rest_as(self, call: PendingCall, live: LiveArguments, repaired: Repaired | None) -> str | None:
         """What an open call lacks so that it says what it was repaired to; None if nothing can."""
@@ -171,7 +184,7 @@ class CallCloser:
             if call.dropped:
                 return []
             return [*events, *self._trailing_text(call), self._closed(call, repaired.arguments)]
-        if name and not stopped and self._leaves_as_cut(call):
+        if not stopped and self._leaves_as_cut(call):
             opened = self._writer.open_as(call, name)
             if call.dropped:
                 return []
@@ -192,11 +205,13 @@ class CallCloser:
 
     def _leaves_as_cut(self, call: PendingCall) -> bool:
         """True if a call that was cut by `length` is left as cut, and is no text (C4)."""
-        if call.first_character != "{":
+        if not call.can_begin:
             return False
         if self._at_once:
             return True
-        return call.live is not None and not call.live.policy.hold_all
+        if call.live is None:
+            return False
+        return not call.live.policy.hold_all
 
     def _give_back(self, call: PendingCall, name: str) -> list[Event]:
         """What is no call is text: nothing that the model wrote is lost."""

@@ -11,6 +11,7 @@ Responses API.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ _ARGUMENTS = ("arguments", "parsed_arguments", "args", "input")
 _EVENT = "response.function_call_arguments."
 # Digits of an index that came as a string; no reply has so many calls.
 _MAX_DIGITS = 9
+_DIGITS = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class CallDelta:
     fragment: str = ""
     standard: bool = False
     complete: bool = False
+
+    @property
+    def first_character(self) -> str:
+        """The first character of the fragment that is no blank; empty if there is none."""
+        return self.fragment.lstrip()[:1]
 
 
 def read_deltas(delta: JsonObject) -> Iterator[CallDelta]:
@@ -107,15 +114,21 @@ def _read_next_fragment(entry: JsonObject) -> CallDelta | None:
     if len(entry) != 2:
         return None
     index = entry.get("index")
-    if type(index) is not int or index < 0:
+    if type(index) is not int:
+        return None
+    if index < 0:
         return None
     function = entry.get("function")
-    if not isinstance(function, dict) or len(function) != 1:
+    if not isinstance(function, dict):
+        return None
+    if len(function) != 1:
         return None
     fragment = function.get("arguments")
-    if isinstance(fragment, str) and fragment:
-        return CallDelta(index, None, "", fragment, standard=True)
-    return None
+    if not isinstance(fragment, str):
+        return None
+    if not fragment:
+        return None
+    return CallDelta(index, None, "", fragment, standard=True)
 
 
 def _read_any(entry: JsonObject, *, complete: bool) -> CallDelta:
@@ -163,7 +176,7 @@ def _index(index: Json) -> int | None:
         return None
     if isinstance(index, int):
         return index if index >= 0 else None
-    if isinstance(index, str) and index.isascii() and index.isdigit():
+    if isinstance(index, str) and _DIGITS.fullmatch(index):
         return int(index[:_MAX_DIGITS])
     return None
 

@@ -52,23 +52,29 @@ class CallRegistry:
             return True
         return any(earlier.unresolved for earlier in self._calls[: call.number])
 
+    def may_open(self, call: PendingCall) -> bool:
+        """True if a call is not told yet, and has not to wait for another one."""
+        if not call.unresolved:
+            return False
+        return not self.must_wait(call)
+
     def call_of(self, delta: CallDelta) -> tuple[PendingCall, bool]:
         """The call that a delta belongs to, and True if it begins with it; UpstreamBroken if it is one too many."""
-        call = self._known(delta)
-        begins = call is None or self._ends_before(call, delta)
-        if call is None or begins:
-            call = self._add(delta, call)
+        known = self._known(delta)
+        call = known
+        if call is None or self._ends_before(call, delta):
+            call = self._add(delta, known)
         if delta.index is not None:
             self._by_index[delta.index] = call
         if delta.id and not call.server_id:
             call.server_id = delta.id
             self._by_id.setdefault(delta.id, call)
         self._last = call
-        return call, begins
+        return call, call is not known
 
     def completed_by(self, delta: CallDelta) -> PendingCall | None:
         """The call of which a delta says all arguments; None if it is one of its own (F25)."""
-        known = self._by_id.get(delta.id or "")
+        known = self._with_id_of(delta)
         if known is not None:
             return known
         call = self._at_place_of(delta)
@@ -82,13 +88,18 @@ class CallRegistry:
 
     def _known(self, delta: CallDelta) -> PendingCall | None:
         """By index; where that does not tell them apart, by id; else the last one."""
-        named = self._by_id.get(delta.id or "")
+        named = self._with_id_of(delta)
         if delta.index is None:
             # {"id": "call_1", "function": {"arguments": "{\"command\": \"ls\"}"}}, without an index (F42)
-            return named or self._last
+            return self._last if named is None else named
         if named is not None and named.server_index == delta.index:
             return named
         return self._by_index.get(delta.index)
+
+    def _with_id_of(self, delta: CallDelta) -> PendingCall | None:
+        if delta.id is None:
+            return None
+        return self._by_id.get(delta.id)
 
     def _ends_before(self, call: PendingCall, delta: CallDelta) -> bool:
         """True if a delta begins another call. One that has no arguments yet may take those of the delta (F25)."""
@@ -112,10 +123,11 @@ class CallRegistry:
         # The last delta, flushed twice (vLLM, F27):
         # {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
         # {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
-        call.maybe_duplicate = bool(delta.id) and previous.server_id == delta.id
+        if delta.id:
+            call.maybe_duplicate = previous.server_id == delta.id
         if previous.repeated_name and not delta.name:
             call.names.append(previous.repeated_name)
-        if previous.live is not None and delta.fragment.lstrip().startswith("{"):
+        if previous.live is not None and delta.first_character == "{":
             call.blanks_before = previous.live.drop_blanks()
         if not any((delta.name, delta.id, call.names)):
             call.split_from = previous
@@ -129,7 +141,9 @@ class CallRegistry:
         return None
 
     def _is_named_otherwise(self, call: PendingCall, delta: CallDelta) -> bool:
-        if not delta.name or not call.names:
+        if not delta.name:
+            return False
+        if not call.names:
             return False
         return delta.name not in call.names
 

@@ -78,8 +78,7 @@ class CallWriter:
 
     def release_whole(self, call: PendingCall) -> list[Event]:
         """Open and fill a call of which nothing left, as soon as all of it came, if it is one."""
-        text = call.text if call.live is None else call.live.object
-        repaired = self._repairer.repair(call.written_name(self._repairer.tools), text, stopped=False)
+        repaired = self._repairer.repair(call.written_name(self._repairer.tools), call.object, stopped=False)
         if repaired is None:
             return []
         return self.write_whole(call, repaired)

@@ -78,7 +78,8 @@ class Choice:
 
     def feed(self, chunk: Chunk, delta: ChoiceDelta, *, alone: bool) -> tuple[Event, ...]:
         """Take what a chunk says of this choice; `alone` if it says nothing of others."""
-        self.finish = delta.finish or self.finish
+        if delta.finish:
+            self.finish = delta.finish
         self._watch_reasoning(delta)
         if delta.empty_calls:
             self._note_empty_list()
@@ -107,9 +108,13 @@ class Choice:
             return True
         if data.strip():
             self.reasoning_scanner = None
-        if held.queue or self.finish is not None:
+        if held.queue:
             return False
-        if self._assembler is not None or not self.scanner.fast_path(data):
+        if self.finish is not None:
+            return False
+        if self._assembler is not None:
+            return False
+        if not self.scanner.fast_path(data):
             return False
         # Nothing waits and nothing will: what is received is decided, and has left.
         held.received = held.decided = held.received + len(data)
@@ -118,7 +123,9 @@ class Choice:
     @property
     def held(self) -> bool:
         """True while text waits that may become a call, or that may only repeat one."""
-        return self.scanner.held or self._echo.waits
+        if self.scanner.held:
+            return True
+        return self._echo.waits
 
     def release(self) -> tuple[Event, ...]:
         """Let go of the text that waits."""
@@ -135,8 +142,9 @@ class Choice:
         stopped = not was_cut(self.finish)
         events = [*self._end_echo(), *self._take_spans(self.scanner.finish(stopped=stopped))]
         events += self._close_calls(stopped)
-        if events and isinstance(events[-1], Failed):
-            return tuple(events)
+        match events:
+            case [*_, Failed()]:
+                return tuple(events)
         if stopped:
             events += self._calls_in_reasoning()
         return (*events, *self._finish())
@@ -161,7 +169,7 @@ class Choice:
         if self._assembler is None:
             return self._feed_text(chunk, delta, alone)
         events: tuple[Event, ...] = ()
-        if self.ordered and delta.reasoning and self._echo.waits:
+        if self.ordered and delta.reasoning:
             events = self._end_echo()
         content = self._echo.take((chunk, delta, alone), delta.text, self._assembler.arguments)
         return events + self._feed_as_content(content)
@@ -171,7 +179,7 @@ class Choice:
             return (chunk.unchanged((Reasoning(self.number, delta.reasoning),)),)
         held = self._held.receive(chunk, delta, forward_verbatim=alone)
         spans = self.scanner.feed(delta.text) if held.data else ()
-        if spans == (TextSpan(held.start, held.end),) and not self._held.queue and not held.final:
+        if self._held.may_pass_by(held) and spans == (TextSpan(held.start, held.end),):
             # Nearly every chunk of every reply: prose, and nothing waits before it.
             return tuple(self._held.pass_by(held))
         self._held.append(held)
@@ -179,9 +187,13 @@ class Choice:
 
     def _is_only_reasoning(self, delta: ChoiceDelta) -> bool:
         """True if a chunk says nothing but reasoning that need not wait behind text."""
-        if not delta.reasoning or delta.text or delta.finish:
+        if not delta.reasoning:
             return False
-        return not self.ordered or not self._held.queue
+        if delta.text or delta.finish:
+            return False
+        if not self.ordered:
+            return True
+        return not self._held.queue
 
     def _take_spans(self, spans: Iterable[Piece]) -> tuple[Event, ...]:
         """What leaves because the scanner has decided what these parts of the text are."""
@@ -216,20 +228,21 @@ class Choice:
         self._note_echo(repeated)
         return ()
 
-    def _without_echo(self, delta: ChoiceDelta) -> ChoiceDelta:
-        """The chunk without a text that only repeats its own fragment of arguments (F28).
+    def _without_echo(self, delta: ChoiceDelta, alone: bool) -> tuple[ChoiceDelta, bool]:
+        """The chunk without a text that only repeats its own fragment of arguments (F28), and True if it may leave as
+        it came.
 
         {"content": "{}", "tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}
         """
         self._echo.next_call()
         text = delta.text.strip()
         if not text:
-            return delta
+            return delta, alone
         fragments = [call.fragment for call in delta.calls]
         if text not in ("".join(fragments).strip(), *map(str.strip, fragments)):
-            return delta
+            return delta, alone
         self._note_echo(delta.text)
-        return replace(delta, text="")
+        return replace(delta, text=""), False
 
     def _note_echo(self, text: str) -> None:
         self.audit.append(Repair("echo", text, "", "the content only repeats a call"))
@@ -238,10 +251,8 @@ class Choice:
 
     def _feed_calls(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         before = (*self._take_spans(self.scanner.release()), *self._end_echo())
-        without_echo = self._without_echo(delta)
-        unchanged = alone and without_echo is delta
-        delta = without_echo
-        if unchanged and not delta.finish and not delta.has_content:
+        delta, alone = self._without_echo(delta, alone)
+        if alone and delta.has_only_calls:
             return (*before, *self._only_calls(chunk, delta.calls))
         text = [*self._feed_text(chunk, delta, False), *self._release_text()]
         text += self._held.split()
@@ -386,11 +397,10 @@ class Choice:
         self._note_finish(reason)
         events, final = self._held.finish(keep_final=reason == self.finish)
         finished = Finished(self.number, reason, final)
-        if not events or not isinstance(events[-1], Unchanged):
-            return [*events, finished]
-        last = events.pop()
-        assert isinstance(last, Unchanged)
-        return [*events, replace(last, events=(*last.events, finished))]
+        match events:
+            case [*others, Unchanged() as last]:
+                return [*others, replace(last, events=(*last.events, finished))]
+        return [*events, finished]
 
     def _true_finish(self) -> str:
         """The finish reason that is true of what left."""

@@ -48,12 +48,19 @@ class ChoiceDelta:
     @property
     def has_content(self) -> bool:
         """True if it has text or reasoning."""
-        return bool(self.text) or bool(self.reasoning)
+        return any((self.text, self.reasoning))
+
+    @property
+    def has_only_calls(self) -> bool:
+        """True if it has calls, and neither content nor a finish reason."""
+        if self.finish:
+            return False
+        return not self.has_content
 
     @property
     def has_only_content(self) -> bool:
         """True if it has neither calls nor a finish reason."""
-        return not self.calls and not self.finish
+        return not any((self.calls, self.finish))
 
     def content(self, choice: int) -> list[Text | Reasoning]:
         """The events of its reasoning and its text, as they are if nothing else is in it."""
@@ -84,13 +91,15 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
         calls += tuple(read_message_calls(message))
     listed = delta.get("tool_calls")
     silent = not any((content, reasoning, listed))
+    if silent:
+        silent = _says_nothing(entry, delta)
     return ChoiceDelta(
         _text(content),
         _text(reasoning),
         calls,
         _text_or_none(entry.get("finish_reason")),
         listed == [],
-        silent and _says_nothing(entry) and _says_nothing(delta),
+        silent,
     )
 
 
@@ -112,6 +121,7 @@ def _joined(content: list[Json]) -> str:
     return "".join(_text(part.get("text")) for part in parts if part.get("type") == "text")
 
 
-def _says_nothing(fields: JsonObject) -> bool:
-    """True if none of these fields says anything."""
-    return all(value in _NOTHING for key, value in fields.items() if key not in _NEVER_SAY_ANYTHING)
+def _says_nothing(*objects: JsonObject) -> bool:
+    """True if no field of these objects says anything."""
+    fields = (field for fields in objects for field in fields.items())
+    return all(value in _NOTHING for key, value in fields if key not in _NEVER_SAY_ANYTHING)

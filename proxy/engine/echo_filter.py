@@ -82,4 +82,6 @@ class EchoFilter(Generic[T]):
         if arguments.startswith(part, self._at):
             return True
         bare = part.rstrip()
-        return len(arguments) == self._at + len(bare) and arguments.startswith(bare, self._at)
+        if len(arguments) != self._at + len(bare):
+            return False
+        return arguments.startswith(bare, self._at)

@@ -51,7 +51,7 @@ class HeldChunk:
     @property
     def says_something(self) -> bool:
         """True if it has a text, or reasoning that is still to be said, or the finish."""
-        return self.final or bool(self.data) or bool(self.reasoning)
+        return any((self.final, self.data, self.reasoning))
 
 
 class HeldText:
@@ -76,7 +76,9 @@ class HeldText:
     @property
     def waits(self) -> bool:
         """True if a chunk waits for a decision: one that says the finish waits for the end anyway."""
-        return bool(self.queue) and not self.queue[0].final
+        if not self.queue:
+            return False
+        return not self.queue[0].final
 
     def receive(self, chunk: Chunk, delta: ChoiceDelta, *, forward_verbatim: bool) -> HeldChunk:
         """Count the text of the next chunk. It is not in the queue yet: it may pass at once."""
@@ -88,6 +90,12 @@ class HeldText:
     def append(self, held: HeldChunk) -> None:
         """Let a received chunk wait."""
         self.queue.append(held)
+
+    def may_pass_by(self, held: HeldChunk) -> bool:
+        """True if a received chunk has nothing to wait for, if its text is prose."""
+        if self.queue:
+            return False
+        return not held.final
 
     def pass_by(self, held: HeldChunk) -> list[Event]:
         """Let a received chunk leave that is prose and has nothing to wait for."""

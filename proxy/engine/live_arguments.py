@@ -107,21 +107,29 @@ class LiveArguments:
     @property
     def all_released(self) -> bool:
         """True if all of the object could leave as it came."""
-        return self.complete and not self.broken
+        if self.broken:
+            return False
+        return self.complete
 
     @property
     def ends_in_string(self) -> bool:
         """True if the object is closed, and the mark before its brace may be one of its last string's own."""
-        return self.closed and _ends_in_string(self.object)
+        if not self.closed:
+            return False
+        return _ends_in_string(self.object)
 
     @property
     def waits_for_end(self) -> bool:
         """True if only the end of the call tells whether all of the object may leave."""
-        return self._last_member is not None and not self.broken
+        if self.broken:
+            return False
+        return self._last_member is not None
 
     def end(self) -> str:
         """Say that no more of the call comes; give what may leave now."""
-        if self.broken or self._last_member is None:
+        if self.broken:
+            return ""
+        if self._last_member is None:
             return ""
         key, value = self._last_member
         self._last_member = None
@@ -261,7 +269,9 @@ class LiveArguments:
         """Read a key and its colon; `last` is the key before, if there is one."""
         cursor = self._cursor
         key = _loaded((yield from cursor.string(MAX_KEY)))
-        if not isinstance(key, str) or not self.policy.knows(key):
+        if not isinstance(key, str):
+            raise NotACall
+        if not self.policy.knows(key):
             raise NotACall
         if key in self._members or key in last:
             raise NotACall
@@ -360,17 +370,22 @@ def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> b
     if schema in known:
         return known[schema]
     known[schema] = False
-    known[schema] = not _is_limited(schema, limited=limited) and _parts_take_all(schema, known, limited=limited)
+    if not _is_limited(schema, limited=limited):
+        known[schema] = _parts_take_all(schema, known, limited=limited)
     return known[schema]
 
 
 def _is_limited(schema: Schema, *, limited: bool) -> bool:
     """True if a schema itself, without its parts, takes not every string."""
-    if schema.never or schema.values is not None:
+    if schema.never:
+        return True
+    if schema.values is not None:
         return True
     if "string" not in schema.own:
         return True
-    return limited and bool(schema.limits)
+    if not limited:
+        return False
+    return bool(schema.limits)
 
 
 def _parts_take_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:

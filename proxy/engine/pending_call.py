@@ -86,7 +86,25 @@ class PendingCall:
     @property
     def has_ended(self) -> bool:
         """True if the object of its arguments is closed."""
-        return self.live is not None and self.live.closed
+        if self.live is None:
+            return False
+        return self.live.closed
+
+    @property
+    def may_end(self) -> bool:
+        """True if its object is closed, and nothing stands in the way of what may leave when no more of it comes."""
+        if not self.has_ended:
+            return False
+        if self.dropped:
+            return False
+        return not self.trailing
+
+    @property
+    def object(self) -> str:
+        """The object of its arguments, without the blanks behind it; all of its arguments while that is not closed."""
+        if self.live is None:
+            return self.text
+        return self.live.object
 
     @property
     def was_opened(self) -> bool:
@@ -106,26 +124,36 @@ class PendingCall:
     @property
     def all_left(self) -> bool:
         """True if all that came of it left."""
-        if self.live is None or self.live.waiting:
+        if not self.was_opened:
             return False
-        return self.was_opened and not self.releasable
+        if self.releasable:
+            return False
+        return self.live is not None and not self.live.waiting
 
     @property
     def is_broken(self) -> bool:
         """True if nothing more of its arguments leaves before its end."""
-        return self.live is not None and self.live.broken
-
-    @property
-    def waits_shortly(self) -> bool:
-        """True if what of it has not left are a few bytes, or if only the end of the call tells whether they leave."""
         if self.live is None:
             return False
-        return self.live.waits_for_end or self.live.waiting <= MAX_NEAR
+        return self.live.broken
+
+    @property
+    def nearly_left(self) -> bool:
+        """True if all that came of it left but for a few bytes, or if only the end of the call tells whether it may."""
+        if self.live is None:
+            return False
+        if self.all_left:
+            return True
+        if self.live.waits_for_end:
+            return True
+        return self.live.waiting <= MAX_NEAR
 
     @property
     def empty(self) -> bool:
         """True if its arguments came whole and say nothing, and still wait at least in part."""
-        if self.live is None or self.state is CallState.COMPLETE:
+        if self.live is None:
+            return False
+        if self.state is CallState.COMPLETE:
             return False
         return bool(_EMPTY.fullmatch(self.live.text))
 
@@ -138,7 +166,9 @@ class PendingCall:
         if not self.empty:
             return False
         tool = tools.resolve(self.written_name(tools))
-        return tool is not None and bool(tool.properties)
+        if tool is None:
+            return False
+        return bool(tool.properties)
 
     def written_name(self, tools: ToolSet) -> str:
         """The name as the server wrote it: once, in pieces, or growing with each delta (F38, F39).
@@ -162,7 +192,9 @@ class PendingCall:
         """What stands behind its object, if the mark before the object's brace may have been one of a string's own:
         `{"code": "print("}` and then `")"}`. Empty if that says nothing, or if there is nothing.
         """
-        if self.live is None or not self.live.ends_in_string:
+        if self.live is None:
+            return ""
+        if not self.live.ends_in_string:
             return ""
         trailing = "".join(self.trailing)
         return "" if is_junk(trailing) else trailing
@@ -173,20 +205,34 @@ class PendingCall:
         """Note the name in its next delta, and what that says otherwise than clients expect it."""
         if self._is_irregular(delta):
             self.irregular = True
-        if delta.name and not delta.id and self.has_ended:
+        if delta.name:
+            self._note_name(delta)
+
+    def _note_name(self, delta: CallDelta) -> None:
+        if self.has_ended and not delta.id:
             self.repeated_name = delta.name
-        if delta.name and len(self.names) < _MAX_NAMES:
+        if len(self.names) < _MAX_NAMES:
             self.names.append(delta.name)
 
     def _is_irregular(self, delta: CallDelta) -> bool:
-        if not delta.standard or delta.index != self.number:
+        if not delta.standard:
             return True
-        if self.live is not None:
-            # Name and id belong into the first delta and into no other (F39, F45).
-            return bool(delta.name) or delta.id is not None
-        # Its arguments came before its name (F38).
-        late = delta.name and not self.names
-        return bool(late) and any(self.collected)
+        if delta.index != self.number:
+            return True
+        if self.live is None:
+            return self._is_late_name(delta.name)
+        # Name and id belong into the first delta and into no other (F39, F45).
+        if delta.name:
+            return True
+        return delta.id is not None
+
+    def _is_late_name(self, name: str) -> bool:
+        """True if arguments came before the call's name (F38)."""
+        if not name:
+            return False
+        if self.names:
+            return False
+        return any(self.collected)
 
     def ends_before(self, delta: CallDelta) -> bool:
         """True if another call plainly begins with a delta: with a name and a new id, with a new name behind a finished
@@ -200,12 +246,11 @@ class PendingCall:
             {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": "}}
             {"index": 0, "id": "call_2", "function": {"arguments": "\\"ls\\"}"}}
         """
-        first_character = delta.fragment.lstrip()[:1]
         if delta.name and self._is_other_id(delta):
-            return first_character in ("", "{") or not self._may_go_on_as(delta.name)
+            return not self._goes_on_in(delta)
         if not self.has_ended:
             return False
-        if first_character == "{" and not self.trailing:
+        if delta.first_character == "{" and not self.trailing:
             return True
         return self._is_other_name(delta)
 
@@ -213,18 +258,31 @@ class PendingCall:
         """True if nothing in a delta says that it is another call's."""
         if self._is_other_name(delta):
             return False
-        return not delta.name or not self._is_other_id(delta)
+        if not delta.name:
+            return True
+        return not self._is_other_id(delta)
 
-    def _may_go_on_as(self, name: str) -> bool:
-        """True if its object may go on in a delta that says this name: some servers say it again with each new id."""
-        return self.live is not None and not self.live.closed and name in self.names
+    def _goes_on_in(self, delta: CallDelta) -> bool:
+        """True if its object goes on in a delta that says a name and a new id: some servers say both in each."""
+        if self.live is None:
+            return False
+        if self.live.closed:
+            return False
+        if delta.first_character in ("", "{"):
+            return False
+        return delta.name in self.names
 
     def _is_other_id(self, delta: CallDelta) -> bool:
-        ids = (delta.id, self.server_id)
-        return all(ids) and delta.id != self.server_id
+        if not delta.id:
+            return False
+        if not self.server_id:
+            return False
+        return delta.id != self.server_id
 
     def _is_other_name(self, delta: CallDelta) -> bool:
-        return bool(delta.name) and delta.name not in self.names
+        if not delta.name:
+            return False
+        return delta.name not in self.names
 
     # How it moves.
 
@@ -242,7 +300,9 @@ class PendingCall:
     @property
     def can_begin(self) -> bool:
         """True if its name is known and its arguments begin as an object."""
-        return bool(self.names) and self.first_character == "{"
+        if not self.names:
+            return False
+        return self.first_character == "{"
 
     def begin(self, policy: ReleasePolicy) -> str:
         """Read its arguments as they come from now on; give those that came until now, which are to be fed first."""

@@ -81,6 +81,7 @@ def _needs_no_repair(repairer: Repairer, name: str, text: str) -> bool:
         return False
     if repaired.values:
         return True
+    if repaired.tool is None:
+        return True
     # Of a call without arguments, these may still come (F25).
-    takes_arguments = repaired.tool is not None and bool(repaired.tool.properties)
-    return not takes_arguments
+    return not repaired.tool.properties
