@@ -14,6 +14,7 @@ from werkzeug.routing import RequestRedirect
 
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import redact_error
+from proxy.codec.response_masking import mask_body
 from proxy.config.api_keys import Denied
 from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
@@ -232,11 +233,13 @@ def _closing(response: Response) -> Response:
 
 
 def _mask(response: Response, secrets: tuple[str, ...]) -> None:
-    """Take the request's secrets out of what was made whole; streams are masked on their way (`views._sent`)."""
+    """Take the request's secrets out of the headers, and out of a body that was made whole unless the model wrote it;
+    streams are masked on their way (`views._sent`).
+    """
     mask = mask_of(secrets)
     if not response.is_streamed:
         data = response.get_data()
-        masked = mask.whole(data, cut_off=True)
+        masked = mask_body(mask, response.status_code, data)
         if masked is not data:
             response.set_data(masked)
     for name, value in [*response.headers]:

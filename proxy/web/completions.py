@@ -16,8 +16,9 @@ from flask import Response, request
 
 from proxy import __version__
 from proxy.codec.json_text import dump_json
-from proxy.codec.masking import Masking, mask_of
+from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
+from proxy.codec.response_masking import BodyMasking, body_masking
 from proxy.config.rules import Profile
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
@@ -56,8 +57,9 @@ PASSED: Mapping[str, tuple[str, ...]] = {
     "/detokenize": ("POST",),
 }
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
+_SSE_TYPE = "text/event-stream; charset=utf-8"
 _SSE_HEADERS = (
-    ("Content-Type", "text/event-stream; charset=utf-8"),
+    ("Content-Type", _SSE_TYPE),
     ("Cache-Control", "no-cache"),
     ("X-Accel-Buffering", "no"),
 )
@@ -84,7 +86,9 @@ def reply() -> Response:
     first = next(parts, b"")
     ctx.first_byte = time.monotonic()
     headers = [*_SSE_HEADERS, *ctx.outcome.headers]
-    response = Response(_sent(ctx, chain((first,), parts)), 200, headers, content_type=ctx.outcome.content_type or None)
+    content_type = ctx.outcome.content_type or _SSE_TYPE
+    masking = body_masking(mask_of(ctx.secrets), 200, content_type)
+    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
     ctx.service.streams(1)
     response.call_on_close(lambda: ctx.service.streams(-1))
@@ -129,7 +133,8 @@ def passed(path: str) -> Response:
         raise
     ctx.first_byte = time.monotonic()
     sized = [] if length is None else [("Content-Length", str(length))]
-    response = Response(_sent(ctx, parts), answer.status, [*headers_down, *sized])
+    masking = body_masking(mask_of(ctx.secrets), answer.status, call.header("Content-Type"), call.coding)
+    response = Response(_sent(ctx, parts, masking), answer.status, [*headers_down, *sized])
     response.call_on_close(call.close)
     return response
 
@@ -262,13 +267,12 @@ def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Time
     )
 
 
-def _sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The body on its way out, without the request's secrets, and counted. What cannot be finished must not look
-    finished: the connection is cut.
+def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> Iterator[bytes]:
+    """The body on its way out, masked and counted. What cannot be finished must not look finished: the connection is
+    cut.
 
     It closes nothing: it may never be begun (a HEAD request, a client that is gone).
     """
-    masking = Masking(mask_of(ctx.secrets))
     try:
         for part in parts:
             if ready := masking.feed(part):
