@@ -19,22 +19,19 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from proxy.formats.end_tag_chains import (
-    FOREIGN,
     Behind,
     Chain,
     EndTag,
     Level,
     Lines,
-    Mark,
     Markup,
     inside_a_line,
     read_chain,
     spelled_as_opened,
 )
-from proxy.formats.nested_tags import OpenTags, Quotations, Quoted
+from proxy.formats.raw_value_tags import SeenTags
 from proxy.parsing.cursor import MAX_BLANKS, Cursor, Parsing, Truncated
 
-LINE_ENDS = (b"\n", b"\r\n")
 TWO_WAYS = "its values can be read in two ways"
 # What may stand behind a chain that a value shows.
 _BEHIND_SHOWN = (Behind.OTHER, Behind.QUOTE)
@@ -66,18 +63,6 @@ class Shown(Enum):
 Judgement: TypeAlias = ValueEnd | Shown
 
 
-@dataclass(frozen=True, slots=True)
-class OtherKey:
-    """Another key's opening tag in the value; `after` is the end tag directly before it, if one stands there.
-
-    `doubtful`: what that one ends is a tag of another key in the middle of a line.
-    """
-
-    start: int
-    after: EndTag | None
-    doubtful: bool = False
-
-
 class ValueEnds:
     """Finds where one value ends, from the cursor's position behind its opening tag on.
 
@@ -91,26 +76,11 @@ class ValueEnds:
     ) -> None:
         self._cursor = cursor
         self._markup = markup
-        self._others = others
         self._lines = lines
         self._own_line = own_line
         self._call_end = call_end
         self._start = cursor.pos
-        self._quotations = Quotations(cursor.pos)
-        # The first opening tag of another key that could end the value.
-        self.first: OtherKey | None = None
-        # Keys of other values whose opening tags stand in the middle of a line.
-        self.suspects: set[str] = set()
-        # Tags opened where the template writes them, and those in the middle of a line, which count up to its end.
-        self._open = OpenTags()
-        self._shown = OpenTags()
-        # The end of the last tag; whether it stood where the template writes it, and began a value on this line.
-        self._seen = cursor.pos
-        self._placed = True
-        self._begun = False
-        # The last end tag of a value that was text, and whether one ended a value of another key.
-        self._last_tag: EndTag | None = None
-        self._ended_other = False
+        self.seen = SeenTags(cursor, markup, others, lines, own_line=own_line)
         # The last end that could be the value's, and the first one without an end tag of the value behind whose
         # closers another call begins.
         self._last: ValueEnd | None = None
@@ -141,23 +111,15 @@ class ValueEnds:
         if mark is None:
             cursor.pos = start + len(literal)
             return None
-        same_line = not cursor.breaks_line(self._seen, start)
-        if not same_line:
-            self._end_line()
-        if mark.closing:
-            self._begun &= same_line
-            return (yield from self._read_end_tags(EndTag(mark, start, cursor.pos)))
-        yield from self._read_opening(mark, start)
-        self._seen = cursor.pos
-        return None
-
-    def _end_line(self) -> None:
-        """Forget what was opened in the middle of a line that is over.
-
-        `<parameter=old>x <parameter=new> y⏎` shows a tag, or lacks the end tag before it: `new` is a suspect.
-        """
-        if not self._markup.anywhere:
-            self.suspects |= self._shown.clear()
+        line_ended = cursor.breaks_line(self.seen.end, start)
+        if line_ended:
+            self.seen.end_line()
+        if not mark.closing:
+            yield from self.seen.read_opening(mark, start)
+            return None
+        if line_ended:
+            self.seen.begun = False
+        return (yield from self._read_end_tags(EndTag(mark, start, cursor.pos)))
 
     def _read_end_tags(self, first: EndTag) -> Parsing[ValueEnd | None]:
         """Judge the chain that begins with this end tag, and go on behind what of it is text."""
@@ -166,93 +128,27 @@ class ValueEnds:
         chain = yield from cursor.ahead(read_chain(cursor, self._markup))
         known = self._last
         judged = self._judge(chain)
-        self._begun = False
+        self.seen.begun = False
         cursor.pos = first.end if judged is Shown.FIRST_TAG else chain.end
-        self._seen = cursor.pos
+        self.seen.end = cursor.pos
         if first.level is Level.VALUE and self._last is known:
-            self._last_tag = first
+            self.seen.last_end = first
         return judged if isinstance(judged, ValueEnd) else None
-
-    def _read_opening(self, mark: Mark, start: int) -> Parsing[None]:
-        """Take an opening tag inside the value."""
-        alike = yield from self._begins_alike(mark)
-        if self._seen != start:
-            self._placed = alike or self._stands_as_written(mark, start)
-        self._begun = mark.level is Level.VALUE
-        alone = self._is_alone()
-        quoted = Quoted.YES
-        if mark.key in self._others:
-            quoted = yield from self._quotations.around(self._cursor, start)
-        if quoted is Quoted.YES:
-            # It cannot end the value, so that its key says nothing.
-            mark = replace(mark, key="")
-        if quoted is Quoted.NO and alone:
-            self._note_other_key(mark, start)
-        opened = self._open if self._placed else self._shown
-        opened.push(mark)
-
-    def _begins_alike(self, mark: Mark) -> Parsing[bool]:
-        """Whether a value begins on a line of its own behind this opening tag, as this one does.
-
-        Where the lines of the opening tags say nothing, such a tag is one like this value's, wherever it stands.
-        """
-        if not self._own_line or mark.level is not Level.VALUE:
-            return False
-        in_lines = yield from self._cursor.peek(LINE_ENDS)
-        return in_lines is not None and not self._lines.values
-
-    def _stands_as_written(self, mark: Mark, start: int) -> bool:
-        """Whether an opening tag stands where the template writes one like it."""
-        wanted = [self._own_line, self._lines.values]
-        if mark.level is not Level.VALUE:
-            wanted.append(self._lines.call)
-        if self._cursor.void or not any(wanted):
-            return True
-        return self._cursor.begins_line(start)
-
-    def _is_alone(self) -> bool:
-        """Whether an opening tag that was read last stands in nothing that the value shows."""
-        if self._open:
-            return False
-        return not self._shown if self._markup.anywhere else self._placed
-
-    def _note_other_key(self, mark: Mark, start: int) -> None:
-        """Note the opening tag of another key: without an end tag of its own, the value ends there.
-
-        `<parameter=path>⏎a.py⏎<parameter=old>⏎…`
-        """
-        if self.first is not None:
-            return
-        before = self._end_tag_before(start)
-        ends_other = before is not None and self._ended_other
-        own = before if before is not None and self._is_own(before) else None
-        self.first = OtherKey(start, own, doubtful=ends_other or mark.key in self._markup.inner)
-
-    def _end_tag_before(self, position: int) -> EndTag | None:
-        """The last end tag, if nothing but blanks stands between it and a position."""
-        found = self._last_tag
-        if found is None or position - found.end > MAX_BLANKS:
-            return None
-        return None if self._cursor.text(found.end, position).strip() else found
-
-    def _is_own(self, found: EndTag) -> bool:
-        """Whether an end tag is like the value's own."""
-        return self._markup.may_end(found.mark)
 
     def _judge(self, chain: Chain) -> Judgement:
         """Where the value ends if this chain says so, else what of it the value shows."""
         if self._cursor.void:
             return self._judge_void(chain)
-        self._placed = self._is_placed(chain)
-        if not self._placed:
+        self.seen.placed = self._is_placed(chain)
+        if not self.seen.placed:
             return self._judge_in_a_line(chain)
         return self._judge_placed(chain)
 
     def _judge_placed(self, chain: Chain) -> Judgement:
         """Judge a chain that stands where the template writes one, or that is known to end the call."""
-        shows_keys = self._open.named + self._shown.named > 0
-        self._ended_other = False
-        at = self._first_unmatched(chain)
+        shows_keys = self.seen.names_keys
+        self.seen.ended_other = False
+        at = self.seen.first_unmatched(chain)
         if at is None:
             return self._judge_matched(chain)
         end = self._end_from(chain, at)
@@ -266,7 +162,9 @@ class ValueEnds:
         """Whether a chain stands where the template writes one."""
         if chain.start == self._call_end:
             return True
-        if self._is_shown_beside(chain) or self._is_misplaced(chain):
+        if self._is_shown_beside(chain):
+            return False
+        if self._is_misplaced(chain):
             return False
         return not inside_a_line(self._cursor, chain, self._lines)
 
@@ -275,23 +173,26 @@ class ValueEnds:
 
         `Write <parameter=KEY>VALUE</parameter> for each key.`
         """
-        return self._begun and not self._placed and chain.values_only
+        if not self.seen.begun or self.seen.placed:
+            return False
+        return chain.values_only
 
     def _is_misplaced(self, chain: Chain) -> bool:
         """Whether an end tag that stands on a line of its own, as the value does, should do so and does not.
 
         `x = 1  # up to </parameter> it goes on⏎` in a value that began on its own line.
         """
-        if not self._own_line or self._begun:
+        if not self._own_line or self.seen.begun:
             return False
-        return chain.tags[0].level is Level.VALUE and not self._cursor.begins_line(chain.start)
+        if chain.tags[0].level is not Level.VALUE:
+            return False
+        return not self._cursor.begins_line(chain.start)
 
     def _judge_in_a_line(self, chain: Chain) -> Shown:
         """Take a chain in the middle of a line, where the template writes none."""
-        opened = [self._shown.close(each.mark) for each in chain.tags]
-        first = opened[0]
-        self._ended_other = first is not None and bool(first.key)
-        if self._open or first is not None:
+        if self.seen.close_in_line(chain):
+            return Shown.FIRST_TAG
+        if self.seen.open:
             return Shown.FIRST_TAG
         known = self._last
         self._keep(chain, self._end_from(chain, 0))
@@ -299,7 +200,7 @@ class ValueEnds:
 
     def _judge_matched(self, chain: Chain) -> Judgement:
         """Judge a chain that closes nothing but what the value opened."""
-        if self.first is not None and self._ends_reply(chain):
+        if self.seen.first is not None and self._ends_reply(chain):
             return self._end_from(chain, len(chain.tags))
         self._note_passed_call(chain)
         self._cursor.reject_if(chain.start == self._call_end, TWO_WAYS)
@@ -319,14 +220,15 @@ class ValueEnds:
 
         `shows_keys`: tags of other keys were open in the value before this chain. Then it closes an example's call.
         """
-        if self.first is None and shows_keys:
-            self._note_passed_call(chain)
-            return Shown.CHAIN
-        if self.first is None and self._passed_call:
-            self._cursor.reject_if(why=TWO_WAYS)
-            return _void_end(chain, end)
+        if self.seen.first is None:
+            if shows_keys:
+                self._note_passed_call(chain)
+                return Shown.CHAIN
+            if self._passed_call:
+                self._cursor.reject_if(why=TWO_WAYS)
+                return _void_end(chain, end)
         if self._next_call is not None:
-            return self._end_before_next_call(self._next_call) or _void_end(chain, end)
+            return self._judge_before_next_call(chain, self._next_call, end)
         if end.unended and chain.behind is Behind.NEXT_CALL:
             self._next_call = end
         if self._is_certain(chain, at):
@@ -340,11 +242,15 @@ class ValueEnds:
         """
         if chain.start == self._call_end:
             return True
-        if not self._ends_a_value(chain) or self._may_begin(chain):
+        if not self._ends_a_value(chain):
+            return False
+        if self._may_begin(chain):
             return False
         if chain.called and chain.tags[at].level is Level.WRAPPER:
             return False
-        return chain.closes_all and spelled_as_opened(self._cursor, chain, self._lines)
+        if not chain.closes_all:
+            return False
+        return spelled_as_opened(self._cursor, chain, self._lines)
 
     def _show(self, chain: Chain, at: int, end: ValueEnd) -> Shown:
         """Go on behind a chain; it is kept if it could be the end all the same.
@@ -362,7 +268,7 @@ class ValueEnds:
 
     def _ends_a_value(self, chain: Chain) -> bool:
         """Whether an end tag like the value's own is in a chain."""
-        return any(self._is_own(each) for each in chain.tags if each.level is Level.VALUE)
+        return any(self.seen.is_own(each) for each in chain.tags if each.level is Level.VALUE)
 
     def _may_begin(self, chain: Chain) -> bool:
         """Whether a value may begin with this chain: a template writes two line ends around an empty one.
@@ -374,18 +280,23 @@ class ValueEnds:
         before = self._cursor.text(self._start, chain.start)
         return before.count("\n") == 1 and not before.strip()
 
-    def _end_before_next_call(self, end: ValueEnd) -> ValueEnd | None:
-        """Where the value ends if its end tag is missing and another call begins behind its call's own.
+    def _judge_before_next_call(self, chain: Chain, before: ValueEnd, end: ValueEnd) -> Judgement:
+        """Judge a chain behind a call whose value had no end tag and behind which another one began.
 
-        A value that shows an end tag of its call, and the beginning of another one, has an end tag of its own.
+        A value that shows an end tag of its call, and the beginning of another one, has an end tag of its own; else it
+        ended there: `<parameter=new>⏎a⏎</function>⏎<function=now>⏎</function>`.
         """
-        doubtful = self._stray or bool(self.suspects)
-        self._cursor.reject_if(doubtful or not self._cursor.may_reread(), TWO_WAYS)
-        return None if self._cursor.void else end
+        self._cursor.reject_if(self._is_doubtful or not self._cursor.may_reread(), TWO_WAYS)
+        return _void_end(chain, end) if self._cursor.void else before
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Whether the value's end tag may have stood there already."""
+        return self._stray or bool(self.seen.suspects)
 
     def _judge_void(self, chain: Chain) -> Judgement:
         """The same for what is no call: what was read of it may be gone, so that it is only looked at what follows."""
-        at = self._first_unmatched(chain)
+        at = self.seen.first_unmatched(chain)
         return Shown.CHAIN if at is None else _void_end(chain, self._end_from(chain, at))
 
     def _ends_reply(self, chain: Chain) -> bool:
@@ -403,29 +314,15 @@ class ValueEnds:
         Where an end tag closed nothing and prose followed, prose may stand where another value was to begin: then the
         end tag of the last value is not taken for missing.
         """
-        if end.unended and (self._stray or self.suspects):
+        if end.unended and self._is_doubtful:
             return
         if not chain.may_close:
             return
         if chain.called and chain.wrappers_only:
             return
-        firm = chain.count(Level.WRAPPER) > 0 and spelled_as_opened(self._cursor, chain, self._lines)
-        self._last = replace(end, behind=chain.end if firm else -1)
-
-    def _first_unmatched(self, chain: Chain) -> int | None:
-        """The first tag of a chain that closes nothing inside the value, by its place in the chain."""
-        orphans = chain.called and not self._cursor.enclosures
-        for number, each in enumerate(chain.tags):
-            if each.mark.kind == FOREIGN:
-                continue
-            if orphans and each.level is Level.WRAPPER:
-                continue
-            opened = self._shown.close(each.mark) or self._open.close(each.mark)
-            if opened is not None:
-                self._ended_other = bool(opened.key)
-            elif self._is_own(each):
-                return number
-        return None
+        if chain.count(Level.WRAPPER) and spelled_as_opened(self._cursor, chain, self._lines):
+            end = replace(end, behind=chain.end)
+        self._last = end
 
     def _end_from(self, chain: Chain, at: int) -> ValueEnd:
         """Where the value ends if the chain is the call's own from the tag number `at` on; the number of all tags if
@@ -434,7 +331,7 @@ class ValueEnds:
         call_end = self._call_end if chain.behind is Behind.ANOTHER_VALUE else chain.start
         if at < len(chain.tags) and chain.tags[at].level is Level.VALUE:
             return _at_end_tag(chain.tags[at], call_end)
-        first = self.first
+        first = self.seen.first
         if first is not None:
             self._cursor.reject_if(first.doubtful, TWO_WAYS)
         if self._cursor.void:
@@ -452,13 +349,13 @@ class ValueEnds:
         `<parameter=old>see <parameter=x></parameter></function>`.
         """
         values = [each for each in chain.tags[:at] if each.level is Level.VALUE]
-        own = [each for each in values if self._is_own(each)]
+        own = [each for each in values if self.seen.is_own(each)]
         if own:
             return _at_end_tag(own[-1], call_end)
         if values:
             return _without_end_tag(chain.tags[at].start, call_end)
-        before = self._end_tag_before(chain.start)
-        if before is not None and self._is_own(before):
+        before = self.seen.own_end_before(chain.start)
+        if before is not None:
             return _at_end_tag(before, call_end)
         return _without_end_tag(chain.start, call_end)
 
@@ -476,7 +373,7 @@ class ValueEnds:
 
     def _is_all(self, end: ValueEnd) -> bool:
         """Whether an end has an end tag, and no other tag came behind its closers."""
-        return not end.unended and end.behind == self._seen
+        return not end.unended and end.behind == self.seen.end
 
 
 def _void_end(chain: Chain, end: ValueEnd) -> Judgement:

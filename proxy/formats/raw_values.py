@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 from proxy.codec.json_text import Json
 from proxy.formats.end_tag_chains import Level, Lines, Markup
-from proxy.formats.raw_value_ends import LINE_ENDS, TWO_WAYS, ValueEnd, ValueEnds
+from proxy.formats.raw_value_ends import TWO_WAYS, ValueEnd, ValueEnds
+from proxy.formats.raw_value_tags import LINE_ENDS
 from proxy.parsing.cursor import Cursor, Parsing
 from proxy.tools.schema_types import allowed_types
 from proxy.tools.toolset import Tool
@@ -80,16 +81,16 @@ class RawValues:
         lines = Lines(self._lined, self._call_lined)
         ends = ValueEnds(cursor, markup, others, lines, own_line=own_line, call_end=self._call_end)
         end = yield from ends.find()
-        if ends.first is not None:
-            self._splits += end.end <= ends.first.start
+        if ends.seen.first is not None:
+            self._splits += end.end <= ends.seen.first.start
         cursor.reject_if(self._splits > MAX_SPLITS, "too many end tags are missing")
         cursor.go_back(end.resume)
         self._call_end = end.chain
         text = self._text(start, end)
         if self.is_text(key):
             yield from self._check_end(markup, text, end, own_line=own_line)
-        self._suspects |= ends.suspects
-        return RawText(text, end.unended or bool(ends.suspects))
+        self._suspects |= ends.seen.suspects
+        return RawText(text, end.unended or bool(ends.seen.suspects))
 
     def _check_end(self, markup: Markup, text: str, end: ValueEnd, *, own_line: bool) -> Parsing[None]:
         """See to it that a text could not end elsewhere."""
