@@ -82,9 +82,9 @@ def _counts_wider(cursor: Cursor) -> bool:
 def shown_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read JSON in the middle of a line: its strings are strings, whatever they hold."""
     cursor.strict = True
-    cursor.reject_if(why="JSON in the middle of a line is no call")
+    cursor.reject("JSON in the middle of a line is no call")
     yield from cursor.value()
-    raise NotACall(cursor.why)
+    raise cursor.rejected()
 
 
 def json_array(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -107,7 +107,7 @@ def _array(cursor: Cursor, place: _Place) -> Parsing[tuple[RawCall, ...]]:
             return tuple(calls)
         else:
             # An array of something else: its strings are strings, whatever they hold.
-            cursor.reject_if(why="the array holds something else")
+            cursor.reject("the array holds something else")
             yield from cursor.value()
         yield from cursor.blanks()
         end = yield from cursor.which((b",", b"]"))
@@ -118,7 +118,7 @@ def _array(cursor: Cursor, place: _Place) -> Parsing[tuple[RawCall, ...]]:
         if end == b"]" and not cursor.void:
             return tuple(calls)
         if end != b",":
-            raise NotACall(cursor.why or "the array goes on with something else")
+            raise cursor.rejected("the array goes on with something else")
 
 
 def _object(
@@ -230,7 +230,7 @@ def _finished(cursor: Cursor, members: _Members, alone: bool) -> tuple[RawCall, 
     if cursor.passing:
         return ()
     if cursor.void:
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
     calls = members.inner
     if calls is None:
         calls = (_call(cursor, members),)

@@ -13,21 +13,18 @@ from collections.abc import Iterator, Mapping
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from proxy.formats.spans import (
-    OTHER,
     QUOTES,
-    WAITED,
     CallSpan,
     Candidate,
     Piece,
     RejectedSpan,
     TextSpan,
     parted,
-    reason,
 )
-from proxy.formats.tool_listings import DEFINITION, is_definition
+from proxy.formats.tool_listings import is_definition
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall
+from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 
@@ -146,7 +143,7 @@ class Scanner:
         self._pos = buffer.end
         if candidate is not None:
             # It is read on to its end: what is inside a string of it is still no call.
-            candidate.cursor.abandon(buffer.end, "it waited too long, or something else came")
+            candidate.cursor.abandon(buffer.end, Rejection.RELEASED)
         return (self._prose(buffer.end),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
@@ -181,8 +178,8 @@ class Scanner:
                     return
                 calls = candidate.calls or ()
                 self._check(candidate, calls, quoted)
-            except NotACall as reason:
-                self._refuse(candidate, str(reason))
+            except NotACall as refusal:
+                self._refuse(candidate, refusal)
                 continue
             if candidate.start == self._first_at and self._said:
                 # Blanks before the first call are its own, but not behind text.
@@ -198,17 +195,14 @@ class Scanner:
         if not self._after_call and self._pos > self._buffer.base:
             yield self._prose(self._pos)
 
-    def _refuse(self, candidate: Candidate, why: str) -> None:
+    def _refuse(self, candidate: Candidate, refusal: NotACall) -> None:
         """What was let go already is not looked at again."""
         cursor = candidate.cursor
         self._went_back += cursor.back_to >= 0
-        self._listed = self._listed or why == DEFINITION
-        self._behind_listed = why == DEFINITION
-        kind = reason(cursor.why or why)
-        if cursor.named or kind not in (OTHER, WAITED):
-            self.refusals[kind] += 1
-        if self._refused is not None and (candidate.item.opener or cursor.format or cursor.named):
-            self._refused.append(RejectedSpan(candidate.start, cursor.pos, candidate.item.name, cursor.why or why))
+        lists_tools = refusal.rejection is Rejection.DEFINITION
+        self._listed = self._listed or lists_tools
+        self._behind_listed = lists_tools
+        self._note(candidate, cursor.rejected() if cursor.why else refusal)
         first = candidate.start == self._first_at
         going_back = cursor.back_to >= 0
         seen = cursor.pos if going_back else max(cursor.pos, cursor.furthest)
@@ -217,6 +211,14 @@ class Scanner:
         self._candidate = None
         self._after_call = self._after_call and candidate.item is LEFTOVER
         self._first_at = self._pos if first else -1
+
+    def _note(self, candidate: Candidate, refusal: NotACall) -> None:
+        """Count why a candidate was no call, and give it to who asked for that."""
+        cursor = candidate.cursor
+        if cursor.named or refusal.rejection.telling:
+            self.refusals[refusal.rejection.label] += 1
+        if self._refused is not None and (candidate.item.opener or cursor.format or cursor.named):
+            self._refused.append(RejectedSpan(candidate.start, cursor.pos, candidate.item.name, str(refusal)))
 
     def _skip(self, end: int) -> Iterator[Piece]:
         """Let go of what broke off behind calls: what its values show is no call."""
@@ -331,7 +333,7 @@ class Scanner:
         self._candidate.cursor.in_quotation = self._candidate.quoted_before(self._markdown)
         # A quoted line is no call; what needs weak evidence is none directly behind a quotation mark.
         marked = not item.strong and buffer.behind(at, QUOTES)
-        self._candidate.cursor.reject_if(bool(item.opener) and (marked or self._markdown.quoted), "it is quoted")
+        self._candidate.cursor.reject_if(bool(item.opener) and (marked or self._markdown.quoted), Rejection.QUOTED)
         if item.strong and self._markdown.indented_code:
             self._candidate.only_last()
         return True
@@ -364,22 +366,22 @@ class Scanner:
         """Refuse what is quoted, lists tools or was copied from a tool result (F89), and calls over the limits."""
         cursor = candidate.cursor
         if cursor.void:
-            raise NotACall(cursor.why)
+            raise cursor.rejected()
         if quoted:
-            raise NotACall("it is quoted")
+            raise NotACall(Rejection.QUOTED)
         if any(is_definition(call) for call in calls):
-            raise NotACall(DEFINITION)
+            raise NotACall(Rejection.DEFINITION)
         lists = self._behind_listed or (cursor.weak and self._listed)
         if lists and calls and all(call.arguments.strip() == "{}" for call in calls):
-            raise NotACall(DEFINITION)
+            raise NotACall(Rejection.DEFINITION)
         if calls and (cursor.format or candidate.item.name) in self._off:
-            raise NotACall("its format is off for this model")
+            raise NotACall(Rejection.FORMAT_OFF)
         if cursor.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
-            raise NotACall("it is over a limit")
+            raise NotACall(Rejection.OVER_LIMIT)
         for start, end in cursor.spans:
             if self._copies.hold(cursor.text(start, end)):
                 self._copied += 1
-                raise NotACall("it was copied from a tool result")
+                raise NotACall(Rejection.COPIED)
 
     def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""

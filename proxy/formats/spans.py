@@ -14,20 +14,6 @@ from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 
-# Whatever is undecided when something else comes was let go; only what had named a tool is worth a word.
-WAITED = "waited"
-# The reasons that are counted, by how they begin.
-_REASONS = (
-    ("no tool ", "not_offered"),
-    ("it is quoted", "quoted"),
-    ("it was copied", "copied"),
-    ("it is over a limit", "limit"),
-    ("it waited too long", WAITED),
-    ("its format is off", "format_off"),
-    ("the client asked for JSON", "json_reply"),
-    ("the text ends", "cut_off"),
-)
-OTHER = "broken"
 QUOTES = tuple(mark.encode() for mark in MARKS)
 
 
@@ -187,8 +173,3 @@ class Candidate:
 def _only_last(cursor: Cursor, parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
     calls = yield from parsing
     return (yield from rest_of_calls(cursor, calls))
-
-
-def reason(why: str) -> str:
-    """The short name by which a refusal is counted."""
-    return next((name for begins, name in _REASONS if why.startswith(begins)), OTHER)

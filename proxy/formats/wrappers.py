@@ -106,7 +106,7 @@ def read_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         cursor.left[left:] = [(start if cursor.before else 0, cursor.pos, cursor.before)]
         return ()
     if not calls:
-        raise NotACall(cursor.why or "the wrapper holds no call")
+        raise cursor.rejected("the wrapper holds no call")
     cursor.spans.append((start, cursor.pos))
     return calls
 
