@@ -86,6 +86,18 @@ class Candidate:
         self._next: Candidate | None = None
         self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.cursor)
 
+    @property
+    def format(self) -> str:
+        """The name of its format."""
+        return self.cursor.format or self.item.name
+
+    @property
+    def looks_like_a_call(self) -> bool:
+        """True if it began with an opener, or something in it did; the first thing of a reply may be anything."""
+        if self.item.opener:
+            return True
+        return self.cursor.named or self.cursor.format != ""
+
     def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
         """Tells whether a quotation is open before it, when it is asked."""
 
