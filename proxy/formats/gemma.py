@@ -47,7 +47,7 @@ def gemma_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     yield from cursor.blanks()
     written = yield from _Object(cursor, tool).read()
     if cursor.void:
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
     try:
         values = read_literal(written, marks=MARKS)
     except ValueError as error:

@@ -122,7 +122,7 @@ def read_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         cursor.spans.append((start, cursor.pos))
         return calls
     if not outside or len(cursor.left) == left:
-        raise NotACall(cursor.why or "the wrapper holds no call")
+        raise cursor.rejected("the wrapper holds no call")
     # A wrapper of its own around what stays text stays with it.
     cursor.left[left:] = [(start if cursor.before else 0, cursor.pos, cursor.before)]
     return ()
