@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
-from proxy.config.server_url import server_url
+from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
 from proxy.repair.policy import IdStyle, Policy, ToolRule
@@ -45,9 +45,11 @@ _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "aliases", "clients")
 _MODEL_KEYS = (
-    *("match", "parse", "upstream", "server", "servers", "formats", "ids", "arguments", "reasoning"),
+    *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools"),
 )
+# The key of a pool of servers, up to release 0.1.
+_GONE_SERVERS = "servers"
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "key_sha256")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -85,7 +87,7 @@ class Profile:
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
     model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
-    Anthropic's servers have. `servers` are the URLs of those that have the model; empty: those of the settings.
+    Anthropic's servers have.
     """
 
     parse: Parse = "auto"
@@ -97,7 +99,6 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools = "refuse"
-    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Model:
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
-    servers: tuple[str, ...] = ()
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +161,13 @@ class Rules:
         return tuple(self.clients)
 
     @property
-    def servers(self) -> tuple[str, ...]:
-        """The model servers that are named for models, each once."""
-        return tuple(dict.fromkeys(url for model in self.models for url in model.servers))
+    def urls(self) -> tuple[str, ...]:
+        """The URLs of the model servers that are named for models, each once."""
+        return tuple(dict.fromkeys(model.url for model in self.models if model.url))
+
+    def url(self, model: str) -> str:
+        """Where the server of `model` is; empty: where the settings say."""
+        return self._model(model).url
 
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
@@ -175,7 +180,6 @@ class Rules:
             parse=own.parse or its.parse or "auto",
             upstream=own.upstream or its.upstream or "live",
             server=its.server,
-            servers=its.servers,
             heartbeat=own.heartbeat or "comment",
             clean=own.clean,
             reasoning=its.reasoning or "as_is",
@@ -290,7 +294,9 @@ def _models(node: Node, formats: Collection[str] | None) -> tuple[Model, ...]:
 
 
 def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
-    keys = mapping(node, what, _MODEL_KEYS)
+    keys = mapping(node, what, (*_MODEL_KEYS, _GONE_SERVERS))
+    if _GONE_SERVERS in keys:
+        raise node_error(keys[_GONE_SERVERS], f"servers of {what} was a list of equal servers; write url: {ONE_SERVER}")
     if "match" not in keys:
         raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
     return Model(
@@ -298,7 +304,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         parse=_option(keys, "parse", what, _PARSES),
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         server=_option(keys, "server", what, _SERVERS) or "",
-        servers=_urls(keys["servers"], f"servers of {what}") if "servers" in keys else (),
+        url=_url(keys["url"], f"url of {what}") if "url" in keys else "",
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
         ids=_option(keys, "ids", what, _ID_STYLES),
         arguments=_option(keys, "arguments", what, _TRANSPORTS),
@@ -309,17 +315,13 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
     )
 
 
-def _urls(node: Node, what: str) -> tuple[str, ...]:
-    def url(item: Node, words: str) -> str:
-        try:
-            return server_url(text_of(item, words))
-        except ValueError as needed:  # the value is not shown: there may be a password in it
-            raise node_error(item, f"{words} must be {needed}; write one") from None
-
-    urls = tuple(dict.fromkeys(sequence(node, what, url)))
-    if not urls:
-        raise node_error(node, f"{what} are none at all; list some, or remove the line")
-    return urls
+def _url(node: Node, what: str) -> str:
+    if isinstance(node, SequenceNode):
+        raise node_error(node, f"{what} is a list; write {ONE_SERVER}")
+    try:
+        return server_url(text_of(node, what))
+    except ValueError as needed:  # the value is not shown: there may be a password in it
+        raise node_error(node, f"{what} must be {needed}; write one") from None
 
 
 def _off(node: Node, what: str, formats: Collection[str] | None) -> frozenset[str]:
