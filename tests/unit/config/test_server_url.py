@@ -74,8 +74,8 @@ def test_the_flag_given_twice_says_what_to_do_instead(second: list[str]) -> None
 def test_servers_of_a_model_say_what_to_do_instead(servers: str) -> None:
     with pytest.raises(RulesError) as caught:
         parse_rules(f"models:\n  - {{match: a, servers: {servers}}}\n".encode(), "r.yaml")
-    words = f"servers of an item of models was a list of equal servers; write url: {ONE_SERVER}"
-    assert caught.value.message == f"r.yaml:2: {words}"
+    words = f"models[].servers went in 0.2.0; write url: {ONE_SERVER}"
+    assert caught.value.message == f"r.yaml:2: {words} (vllm-tool-proxy check --migrate prints the new file)"
 
 
 # One server for a model.
