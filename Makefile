@@ -1,7 +1,9 @@
 # make demo    agents' requests without and with the proxy, in front of a real model server
 # make test    everything that must hold: ruff, mypy, pytest
 #              on Python 3.11, and on 3.12 and 3.13 where they are installed
-# make lint    ruff and mypy alone
+# make quick   lint, types, and the unit tests of the packages that changed
+# make check   one Python, all tests but the long ones
+# make lint    ruff, mypy and the direction of imports alone
 # make bench   the benchmarks
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
 # make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
@@ -31,9 +33,12 @@ LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
 # Files of tests side by side, one per core; the benchmarks must have the machine to themselves.
 ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
+# Where another Python can make a difference: what is only about text is tried once, on the first.
+ELSEWHERE := $(addprefix tests/unit/,codec tools config engine upstream dialects exchange worker web commands server) \
+  tests/failures/test_own_corpus.py tests/failures/test_recordings.py tests/integration
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test quick check others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -43,6 +48,12 @@ test: lint
 	$(BIN)/python -m pytest -q -m benchmarks tests/integration/test_benchmarks.py
 	$(MAKE) --no-print-directory others
 
+quick: lint
+	$(BIN)/python -m pytest -q -x $(EACH) $(TOGETHER) $$($(BIN)/python -m tests.changed)
+
+check: lint
+	$(BIN)/python -m pytest -q $(EACH) $(TOGETHER)
+
 # Each version once; a name that does not run (a shim of pyenv's) is none.
 others:
 	@rm -f .venv/python*/tested; for python in $(OTHERS); do \
@@ -51,7 +62,7 @@ others:
 	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
-	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) $(TOGETHER) || exit 1; \
+	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) $(TOGETHER) $(ELSEWHERE) || exit 1; \
 	  touch $$folder/tested; \
 	done
 

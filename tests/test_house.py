@@ -24,7 +24,7 @@ SANS_IO = ("codec", "tools", "repair", "parsing", "formats", "engine", "dialects
 SANS_IO_MODULES = (
     *("errors", "limits", "audit_record"),
     *("config.rules", "config.yaml_nodes", "config.tool_rules_parser", "config.server_url"),
-    *("upstream.http1", "upstream.context_overflow", "upstream.model_list", "upstream.load_balancing"),
+    *("upstream.http1", "upstream.context_overflow", "upstream.model_list", "exchange.routing"),
     *("exchange.plan", "exchange.retry", "exchange.task", "exchange.reply_stream", "exchange.observe"),
     "exchange.loop_guard",
 )

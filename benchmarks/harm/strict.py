@@ -66,12 +66,14 @@ def readings(
     """The lists of calls that the reply may say if it is read strictly; `text` begins where the first call does."""
     found: list[list[Call]] = []
     for mode in modes if family.body is Body.TAGS else (Mode.FIRST,):
-        try:
-            calls = _Reader(family, text, offers, mode).reply()
-        except (ValueError, RecursionError, SyntaxError):
-            continue
-        if calls not in found:
-            found.append(calls)
+        # Behind a section that ended early, a call without an opener of its own section may count or not.
+        for outside in (True, False):
+            try:
+                calls = _Reader(family, text, offers, mode).reply(outside=outside)
+            except (ValueError, RecursionError, SyntaxError):
+                continue
+            if calls not in found:
+                found.append(calls)
     return found
 
 
@@ -90,8 +92,8 @@ class _Reader:
             _template(tags.open, "(?:)").replace(r"\{key\}", _KEY).replace(r"\{type\}", r"(\w+)")
         )
 
-    def reply(self) -> list[Call]:
-        """All calls of the reply; raises ValueError if the first is not strictly written."""
+    def reply(self, *, outside: bool = True) -> list[Call]:
+        """All calls, also those `outside` of a section; ValueError if the first is not strictly written."""
         if self._family.body is Body.PYTHON:
             return self._python()
         calls = self._section()
@@ -100,8 +102,12 @@ class _Reader:
         # Behind a call that ended early another one may stand, of the same section or of another.
         while (head := self._head.search(self._text, self._at)) is not None:
             self._at = self._start_of(head.start())
+            begun = not self._text.startswith(self._family.section[0], self._at)
+            if begun and not outside:
+                self._at = head.end()
+                continue
             try:
-                calls += self._section(begun=not self._text.startswith(self._family.section[0], self._at))
+                calls += self._section(begun=begun)
             except NotStrict:
                 self._at = head.end()
         return calls

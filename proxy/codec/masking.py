@@ -49,6 +49,11 @@ class Mask:
         self._inner = frozenset(b"".join(self._forms) + _IN_ESCAPES if self._forms else b"")
 
     @property
+    def empty(self) -> bool:
+        """True if there are no secrets."""
+        return not self._forms
+
+    @property
     def longest(self) -> int:
         """The length of the longest secret, without escapes."""
         return max(map(len, self._forms), default=0)

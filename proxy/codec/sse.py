@@ -19,7 +19,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 # A blank line, as far as it can be told from the bytes alone: after CRLF or LF a lone CR may still turn out to be
 # the first half of CRLF, so its next byte is awaited; after a lone CR it is taken for what it looks like, because a
 # CR-only stream would otherwise always lag one event behind.
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n)(?:\r\n|\n|\r(?=[^\n]))|\r\r")
+BLANK_LINE = re.compile(rb"(?:\r\n|\n)(?:\r\n|\n|\r(?=[^\n]))|\r\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Decoder:
         if self._line_feeds_only:
             at = self._buffer.find(b"\n\n", self._searched)
             return at + 2 if at >= 0 else 0
-        found = _BLANK_LINE.search(self._buffer, self._searched)
+        found = BLANK_LINE.search(self._buffer, self._searched)
         return found.end() if found else 0
 
     def _event(self, raw: bytes) -> ServerSentEvent:
@@ -104,6 +104,11 @@ class Decoder:
         if simple and text.endswith(b"\n\n"):
             return ServerSentEvent(raw, text[6:-2])
         return _parse(raw, text)
+
+
+def parse_event(raw: bytes) -> ServerSentEvent:
+    """The event that a block of the stream says, up to its blank line or the end of the stream."""
+    return _parse(raw, raw.removeprefix(_BOM))
 
 
 def _parse(raw: bytes, text: bytes) -> ServerSentEvent:

@@ -105,8 +105,8 @@ def _model(model: Model) -> Iterator[str]:
         "server_tools": model.server_tools,
     }
     yield from (f"{key} {word}" for key, word in said.items() if word)
-    if model.servers:
-        yield f"at {_cut(' '.join(model.servers))}"
+    if model.url:
+        yield f"at {_cut(model.url)}"
     if model.off:
         yield f"no calls in {_cut(', '.join(map(_plain, sorted(model.off))))}"
 

@@ -34,6 +34,7 @@ from proxy.config.load import (
 )
 from proxy.config.migrations import migrate, removed_setting
 from proxy.config.rules import Rules
+from proxy.config.server_url import ONE_SERVER
 from proxy.config.settings import SPECS, Settings, Spec
 from proxy.errors import RulesError
 from proxy.server import log_stream
@@ -114,12 +115,13 @@ class _Parser(argparse.ArgumentParser):
         raise RulesError(f"{message}; see {self.prog} --help")
 
 
-class _Several(argparse.Action):
-    """A flag that may be given several times: its values, with commas between."""
+class _OneServer(argparse.Action):
+    """The flag of the model server: given twice it named a pool of servers, up to release 0.1."""
 
     def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
-        before = getattr(namespace, self.dest, "")
-        setattr(namespace, self.dest, f"{before},{value}" if before else value)
+        if hasattr(namespace, self.dest):
+            raise RulesError(f"{option}: given twice, and a list of servers is taken no more; give {ONE_SERVER}")
+        setattr(namespace, self.dest, value)
 
 
 def _parser() -> _Parser:
@@ -148,7 +150,7 @@ def _parser() -> _Parser:
 def _add(group: argparse._ArgumentGroup, spec: Spec) -> None:
     own, *aliases = spec.flags
     about = f"{spec.help} {_in_brackets(spec)}"
-    action: type[argparse.Action] | str = _Several if spec.name == "upstream" else "store"
+    action: type[argparse.Action] | str = _OneServer if spec.name == "upstream" else "store"
     if isinstance(spec.default, bool):
         group.add_argument(own, dest=spec.name, action="store_const", const="true", help=about)
     else:
@@ -295,7 +297,7 @@ def _check_surroundings(settings: Settings, rules: Rules) -> None:
     keys.check_clients(rules)
     if warning := open_to_all(settings, keys):
         _say("warning", warning)
-    for url in dict.fromkeys((*settings.upstreams, *rules.servers)):
+    for url in dict.fromkeys((settings.upstream, *rules.urls)):
         _check_reachable(url)
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from proxy.config.server_url import ONE_SERVER
 from proxy.config.yaml_nodes import compose, node_error, place_of
 from proxy.errors import RulesError
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _COMMAND = "vllm-tool-proxy check --migrate prints the new file"
 _CLIENT = "give the key client: NAME in the file of client_keys"
-_POOL = "one URL; several equal servers stand behind HAProxy (docs/scale.md, deploy/haproxy)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def _is_several(value: Node) -> bool:
 MIGRATIONS = (
     Migration("clients.*", "key_sha256", "0.2.0", _CLIENT, _client_keys),
     Migration("settings", "audit_size", "0.2.0", "use logrotate, and audit_max where none runs", _audit_size),
-    Migration("models[]", "servers", "0.2.0", f"write url: and {_POOL}", _servers),
-    Migration("settings", "upstream", "0.2.0", f"write {_POOL}", _upstreams, _is_several),
+    Migration("models[]", "servers", "0.2.0", f"write url: {ONE_SERVER}", _servers),
+    Migration("settings", "upstream", "0.2.0", f"write {ONE_SERVER}", _upstreams, _is_several),
 )
 
 

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
 from proxy.config.migrations import refuse_removed
-from proxy.config.server_url import server_url
+from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
 from proxy.repair.policy import IdStyle, Policy, ToolRule
@@ -45,7 +45,7 @@ _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "aliases", "clients")
 _MODEL_KEYS = (
-    *("match", "parse", "upstream", "server", "servers", "formats", "ids", "arguments", "reasoning"),
+    *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
@@ -84,7 +84,7 @@ class Profile:
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
     model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
-    Anthropic's servers have. `servers` are the URLs of those that have the model; empty: those of the settings.
+    Anthropic's servers have.
     """
 
     parse: Parse = "auto"
@@ -96,7 +96,6 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools = "refuse"
-    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class Model:
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
-    servers: tuple[str, ...] = ()
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +157,13 @@ class Rules:
         return tuple(self.clients)
 
     @property
-    def servers(self) -> tuple[str, ...]:
-        """The model servers that are named for models, each once."""
-        return tuple(dict.fromkeys(url for model in self.models for url in model.servers))
+    def urls(self) -> tuple[str, ...]:
+        """The URLs of the model servers that are named for models, each once."""
+        return tuple(dict.fromkeys(model.url for model in self.models if model.url))
+
+    def url(self, model: str) -> str:
+        """Where the server of `model` is; empty: where the settings say."""
+        return self._model(model).url
 
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
@@ -173,7 +176,6 @@ class Rules:
             parse=_first(own.parse, its.parse, "auto"),
             upstream=_first(own.upstream, its.upstream, "live"),
             server=its.server,
-            servers=its.servers,
             heartbeat=_first(own.heartbeat, "comment"),
             clean=own.clean,
             reasoning=_first(its.reasoning, "as_is"),
@@ -298,7 +300,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         parse=_option(keys, "parse", what, _PARSES),
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         server=_option(keys, "server", what, _SERVERS) or "",
-        servers=_urls(keys["servers"], f"servers of {what}") if "servers" in keys else (),
+        url=_url(keys["url"], f"url of {what}") if "url" in keys else "",
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
         ids=_option(keys, "ids", what, _ID_STYLES),
         arguments=_option(keys, "arguments", what, _TRANSPORTS),
@@ -309,17 +311,13 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
     )
 
 
-def _urls(node: Node, what: str) -> tuple[str, ...]:
-    def url(item: Node, words: str) -> str:
-        try:
-            return server_url(text_of(item, words))
-        except ValueError as needed:  # the value is not shown: there may be a password in it
-            raise node_error(item, f"{words} must be {needed}; write one") from None
-
-    urls = tuple(dict.fromkeys(sequence(node, what, url)))
-    if not urls:
-        raise node_error(node, f"{what} are none at all; list some, or remove the line")
-    return urls
+def _url(node: Node, what: str) -> str:
+    if isinstance(node, SequenceNode):
+        raise node_error(node, f"{what} is a list; write {ONE_SERVER}")
+    try:
+        return server_url(text_of(node, what))
+    except ValueError as needed:  # the value is not shown: there may be a password in it
+        raise node_error(node, f"{what} must be {needed}; write one") from None
 
 
 def _off(node: Node, what: str, formats: Collection[str] | None) -> frozenset[str]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+# What stands behind a place where several model servers were named.
+ONE_SERVER = (
+    "the URL of one model server; servers that are equal stand behind HAProxy or vLLM's router, "
+    "whose URL goes here (docs/scale.md)"
+)
 _URL = re.compile(r"[!-~]+")
 
 

@@ -53,8 +53,8 @@ class Settings:
 
     upstream: str = _setting(
         "http://127.0.0.1:8000",
-        checks.upstream_urls,
-        "where the model server is; with or without /v1 at the end; of several, all, with commas between",
+        checks.upstream_url,
+        "where the model server is; with or without /v1 at the end",
         group=_WHERE,
         metavar="URL",
         flags=("--vllm-url", "--target-url"),
@@ -66,6 +66,13 @@ class Settings:
         "file with the CA certificate of an https model server; an absolute path",
         group=_WHERE,
         metavar="FILE",
+    )
+    conversation_header: str = _setting(
+        "X-Conversation-Key",
+        checks.header_name,
+        "header by which what stands before equal model servers keeps a conversation at one of them; empty: none",
+        group=_WHERE,
+        metavar="NAME",
     )
     host: str = _setting(
         "127.0.0.1",
@@ -291,11 +298,6 @@ class Settings:
         "change nothing: requests and answers pass as they are; log what would be done",
         group=_CLIENTS,
     )
-
-    @property
-    def upstreams(self) -> tuple[str, ...]:
-        """The model servers, one or more."""
-        return tuple(self.upstream.split(","))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from proxy.config.rules import CLIENT_NAME, Setting
-from proxy.config.server_url import server_url
+from proxy.config.server_url import ONE_SERVER, server_url
 
 Check: TypeAlias = Callable[[Setting], Setting]
 
@@ -20,6 +20,15 @@ _PATH_WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
 _ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+# What requests have of themselves, and what frames them (RFC 9110 and 9112).
+_TAKEN_HEADERS = frozenset(
+    (
+        *("accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length"),
+        *("content-type", "cookie", "expect", "host", "keep-alive", "proxy-authorization", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "user-agent", "via", "x-api-key", "x-request-id"),
+    )
+)
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -61,13 +70,27 @@ def one_of(*words: str) -> Check:
     return check
 
 
-def upstream_urls(value: Setting) -> Setting:
-    """The URLs of one model server or of several, each once, without `/v1`, with commas between them."""
-    urls = value.split(",") if isinstance(value, str) else value if isinstance(value, tuple) else ("",)
-    try:
-        return ",".join(dict.fromkeys(server_url(url.strip() if len(urls) > 1 else url) for url in urls or ("",)))
-    except ValueError as needed:
-        raise ValueError(f"{needed}; or several of them with commas between") from None
+def upstream_url(value: Setting) -> Setting:
+    """The URL of the model server, without `/v1`. A list of them was a pool of servers up to release 0.1."""
+    if isinstance(value, tuple):
+        raise ValueError(ONE_SERVER)
+    if not isinstance(value, str):
+        return server_url("")
+    if "," in value:
+        raise ValueError(ONE_SERVER)
+    return server_url(value)
+
+
+def header_name(value: Setting) -> Setting:
+    """The name of a header of the proxy's own, or an empty string: none that a request has anyway."""
+    needed = "the name of a header that nothing else uses, as X-Conversation-Key, or empty"
+    if not isinstance(value, str):
+        raise ValueError(needed)
+    if value and not _HEADER.fullmatch(value):
+        raise ValueError(needed)
+    if value.lower() in _TAKEN_HEADERS:
+        raise ValueError(needed)
+    return value
 
 
 def host(value: Setting) -> Setting:

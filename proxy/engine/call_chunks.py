@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Unchanged, with_rest
+from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, with_rest
 from proxy.engine.pending_call import PendingCall
 
 # More chunks than this do not wait to leave as they came: each holds far more bytes than its piece of a call.
@@ -19,7 +19,7 @@ MAX_WAITING = 64
 MAX_WAITING_BYTES = 256 * 1024
 
 
-class Pieces(Enum):
+class DeltaOutcome(Enum):
     """What became of the pieces of calls in one chunk."""
 
     # All of them left, byte for byte, and so did all that came before them.
@@ -33,7 +33,7 @@ class Pieces(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AssignedDelta:
     """One delta of a chunk: the call it belongs to, whether it is its first one, and its fragment of the arguments."""
 
     call: PendingCall
@@ -46,7 +46,7 @@ class _Waiting:
     """A chunk that waits, and what it says once its calls are open."""
 
     chunk: Chunk
-    said: Sequence[Piece]
+    assigned: Sequence[AssignedDelta]
 
 
 class CallChunks:
@@ -58,57 +58,83 @@ class CallChunks:
         self._bytes = 0
         # What of the waiting chunks may leave already.
         self._given: list[Event] = []
-        # Calls of which a part of a chunk has left, and the rest has not.
-        self._parted: list[PendingCall] = []
+        # Calls of which a part of a chunk has left, and the rest has not, by number.
+        self._parted: dict[int, PendingCall] = {}
 
-    def take(self, chunk: Chunk, said: Sequence[Piece], pieces: Pieces, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        """The next chunk; give the events that leave. `events` are what its pieces let go."""
-        parted = any(piece.call is call for piece in said for call in self._parted)
-        full = len(self._waiting) >= MAX_WAITING or self._bytes + len(chunk.raw) > MAX_WAITING_BYTES
-        late = pieces is Pieces.WAIT and bool(self._given)
-        if parted or full or late or pieces is Pieces.CHANGED:
-            return self.beside(said, with_rest(self._choice, events, chunk))
-        self._waiting.append(_Waiting(chunk, said))
+    def take(
+        self,
+        chunk: Chunk,
+        assigned: Sequence[AssignedDelta],
+        outcome: DeltaOutcome,
+        events: tuple[Event, ...],
+    ) -> tuple[Event, ...]:
+        """The next chunk; give the events that leave. `events` are what its deltas let go."""
+        if not self._may_wait(chunk, assigned, outcome):
+            return self.beside(assigned, with_rest(self._choice, events, chunk))
+        self._waiting.append(_Waiting(chunk, assigned))
         self._bytes += len(chunk.raw)
         self._given += events
-        return self._passed() if self._all_left() else ()
+        if not self._all_left():
+            return ()
+        return self._passed()
 
-    def beside(self, said: Sequence[Piece], events: Sequence[Event]) -> tuple[Event, ...]:
-        """The events of pieces that came in a chunk beside other things, and leave by themselves."""
+    def _may_wait(self, chunk: Chunk, assigned: Sequence[AssignedDelta], outcome: DeltaOutcome) -> bool:
+        """True if a chunk may still leave as it came, and there is room for it until then."""
+        if outcome is DeltaOutcome.CHANGED:
+            return False
+        if outcome is DeltaOutcome.WAIT and self._given:
+            return False  # what may leave of the others does not wait so long
+        if len(self._waiting) >= MAX_WAITING:
+            return False
+        if self._bytes + len(chunk.raw) > MAX_WAITING_BYTES:
+            return False
+        return not any(each.call.number in self._parted for each in assigned)
+
+    def beside(self, assigned: Sequence[AssignedDelta], events: Sequence[Event]) -> tuple[Event, ...]:
+        """The events of deltas that came in a chunk beside other things, and leave by themselves."""
         given = self.give_up()
-        self._part(piece.call for piece in said)
+        self._part(each.call for each in assigned)
         return (*given, *events)
 
     def end(self, events: Sequence[Event], *, unchanged: bool, final: bool = False) -> tuple[Event, ...]:
         """What leaves of earlier chunks because something else came, or because the reply is over (`final`).
 
-        `unchanged`: what the events let go of the calls is what was said.
+        `unchanged`: what the events let go of the calls is what their chunks say.
         """
-        if not self._waiting or not unchanged or not (final or self._all_left()):
+        if not unchanged or not self._may_pass(final):
             return (*self.give_up(), *events)
-        mine = {piece.call.index for waiting in self._waiting for piece in waiting.said}
-        others = [event for event in events if not _is_piece(event, mine)]
+        indexes = {each.call.index for waiting in self._waiting for each in waiting.assigned}
+        others = [event for event in events if not _is_piece(event, indexes)]
         return (*self._passed(), *others)
+
+    def _may_pass(self, final: bool) -> bool:
+        """True if all chunks that wait may leave as they came."""
+        if not self._waiting:
+            return False
+        if final:
+            return True
+        return self._all_left()
 
     def give_up(self) -> tuple[Event, ...]:
         """What may leave of the chunks that wait, written anew."""
         given = tuple(self._given)
-        for number, waiting in enumerate(self._waiting):
-            if number == 0:
-                given = with_rest(self._choice, given, waiting.chunk)
-            else:
+        if self._waiting:
+            # All of the pieces leave with the first chunk; the others may say something else too.
+            first, *others = self._waiting
+            given = with_rest(self._choice, given, first.chunk)
+            for waiting in others:
                 given += with_rest(self._choice, (), waiting.chunk)
-        self._part(piece.call for waiting in self._waiting for piece in waiting.said)
+        self._part(each.call for waiting in self._waiting for each in waiting.assigned)
         self._clear()
         return given
 
     def _part(self, calls: Iterable[PendingCall]) -> None:
         """Note the calls of which a rest waits that belongs to no chunk any more."""
-        known = {id(call): call for call in (*self._parted, *calls)}
-        self._parted = [call for call in known.values() if not call.all_left]
+        known = self._parted | {call.number: call for call in calls}
+        self._parted = {number: call for number, call in known.items() if not call.all_left}
 
     def _all_left(self) -> bool:
-        return all(piece.call.all_left for waiting in self._waiting for piece in waiting.said)
+        return all(each.call.all_left for waiting in self._waiting for each in waiting.assigned)
 
     def _clear(self) -> None:
         self._waiting.clear()
@@ -116,12 +142,12 @@ class CallChunks:
         self._bytes = 0
 
     def _passed(self) -> tuple[Event, ...]:
-        passed = tuple(Unchanged(each.chunk.raw, tuple(self._events(each.said))) for each in self._waiting)
+        passed = tuple(each.chunk.unchanged(tuple(self._events(each.assigned))) for each in self._waiting)
         self._clear()
         return passed
 
-    def _events(self, said: Sequence[Piece]) -> Iterable[CallOpened | CallArguments]:
-        for each in said:
+    def _events(self, assigned: Sequence[AssignedDelta]) -> Iterable[CallOpened | CallArguments]:
+        for each in assigned:
             if each.opens:
                 yield CallOpened(self._choice, each.call.index, each.call.id, each.call.name)
             if each.fragment:

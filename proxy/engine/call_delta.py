@@ -1,11 +1,17 @@
-"""What servers say of a call in one delta, in whatever words they say it (F25, F29, F42 to F44, F64).
+"""One piece of a structured call, in whatever words a server sends it (F25, F29, F42 to F44, F64).
 
-The words of chat completions are `index`, `id`, `function.name` and `function.arguments`; others put the arguments
-under other names, or as an object, send the legacy `function_call`, or the events of the Responses API.
+The words of chat completions are `index`, `id`, `function.name` and `function.arguments`:
+
+    {"index": 0, "id": "call_1", "type": "function", "function": {"name": "bash", "arguments": ""}}
+    {"index": 0, "function": {"arguments": "{\"command\": "}}
+
+Others put the arguments under other names, or as an object, send the legacy `function_call`, or the events of the
+Responses API.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,106 +21,184 @@ from proxy.errors import UpstreamBroken
 
 _ARGUMENTS = ("arguments", "parsed_arguments", "args", "input")
 _EVENT = "response.function_call_arguments."
+# Digits of an index that came as a string; no reply has so many calls.
+_MAX_DIGITS = 9
+_DIGITS = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
     """One piece of a call. `index` and `id` are None where the server gave none.
 
-    `plain`: said in the words of chat completions, so that it may leave as it came. `whole`: `fragment` is not the next
-    piece of the arguments, but all of them.
+    `standard`: in the words of chat completions, so that it may leave as it came. `complete`: `fragment` is not the
+    next piece of the arguments, but all of them.
     """
 
     index: int | None = None
     id: str | None = None
     name: str = ""
     fragment: str = ""
-    plain: bool = False
-    whole: bool = False
+    standard: bool = False
+    complete: bool = False
+
+    @property
+    def first_character(self) -> str:
+        """The first character of the fragment that is no blank; empty if there is none."""
+        return self.fragment.lstrip()[:1]
 
 
-def read_deltas(said: JsonObject) -> Iterator[CallDelta]:
+def read_deltas(delta: JsonObject) -> Iterator[CallDelta]:
     """The pieces of calls in a chunk's `delta`, or in the message of a whole answer."""
-    listed = said.get("tool_calls")
-    for entry in listed if isinstance(listed, list) else []:
-        if isinstance(entry, dict):
-            yield _read(entry, whole=False)
-    legacy = said.get("function_call")
-    if isinstance(legacy, dict) and not listed:  # some say it in both ways
-        yield _read({"function": legacy}, whole=False)
+    listed = delta.get("tool_calls")
+    for entry in _objects(listed):
+        yield _read(entry, complete=False)
+    if listed:
+        return  # some send it in both ways
+    legacy = delta.get("function_call")
+    if isinstance(legacy, dict):
+        # {"function_call": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
+        yield _read({"function": legacy}, complete=False)
 
 
-def read_whole_calls(message: JsonObject) -> Iterator[CallDelta]:
+def read_message_calls(message: JsonObject) -> Iterator[CallDelta]:
     """The calls of a whole `message` that a server adds to a chunk of a stream; their place is their index."""
     listed = message.get("tool_calls")
-    for number, entry in enumerate(listed if isinstance(listed, list) else []):
+    if not isinstance(listed, list):
+        return
+    for number, entry in enumerate(listed):
         if isinstance(entry, dict):
-            yield _read({**entry, "index": number}, whole=True)
+            yield _read({**entry, "index": number}, complete=True)
 
 
-def read_event(body: JsonObject) -> CallDelta | None:
-    """The piece in an event of the Responses API on a chat stream; None for every other body."""
+def read_responses_event(body: JsonObject) -> CallDelta | None:
+    """The piece in an event of the Responses API on a chat stream; None for every other body.
+
+    {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{\\"command\\": "}
+    {"type": "response.function_call_arguments.done", "item_id": "fc_1", "arguments": "{\\"command\\": \\"ls\\"}"}
+    """
     kind = body.get("type")
-    if kind not in (f"{_EVENT}delta", f"{_EVENT}done"):
+    if kind == f"{_EVENT}delta":
+        text, complete = body.get("delta"), False
+    elif kind == f"{_EVENT}done":
+        text, complete = body.get("arguments"), True
+    else:
         return None
-    whole = kind == f"{_EVENT}done"
-    text = body.get("arguments" if whole else "delta")
     id_ = body.get("call_id") or body.get("item_id")
-    return CallDelta(None, _id(id_), _text(body.get("name")), _text(text), whole=whole)
+    return CallDelta(None, _id(id_), _text(body.get("name")), _text(text), complete=complete)
 
 
-def said_calls(choice: int, said: CallDelta) -> tuple[CallOpened | CallArguments, ...]:
-    """What a call's delta says, as it stands; nothing is put right."""
-    at = said.index or 0
-    opened = (CallOpened(choice, at, said.id or "", said.name),) if said.name else ()
-    return (*opened, CallArguments(choice, at, said.fragment))
+def call_events(choice: int, delta: CallDelta) -> tuple[CallOpened | CallArguments, ...]:
+    """The events of a call's delta as it stands; nothing is put right."""
+    index = delta.index or 0
+    arguments = CallArguments(choice, index, delta.fragment)
+    if not delta.name:
+        return (arguments,)
+    return (CallOpened(choice, index, delta.id or "", delta.name), arguments)
 
 
-def _read(entry: JsonObject, *, whole: bool) -> CallDelta:
-    return _read_plain(entry) or _read_any(entry, whole=whole)
+def _objects(listed: Json) -> list[JsonObject]:
+    if not isinstance(listed, list):
+        return []
+    return [entry for entry in listed if isinstance(entry, dict)]
 
 
-def _read_plain(entry: JsonObject) -> CallDelta | None:
-    """What most deltas are, read fast: an index and the next fragment."""
-    function, index = entry.get("function"), entry.get("index")
-    if not isinstance(function, dict) or len(function) != 1 or len(entry) != 2 or type(index) is not int or index < 0:
+def _read(entry: JsonObject, *, complete: bool) -> CallDelta:
+    return _read_next_fragment(entry) or _read_any(entry, complete=complete)
+
+
+def _read_next_fragment(entry: JsonObject) -> CallDelta | None:
+    """What most deltas are, read fast: an index and the next fragment, `{"index": 0, "function": {"arguments": "x"}}`.
+
+    None for every other delta.
+    """
+    if len(entry) != 2:
         return None
-    said = function.get("arguments")
-    return CallDelta(index, None, "", said, plain=True) if isinstance(said, str) and said else None
-
-
-def _read_any(entry: JsonObject, *, whole: bool) -> CallDelta:
+    index = entry.get("index")
+    if type(index) is not int:
+        return None
+    if index < 0:
+        return None
     function = entry.get("function")
-    function = function if isinstance(function, dict) else entry
-    given = [source.get(key) for key in _ARGUMENTS for source in (function, entry)]
-    arguments = next((value for value in given if value not in (None, "")), None)
-    said = function.get("arguments")
-    plain = isinstance(said, str | None) and arguments in (said, None) and function is not entry
+    if not isinstance(function, dict):
+        return None
+    if len(function) != 1:
+        return None
+    fragment = function.get("arguments")
+    if not isinstance(fragment, str):
+        return None
+    if not fragment:
+        return None
+    return CallDelta(index, None, "", fragment, standard=True)
+
+
+def _read_any(entry: JsonObject, *, complete: bool) -> CallDelta:
+    function = entry.get("function")
+    if not isinstance(function, dict):
+        # {"index": 0, "name": "bash", "args": {"command": "ls"}}: no object around name and arguments.
+        function = entry
+    arguments = _arguments(function, entry)
+    name = _name(function)
+    standard = function is not entry and _is_standard(entry, function, name, arguments)
+    return CallDelta(_index(entry.get("index")), _id(entry.get("id")), name, _text(arguments), standard, complete)
+
+
+def _arguments(function: JsonObject, entry: JsonObject) -> Json:
+    """The arguments under the first name that has any; None if there are none."""
+    given = (source.get(key) for key in _ARGUMENTS for source in (function, entry))
+    return next((value for value in given if value not in (None, "")), None)
+
+
+def _name(function: JsonObject) -> str:
     name = function.get("name")
-    bare = name.strip() if isinstance(name, str) else ""
-    plain = plain and name in (bare, None) and entry.get("type") in ("function", None)
-    plain = plain and isinstance(entry.get("id"), str | None) and isinstance(entry.get("index"), int | None)
-    return CallDelta(_index(entry.get("index")), _id(entry.get("id")), bare, _text(arguments), plain, whole)
+    if isinstance(name, str):
+        return name.strip()
+    return ""
+
+
+def _is_standard(entry: JsonObject, function: JsonObject, name: str, arguments: Json) -> bool:
+    """True if strict clients read the delta as it is read here."""
+    written = function.get("arguments")
+    return all(
+        (
+            isinstance(written, str | None),
+            arguments in (written, None),
+            function.get("name") in (name, None),
+            entry.get("type") in ("function", None),
+            isinstance(entry.get("id"), str | None),
+            isinstance(entry.get("index"), int | None),
+        )
+    )
 
 
 def _index(index: Json) -> int | None:
-    if isinstance(index, str) and index.isascii() and index.isdigit():
-        return int(index[:9])
-    return index if isinstance(index, int) and not isinstance(index, bool) and index >= 0 else None
+    """The index as a number; servers send strings too."""
+    if isinstance(index, bool):
+        return None
+    if isinstance(index, int):
+        return index if index >= 0 else None
+    if isinstance(index, str) and _DIGITS.fullmatch(index):
+        return int(index[:_MAX_DIGITS])
+    return None
 
 
 def _id(given: Json) -> str | None:
     """The id as a string; servers send numbers too (F44)."""
-    if isinstance(given, int) and not isinstance(given, bool):
+    if isinstance(given, bool):
+        return None
+    if isinstance(given, int):
         return str(given)
-    return given if isinstance(given, str) else None
+    if isinstance(given, str):
+        return given
+    return None
 
 
 def _text(value: Json) -> str:
     """A text as it is; servers that send an object mean its JSON."""
     if value is None:
         return ""
+    if isinstance(value, str):
+        return value
     try:
-        return value if isinstance(value, str) else dump_json(value).decode()
+        return dump_json(value).decode()
     except RecursionError:
         raise UpstreamBroken("the arguments of a tool call are nested too deeply") from None

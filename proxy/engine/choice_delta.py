@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.engine.call_delta import CallDelta, read_deltas, read_whole_calls
+from proxy.engine.call_delta import CallDelta, read_deltas, read_message_calls
 from proxy.engine.events import Reasoning, Text
 
 # The words by which servers say that the model stopped by itself. Every other one says that the reply was cut, vLLM's
@@ -28,51 +28,100 @@ def was_cut(finish: str | None) -> bool:
 # servers send (F64).
 _NOTHING: tuple[Json, ...] = (None, "", [], {}, False)
 _SIGNS = frozenset(("tool_call_generating",))
+_NEVER_SAY_ANYTHING = frozenset(("index", "delta", *_SIGNS))
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceDelta:
-    """What one entry of a chunk's `choices` says. `nothing`: not even a role; `empty_calls`: a list of no calls."""
+    """What one entry of a chunk's `choices` says: text, reasoning, pieces of calls, and the finish reason.
+
+    `empty_calls`: it has a list of no calls. `sign_of_life`: it says nothing, not even a role.
+    """
 
     text: str
     reasoning: str
-    deltas: tuple[CallDelta, ...]
+    calls: tuple[CallDelta, ...]
     finish: str | None
     empty_calls: bool = False
-    nothing: bool = False
+    sign_of_life: bool = False
 
-    def plain(self, choice: int) -> list[Text | Reasoning]:
+    @property
+    def has_content(self) -> bool:
+        """True if it has text or reasoning."""
+        return any((self.text, self.reasoning))
+
+    @property
+    def has_only_calls(self) -> bool:
+        """True if it has calls, and neither content nor a finish reason."""
+        if self.finish:
+            return False
+        return not self.has_content
+
+    @property
+    def has_only_content(self) -> bool:
+        """True if it has neither calls nor a finish reason."""
+        return not any((self.calls, self.finish))
+
+    def content(self, choice: int) -> list[Text | Reasoning]:
         """The events of its reasoning and its text, as they are if nothing else is in it."""
-        reasoning = [Reasoning(choice, self.reasoning)] if self.reasoning else []
-        return [*reasoning, *([Text(choice, self.text)] if self.text else [])]
+        events: list[Text | Reasoning] = []
+        if self.reasoning:
+            events.append(Reasoning(choice, self.reasoning))
+        if self.text:
+            events.append(Text(choice, self.text))
+        return events
 
 
-def read_entry(entry: JsonObject) -> ChoiceDelta:
-    """Read an entry of `choices`; what has the wrong type counts as not said (F64)."""
+def read_choice(entry: JsonObject) -> ChoiceDelta:
+    """Read an entry of `choices`; what has the wrong type counts as not said (F64).
+
+    {"index": 0, "delta": {"content": "Let me look."}, "finish_reason": null}
+    {"index": 0, "delta": {}, "message": {"tool_calls": [...]}, "finish_reason": "tool_calls"}: the calls once more
+    """
     delta = entry.get("delta")
-    delta = delta if isinstance(delta, dict) else {}
-    message = entry.get("message")
+    if not isinstance(delta, dict):
+        delta = {}
     content = delta.get("content")
-    text = _parts(content) if isinstance(content, list) else content
+    if isinstance(content, list):
+        content = _joined(content)
     reasoning = delta.get("reasoning") or delta.get("reasoning_content")
-    finish = entry.get("finish_reason")
-    late = read_whole_calls(message) if isinstance(message, dict) else ()
+    calls = tuple(read_deltas(delta))
+    message = entry.get("message")
+    if isinstance(message, dict):
+        calls += tuple(read_message_calls(message))
+    listed = delta.get("tool_calls")
+    silent = not any((content, reasoning, listed))
+    if silent:
+        silent = _says_nothing(entry, delta)
     return ChoiceDelta(
-        text if isinstance(text, str) else "",
-        reasoning if isinstance(reasoning, str) else "",
-        (*read_deltas(delta), *late),
-        finish if isinstance(finish, str) else None,
-        delta.get("tool_calls") == [],
-        not (text or reasoning or delta.get("tool_calls")) and _says_nothing(entry) and _says_nothing(delta),
+        _text(content),
+        _text(reasoning),
+        calls,
+        _text_or_none(entry.get("finish_reason")),
+        listed == [],
+        silent,
     )
 
 
-def _parts(content: list[Json]) -> str:
-    """The text of a content in parts, as some servers answer."""
-    texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
-    return "".join(text for text in texts if isinstance(text, str))
+def _text(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    return ""
 
 
-def _says_nothing(fields: JsonObject) -> bool:
-    known = ("index", "delta", *_SIGNS)
-    return all(key in known or value in _NOTHING for key, value in fields.items())
+def _text_or_none(value: Json) -> str | None:
+    if isinstance(value, str):
+        return value
+    return None
+
+
+def _joined(content: list[Json]) -> str:
+    """The text of a content in parts, as some servers answer: `[{"type": "text", "text": "Let me look."}]`."""
+    parts = (part for part in content if isinstance(part, dict))
+    return "".join(_text(part.get("text")) for part in parts if part.get("type") == "text")
+
+
+def _says_nothing(*objects: JsonObject) -> bool:
+    """True if no field of these objects says anything."""
+    fields = (field for fields in objects for field in fields.items())
+    return all(value in _NOTHING for key, value in fields if key not in _NEVER_SAY_ANYTHING)

@@ -30,7 +30,9 @@ class EchoFilter(Generic[T]):
     @property
     def repeated(self) -> str:
         """The text that waits if it is all of a call's arguments, else an empty one."""
-        return "".join(self._texts) if any(len(arguments) == self._at for arguments in self._known) else ""
+        if not any(len(arguments) == self._at for arguments in self._known):
+            return ""
+        return "".join(self._texts)
 
     def take(self, chunk: T, text: str, known: Callable[[], Iterable[str]]) -> list[T]:
         """Take the next chunk and its text; give the chunks that are content after all. `known` gives the arguments of
@@ -38,21 +40,32 @@ class EchoFilter(Generic[T]):
         """
         if not text or self._over:
             return [chunk]
-        begins = not self._known
-        part = text.lstrip() if begins else text
-        if begins and part.startswith("{"):
-            self._known = tuple(known())
+        part = text
+        if not self._known:
+            # {"content": "\n{\"command\": \"ls\"}"} behind a call with these arguments (F28)
+            part = text.lstrip()
+            self._begin(part, known)
         self._chunks.append(chunk)
         self._texts.append(text)
         if not part:
             return []  # blanks before what may be one
-        self._known = tuple(arguments for arguments in self._known if self._goes_on(arguments, part))
-        self._at += len(part.rstrip()) if any(self._at + len(part) > len(each) for each in self._known) else len(part)
+        self._match(part)
         if self._known:
             return []
         # What comes behind it is content too, up to the next call.
         self._over = True
         return self.give_up()
+
+    def _begin(self, part: str, known: Callable[[], Iterable[str]]) -> None:
+        if part.startswith("{"):
+            self._known = tuple(known())
+
+    def _match(self, part: str) -> None:
+        """Keep those of the arguments that go on with this part; blanks behind them are no part of them."""
+        self._known = tuple(arguments for arguments in self._known if self._goes_on(arguments, part))
+        if any(self._at + len(part) > len(arguments) for arguments in self._known):
+            part = part.rstrip()
+        self._at += len(part)
 
     def next_call(self) -> None:
         """Another call came: what follows may repeat it."""
@@ -69,4 +82,6 @@ class EchoFilter(Generic[T]):
         if arguments.startswith(part, self._at):
             return True
         bare = part.rstrip()
-        return len(arguments) == self._at + len(bare) and arguments.startswith(bare, self._at)
+        if len(arguments) != self._at + len(bare):
+            return False
+        return arguments.startswith(bare, self._at)

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
-from proxy.codec.json_text import Json, dump_json
-from proxy.engine.call_delta import read_event, said_calls
+from proxy.codec.json_text import Json, JsonObject, dump_json
+from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
-from proxy.engine.choice_delta import read_entry
+from proxy.engine.choice_delta import ChoiceDelta, read_choice
 from proxy.engine.events import (
-    CallArguments,
-    CallOpened,
     Chunk,
+    ContentEvent,
     Event,
     Failed,
     Finished,
@@ -116,57 +115,73 @@ class Engine:
     def _feed(self, chunk: Chunk) -> tuple[Event, ...]:
         error = chunk.body.get("error")
         if error:
-            body = dump_json({"error": error}) if isinstance(error, dict) else None
-            return (*self.release(), Failed(refusal(error, body=body)))
+            return (*self.release(), _failed(error))
         choices = chunk.body.get("choices")
         if not isinstance(choices, list) or not choices:
             return self._without_choices(chunk)
         if self._task.tools is None:
             return self._unparsed(chunk, choices)
+        entries = [entry for entry in choices if isinstance(entry, dict)]
+        if len(choices) == 1:
+            return self._one_choice(chunk, *entries)
+        return self._several_choices(chunk, entries)
+
+    def _one_choice(self, chunk: Chunk, *entries: JsonObject) -> tuple[Event, ...]:
+        """A chunk of one choice, as nearly all are; `entries` are none if that is no object."""
+        for entry in entries:
+            delta = read_choice(entry)
+            choice = self._choice_of(entry, chunk)
+            if delta.sign_of_life and chunk.streamed and not chunk.body.get("usage"):
+                return ()  # it ends clients' text parts (F64); the proxy has its own
+            return self._feed_choice(choice, chunk, delta, alone=True)
+        return ()
+
+    def _several_choices(self, chunk: Chunk, entries: list[JsonObject]) -> tuple[Event, ...]:
+        """A chunk of several choices: it leaves as it came if it says nothing but content, and none of that waits."""
         events: list[Event] = []
-        plain: list[Text | Reasoning] = []
-        simple = len(choices) > 1
-        for entry in choices:
-            if isinstance(entry, dict):
-                said = read_entry(entry)
-                choice = self._choice(entry.get("index"), whole=not chunk.raw)
-                self._finished.setdefault(choice.number, False)
-                if said.nothing and len(choices) == 1 and chunk.raw and not chunk.body.get("usage"):
-                    return ()  # a sign of life that ends clients' text parts (F64); the proxy has its own
-                events += choice.feed(chunk, said, alone=len(choices) == 1)
-                self._finished[choice.number] = choice.finish is not None
-                plain += said.plain(choice.number)
-                simple = simple and not (said.deltas or said.finish)
-        if simple and events == plain:
-            # All of it could leave at once: then it leaves as it came.
-            return (Unchanged(chunk.raw, tuple(plain)),)
+        content: list[Text | Reasoning] = []
+        only_content = True
+        for entry in entries:
+            delta = read_choice(entry)
+            choice = self._choice_of(entry, chunk)
+            events += self._feed_choice(choice, chunk, delta, alone=False)
+            content += delta.content(choice.number)
+            only_content = only_content and delta.has_only_content
+        if only_content and events == content:
+            return (chunk.unchanged(tuple(content)),)
         return tuple(events)
+
+    def _feed_choice(self, choice: Choice, chunk: Chunk, delta: ChoiceDelta, *, alone: bool) -> tuple[Event, ...]:
+        events = choice.feed(chunk, delta, alone=alone)
+        self._finished[choice.number] = choice.finish is not None
+        return events
 
     def fast_path(self, raw: bytes) -> Unchanged | None:
         """An event that can leave as it came, told without parsing it (`engine/fast_path.py`); None for any other."""
         template = self._template
-        text = template.text(raw) if template else None
-        if template is None or text is None or self._finished[template.choice]:
+        if template is None:
+            return None
+        text = template.text(raw)
+        if text is None or self._finished[template.choice]:
             return None
         self._lessons = 0
         choice = self._choices.get(template.choice)
         if choice is not None and not choice.fast_path(text, reasoning=template.reasoning):
             return None
-        said = text.decode("utf-8", "replace")
         kind = Reasoning if template.reasoning else Text
-        return Unchanged(raw, (kind(template.choice, said),))
+        return Unchanged(raw, (kind(template.choice, text.decode("utf-8", "replace")),))
 
     def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
         """Remember the shape of a chunk that passed and says one text; not for ever, if no other one has it."""
         self._lessons += 1
         if self._lessons > _MAX_LESSONS:
             return
-        if len(events) == 1 and isinstance(events[0], Unchanged) and events[0].raw is chunk.raw:
-            match events[0].events:
-                case (Text(choice, text),):
-                    self._template = learn(chunk, choice, text, reasoning=False)
-                case (Reasoning(choice, text),):
-                    self._template = learn(chunk, choice, text, reasoning=True)
+        match events:
+            case (Unchanged(sequence=sequence, events=(Text() | Reasoning() as content,)),) if (
+                sequence == chunk.sequence
+            ):
+                reasoning = isinstance(content, Reasoning)
+                self._template = learn(chunk, content.choice, content.text, reasoning=reasoning)
 
     def release(self) -> tuple[Event, ...]:
         """Let go what is held, as text; only an end that was already said still waits."""
@@ -181,7 +196,7 @@ class Engine:
 
         The reply is complete if it was `done` or if every choice has its finish reason (contract C4, F57).
         """
-        if not self._finished or not (done or all(self._finished.values())):
+        if not self._is_complete(done):
             return (*self.release(), Failed(UpstreamBroken("the model server's reply ended before it was finished")))
         events: list[Event] = []
         for choice in self._choices.values():
@@ -191,18 +206,25 @@ class Engine:
         if self._task.tools is None:
             missing = [number for number, finished in self._finished.items() if not finished]
             events += [Finished(number, "stop", None) for number in missing]
-        return (*events, *(Unchanged(chunk.raw, _said(chunk)) for chunk in self._trailing))
+        trailing = [chunk.unchanged(_events_of(chunk)) for chunk in self._trailing]
+        return (*events, *trailing)
+
+    def _is_complete(self, done: bool) -> bool:
+        if not self._finished:
+            return False
+        return done or all(self._finished.values())
 
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
         """A chunk of usage, or of nothing that we know: it passes, but never before a finish that waits."""
-        late = read_event(chunk.body) if self._task.tools is not None else None
-        if late is not None:
-            self._finished.setdefault(0, False)
-            return self._choice(0).feed_late(late)
+        delta = None
+        if self._task.tools is not None:
+            delta = read_responses_event(chunk.body)
+        if delta is not None:
+            return self._choice(0, at_once=False).feed_late(delta)
         if any(self._finished.values()):
             self._trailing.append(chunk)
             return ()
-        return (Unchanged(chunk.raw, _said(chunk)),)
+        return (chunk.unchanged(_events_of(chunk)),)
 
     def _unparsed(self, chunk: Chunk, choices: list[Json]) -> tuple[Event, ...]:
         """Without tools everything passes as it came; only the finish waits for the end of the body."""
@@ -210,25 +232,29 @@ class Engine:
         for entry in choices:
             if isinstance(entry, dict):
                 number = choice_number(entry.get("index"))
-                ends = read_entry(entry).finish is not None
-                final = final or ends
-                self._finished[number] = ends or self._finished.get(number, False)
+                self._finished.setdefault(number, False)
+                if read_choice(entry).finish is not None:
+                    self._finished[number] = final = True
         if final:
             self._trailing.append(chunk)
             return ()
-        return (Unchanged(chunk.raw, _said(chunk)),)
+        return (chunk.unchanged(_events_of(chunk)),)
 
-    def _choice(self, index: Json, *, whole: bool = False) -> Choice:
-        number = choice_number(index)
+    def _choice_of(self, entry: JsonObject, chunk: Chunk) -> Choice:
+        """The choice of an entry of a chunk's `choices`."""
+        return self._choice(choice_number(entry.get("index")), at_once=not chunk.streamed)
+
+    def _choice(self, number: int, *, at_once: bool) -> Choice:
+        """The choice of this number; a new one is of a stream, or of a whole answer (`at_once`)."""
+        self._finished.setdefault(number, False)
         choice = self._choices.get(number)
         if choice is None:
             if len(self._choices) >= MAX_CHOICES:
                 raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
-            choice = self._choices[number] = self._new_choice(number, whole=whole)
+            choice = self._choices[number] = self._new_choice(number, at_once=at_once)
         return choice
 
-    def _new_choice(self, number: int, *, whole: bool) -> Choice:
-        """A choice of a stream, or of a `whole` answer."""
+    def _new_choice(self, number: int, *, at_once: bool) -> Choice:
         task = self._task
         tools = task.tools or ToolSet(())
         used = set(task.ids)
@@ -255,7 +281,7 @@ class Engine:
             limits=CallLimits(task.max_calls, task.max_held),
             used=used,
             one_call=task.one_call,
-            whole=whole,
+            at_once=at_once,
             ordered=task.ordered,
         )
 
@@ -271,23 +297,38 @@ class Engine:
             return f"functions.{name}:{number}"
         key = b"%b %d %d" % (self._task.seed, choice, index)
         digits = blake2b(key, digest_size=12).hexdigest()
-        # Mistral's templates take nine letters and digits (F49).
-        return digits[:9] if self._task.policy.ids == "mistral" else f"call_{digits}"
+        if self._task.policy.ids == "mistral":
+            return digits[:9]  # its templates take nine letters and digits (F49)
+        return f"call_{digits}"
 
 
-def _said(chunk: Chunk) -> tuple[Text | Reasoning | CallOpened | CallArguments | Finished | Usage, ...]:
+def _failed(error: Json) -> Failed:
+    """The end of a stream by an error in it, such as `{"error": {"message": "out of memory", "code": 500}}`."""
+    body = dump_json({"error": error}) if isinstance(error, dict) else None
+    return Failed(refusal(error, body=body))
+
+
+def _events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
     """What a chunk that passes unparsed says, for the dialects that must say it in their own words."""
-    events: list[Text | Reasoning | CallOpened | CallArguments | Finished | Usage] = []
+    events: list[ContentEvent] = []
     choices = chunk.body.get("choices")
-    for entry in choices if isinstance(choices, list) else []:
-        if isinstance(entry, dict):
-            said, number = read_entry(entry), choice_number(entry.get("index"))
-            events += [Reasoning(number, said.reasoning)] if said.reasoning else []
-            events += [Text(number, said.text)] if said.text else []
-            for delta in said.deltas:
-                events += said_calls(number, delta)
-            events += [Finished(number, said.finish, chunk)] if said.finish else []
+    if isinstance(choices, list):
+        for entry in choices:
+            if isinstance(entry, dict):
+                events += _choice_events(entry, chunk)
     usage = chunk.body.get("usage")
     if isinstance(usage, dict):
         events.append(Usage(usage))
     return tuple(events)
+
+
+def _choice_events(entry: JsonObject, chunk: Chunk) -> list[ContentEvent]:
+    """What one entry of a chunk's `choices` says."""
+    delta = read_choice(entry)
+    number = choice_number(entry.get("index"))
+    events: list[ContentEvent] = [*delta.content(number)]
+    for call in delta.calls:
+        events += call_events(number, call)
+    if delta.finish:
+        events.append(Finished(number, delta.finish, chunk))
+    return events

@@ -17,10 +17,20 @@ from proxy.errors import ProxyError
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One `chat.completion.chunk`: its parsed body, and the bytes of the event that carried it."""
+    """One `chat.completion.chunk`: its parsed body, and the bytes of the event that carried it.
+
+    `sequence` is the event's number in its stream, by which an `Unchanged` says which event leaves. `streamed` is False
+    for a whole answer that is read as one chunk: then `raw` is empty.
+    """
 
     body: JsonObject
     raw: bytes
+    sequence: int = 0
+    streamed: bool = True
+
+    def unchanged(self, events: tuple[ContentEvent, ...]) -> Unchanged:
+        """The event by which this chunk leaves as it came; `events` are what it says."""
+        return Unchanged(self.raw, events, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +122,18 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """An upstream event that needs no change: its bytes, and what it says (contract C1)."""
+    """An upstream event that needs no change: its bytes, what it says (contract C1), and its number in the stream.
+
+    The number is 0 for an event of which no chunk was made.
+    """
 
     raw: bytes
-    events: tuple[Text | Reasoning | CallOpened | CallArguments | Finished | Usage, ...]
+    events: tuple[ContentEvent, ...]
+    sequence: int = field(default=0, compare=False)
 
 
+# What an event of the upstream can say.
+ContentEvent: TypeAlias = Text | Reasoning | CallOpened | CallArguments | Finished | Usage
 Event: TypeAlias = (
     Text | Reasoning | CallOpened | CallArguments | CallClosed | Rest | Finished | Usage | Failed | Unchanged
 )
@@ -132,11 +148,19 @@ _NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
     """What a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
-    choices = body.get("choices")
-    entry = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    said = entry.get("delta")
-    delta = said if isinstance(said, dict) else {}
+    entry = _first_object(body.get("choices"))
+    delta = entry.get("delta")
+    if not isinstance(delta, dict):
+        delta = {}
     return _without(body, _ENVELOPE), _without(entry, _ENTRY), _without(delta, _DELTA)
+
+
+def _first_object(listed: Json) -> JsonObject:
+    """The first of a list, if that is an object; else an empty one."""
+    match listed:
+        case [dict() as first, *_]:
+            return first
+    return {}
 
 
 def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
@@ -155,6 +179,6 @@ def with_rest(choice: int, events: tuple[Event, ...], chunk: Chunk) -> tuple[Eve
 
 def choice_number(index: Json) -> int:
     """A choice's number as a server wrote it; 0 for what is none."""
-    return index if isinstance(index, int) and index >= 0 else 0
-
-
+    if isinstance(index, int) and index >= 0:
+        return index
+    return 0

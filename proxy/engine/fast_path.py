@@ -36,12 +36,18 @@ class Template:
             end = raw.rfind(_USAGE) + len(_USAGE)
             if not self.counts.fullmatch(raw, end):
                 return None
-        if not (raw.startswith(self.before) and raw.endswith(self.after, 0, end)):
+        if not raw.startswith(self.before):
+            return None
+        if not raw.endswith(self.after, 0, end):
+            return None
+        if end < len(self.before) + len(self.after):
             return None
         text = raw[len(self.before) : end - len(self.after)]
-        if not text or b'"' in text or b"\\" in text or end < len(self.before) + len(self.after):
+        if b'"' in text:
             return None
-        return text
+        if b"\\" in text:
+            return None
+        return text or None
 
 
 def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template | None:
@@ -53,9 +59,9 @@ def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template 
     at, key = places[0]
     start = at + len(key)
     start += len(raw[start:]) - len(raw[start:].lstrip(b" "))
-    if raw[start : start + 1] != b'"' or raw[start + 1 : start + 2 + len(written)] != written + b'"':
+    if raw[start : start + 2 + len(written)] != b'"' + written + b'"':
         return None
-    if b'"' in written or b"\\" in written:
+    if any(mark in written for mark in (b'"', b"\\")):
         return None
     before, after = raw[: start + 1], raw[start + 1 + len(written) :]
     fixed, counted, counts = after.rpartition(_USAGE)

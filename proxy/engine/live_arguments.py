@@ -14,62 +14,22 @@ the call, decides (`end`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.codec.literals import dump, read_json
+from proxy.engine.release_policy import ReleasePolicy
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
 from proxy.repair.schema_fixes import FIXES, apply_fixes
-from proxy.tools.schema import Schema, all_parts, children, same, violations
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.tools.schema import Schema, same, violations
+from proxy.tools.toolset import ToolSet
 
 _STOPS_STRING = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _STRING = frozenset(("string",))
-
-
-def _anything(_: str) -> bool:
-    return True
-
-
-def _any_value(_: str, __: Json) -> bool:
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePolicy:
-    """What decides how much may leave: all of it that a repair cannot change.
-
-    `tool` is None where the name is of no offered tool: then every key is taken and every string goes on. `waits` are
-    keys whose values a rule may change, and `keeps` says of one of them whether no rule does. `accepts` says of the
-    whole text whether it needs no repair. `shut`: nothing leaves before the end.
-    """
-
-    tool: Tool | None
-    waits: frozenset[str] = frozenset()
-    keeps: Callable[[str, Json], bool] = _any_value
-    accepts: Callable[[str], bool] = _anything
-    shut: bool = False
-    _parts: list[tuple[Schema, ...]] = field(default_factory=list, repr=False)
-
-    @property
-    def parts(self) -> tuple[Schema, ...]:
-        """All that the schema may say of the arguments."""
-        if not self._parts:
-            self._parts.append(all_parts(self.tool.shape) if self.tool else ())
-        return self._parts[0]
-
-    def shapes(self, key: str) -> tuple[Schema, ...]:
-        """All that the schema says of a key's value; nothing of it may need a repair."""
-        return children(key, self.parts)
-
-    def knows(self, key: str) -> bool:
-        """True if the tool has this parameter, or says nothing of its parameters."""
-        return any(key in part.properties for part in self.parts) or not any(part.properties for part in self.parts)
 
 
 class LiveArguments:
@@ -80,8 +40,8 @@ class LiveArguments:
     than blanks; it does not belong to `text`.
     """
 
-    def __init__(self, gate: ReleasePolicy) -> None:
-        self._gate = gate
+    def __init__(self, policy: ReleasePolicy) -> None:
+        self.policy = policy
         self._buffer = TextBuffer()
         self._cursor = Cursor(self._buffer, 0, ToolSet(()))
         self._parsing = self._object()
@@ -89,13 +49,15 @@ class LiveArguments:
         self._ending = self._find_end()
         self._safe = 0
         self._sent = 0
+        # Behind the object there are only blanks up to here.
         self._blank_to = 0
         self._exceeded = False
-        self._said: JsonObject = {}
-        self._live: tuple[str, int] | None = None
-        # The last member, if only the end of the call tells whether it is over.
-        self._last: tuple[str, Json] | None = None
-        self.broken = gate.shut
+        # The members that may leave as a whole, and the key and start of a string that is still open.
+        self._members: JsonObject = {}
+        self._open_string: tuple[str, int] | None = None
+        # The member before the closing brace, if only the end of the call tells whether it is over.
+        self._last_member: tuple[str, Json] | None = None
+        self.broken = policy.hold_all
         self.complete = False
         self.closed = False
         self.excess = ""
@@ -108,7 +70,9 @@ class LiveArguments:
     @property
     def object(self) -> str:
         """The text up to the end of the object, without the blanks behind it."""
-        return self._cursor.text(0, self._end_reader.pos) if self.closed else self.text
+        if not self.closed:
+            return self.text
+        return self._cursor.text(0, self._end_reader.pos)
 
     @property
     def rest(self) -> str:
@@ -132,60 +96,88 @@ class LiveArguments:
         if self.closed:
             self._cut_excess()
         if not self.broken:
-            try:
-                next(self._parsing)
-            except NotACall:
-                self.broken = True
-        new = self._cursor.text(self._sent, self._safe)
-        self._sent = self._safe
-        return new
+            self._parse()
+        return self._take_safe()
+
+    def take_excess(self) -> str:
+        """What came behind the object, if that is more than blanks; it is not given a second time."""
+        excess, self.excess = self.excess, ""
+        return excess
+
+    @property
+    def all_released(self) -> bool:
+        """True if all of the object could leave as it came."""
+        if self.broken:
+            return False
+        return self.complete
 
     @property
     def ends_in_string(self) -> bool:
         """True if the object is closed, and the mark before its brace may be one of its last string's own."""
-        return self.closed and _ends_in_string(self.object)
+        if not self.closed:
+            return False
+        return _ends_in_string(self.object)
 
     @property
     def waits_for_end(self) -> bool:
         """True if only the end of the call tells whether all of the object may leave."""
-        return self._last is not None and not self.broken
+        if self.broken:
+            return False
+        return self._last_member is not None
 
     def end(self) -> str:
         """Say that no more of the call comes; give what may leave now."""
-        if self.broken or self._last is None:
+        if self.broken:
             return ""
-        key, value = self._last
-        self._last = None
-        if not self._gate.accepts(self._cursor.text(0, self._cursor.pos)):
+        if self._last_member is None:
+            return ""
+        key, value = self._last_member
+        self._last_member = None
+        if not self.policy.accepts(self._cursor.text(0, self._cursor.pos)):
             self.broken = True
             return ""
         self._commit(key, value, self._cursor.pos)
         self.complete = True
+        return self._take_safe()
+
+    def _parse(self) -> None:
+        try:
+            next(self._parsing)
+        except NotACall:
+            self.broken = True
+
+    def _take_safe(self) -> str:
+        """What may leave and has not."""
         new = self._cursor.text(self._sent, self._safe)
         self._sent = self._safe
         return new
 
     def tail(self, values: JsonObject) -> str | None:
-        """What must follow that which has left, so that all of it says these values; None if nothing can."""
-        if self.complete:
-            return "" if self._says(values, self._said.keys()) and len(values) == len(self._said) else None
-        keys = list(self._said)
-        begun = ""
-        if self._live is not None:
-            key, start = self._live
-            text = _continued(self._cursor.text(start, self._sent), values.get(key))
-            if text is None:
-                return None
-            begun = text + '"'
-            keys.append(key)
-        if not self._says(values, self._said.keys()):
-            return None
-        new = [f"{dump(key)}: {dump(value)}" for key, value in values.items() if key not in keys]
-        opening = "" if self._sent else "{"
-        return f"{opening}{begun}{', ' if keys and new else ''}{', '.join(new)}}}"
+        """What must follow that which has left, so that all of it says these values; None if nothing can.
 
-    def _says(self, values: JsonObject, keys: Iterable[str]) -> bool:
-        return all(key in values and same(values[key], self._said[key]) for key in keys)
+        Behind `{"command": "l` that is `s", "timeout": 10}` for `{"command": "ls", "timeout": 10}`.
+        """
+        if not self._agrees_with(values):
+            return None
+        if self.complete:
+            return "" if len(values) == len(self._members) else None
+        keys = set(self._members)
+        text = "" if self._sent else "{"
+        if self._open_string is not None:
+            key, start = self._open_string
+            rest = _continued(self._cursor.text(start, self._sent), values.get(key))
+            if rest is None:
+                return None
+            text += f'{rest}"'
+            keys.add(key)
+        missing = ", ".join(f"{dump(key)}: {dump(value)}" for key, value in values.items() if key not in keys)
+        if keys and missing:
+            text += ", "
+        return f"{text}{missing}}}"
+
+    def _agrees_with(self, values: JsonObject) -> bool:
+        """True if what has left of the members says the same as these values."""
+        return all(key in values and same(values[key], member) for key, member in self._members.items())
 
     def drop_blanks(self) -> str:
         """Forget the blanks behind the object, and give them: they stand between it and another one."""
@@ -200,7 +192,10 @@ class LiveArguments:
         """Take out what is not the object's, if it is more than blanks."""
         end = self._end_reader.pos
         self._blank_to = self._buffer.search(_NOT_BLANK, max(end, self._blank_to))
-        if self._blank_to < self._buffer.end or (self._exceeded and end < self._buffer.end):
+        only_blanks = self._blank_to >= self._buffer.end
+        if only_blanks and not self._exceeded:
+            return  # they are the object's own, as long as nothing follows them
+        if end < self._buffer.end:
             self.excess = self._cursor.text(end, self._buffer.end)
             self._exceeded = True
             self._blank_to = end
@@ -229,9 +224,9 @@ class LiveArguments:
         if (yield from cursor.byte()) == b"}":
             cursor.pos += 1
         else:
-            yield from self._members()
-        if self._last is None:
-            if not self._gate.accepts(cursor.text(0, cursor.pos)):
+            yield from self._read_members()
+        if self._last_member is None:
+            if not self.policy.accepts(cursor.text(0, cursor.pos)):
                 raise NotACall
             self._allow()
             self.complete = True
@@ -240,7 +235,7 @@ class LiveArguments:
             if (yield from cursor.byte()):
                 raise NotACall
 
-    def _members(self) -> Parsing[None]:
+    def _read_members(self) -> Parsing[None]:
         """Read from the first key to the closing brace. A comma and a key leave with the value behind them, and the end
         of a value when the next key has come; of a last string only the end of the call tells.
         """
@@ -260,47 +255,56 @@ class LiveArguments:
             self._commit(key, value, end)
             key = following
         if _ends_in_string(cursor.text(0, cursor.pos)):
-            self._last = key, value
+            self._last_member = key, value
         else:
             self._commit(key, value, end)
 
     def _commit(self, key: str, value: Json, end: int) -> None:
         """The value is over, and may leave."""
-        self._said[key] = value
-        self._live = None
+        self._members[key] = value
+        self._open_string = None
         self._safe = end
 
     def _key(self, last: tuple[str, ...]) -> Parsing[str]:
         """Read a key and its colon; `last` is the key before, if there is one."""
         cursor = self._cursor
         key = _loaded((yield from cursor.string(MAX_KEY)))
-        if not isinstance(key, str) or key in self._said or key in last or not self._gate.knows(key):
+        if not isinstance(key, str):
+            raise NotACall
+        if not self.policy.knows(key):
+            raise NotACall
+        if key in self._members or key in last:
             raise NotACall
         yield from cursor.blanks()
         yield from cursor.expect(b":")
         return key
 
     def _value(self, key: str) -> Parsing[Json]:
-        cursor, shapes = self._cursor, self._gate.shapes(key)
+        cursor = self._cursor
+        schemas = self.policy.schemas(key)
         yield from cursor.blanks()
-        if key not in self._gate.waits and (yield from cursor.byte()) == b'"' and all(map(_stays_text, shapes)):
-            return (yield from self._live_string(key, shapes))
+        may_go_on = key not in self.policy.rule_keys and all(map(_stays_text, schemas))
+        if may_go_on and (yield from cursor.byte()) == b'"':
+            return (yield from self._read_string(key, schemas))
         value = _loaded((yield from cursor.value()))
-        if (key in self._gate.waits and not self._gate.keeps(key, value)) or _wrong(value, shapes):
+        if _needs_repair(value, schemas):
+            raise NotACall
+        if key in self.policy.rule_keys and not self.policy.keeps(key, value):
             raise NotACall
         return value
 
-    def _live_string(self, key: str, shapes: tuple[Schema, ...]) -> Parsing[Json]:
+    def _read_string(self, key: str, schemas: tuple[Schema, ...]) -> Parsing[Json]:
         """Read a string, letting go of each part as soon as it is known to be strict JSON."""
         cursor, data, start = self._cursor, self._buffer.data, self._cursor.pos
+        # A schema may take every string but an empty one, which is told by the next byte.
         cursor.pos += 1
-        if (yield from cursor.byte()) == b'"' and _wrong("", shapes):
+        if (yield from cursor.byte()) == b'"' and _needs_repair("", schemas):
             raise NotACall
-        self._live = (key, start)
+        self._open_string = (key, start)
         self._allow()
         while True:
             found = _STOPS_STRING.search(data, cursor.pos)
-            cursor.pos = found.start() if found else len(data)
+            cursor.pos = len(data) if found is None else found.start()
             del found  # it would keep the window from growing
             self._allow()
             mark = yield from cursor.byte()
@@ -339,41 +343,68 @@ def _loaded(data: bytes) -> Json:
         raise NotACall from None
 
 
-def _wrong(value: Json, shapes: Iterable[Schema]) -> bool:
+def _needs_repair(value: Json, schemas: Iterable[Schema]) -> bool:
     """True if a schema refuses the value, or knows a key of it by another name."""
-    for shape in shapes:
-        if violations(value, shape):
-            return True
-        if isinstance(value, dict | list) and apply_fixes(value, shape, FIXES)[1]:
-            return True
-    return False
+    return any(_is_refused(value, schema) for schema in schemas)
 
 
-def _stays_text(shape: Schema) -> bool:
-    """True if no fix can change a string here, whatever it says, unless it is empty."""
-    return _takes_all(shape, {}, limited=shape.kinds != _STRING)
-
-
-def _takes_all(shape: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:
-    """True if every string fits; one of a forbidden length matters only if it could become something else.
-
-    `known` are the answers so far: references may lead to one shape in many ways, and in a circle.
-    """
-    if shape in known:
-        return known[shape]
-    known[shape] = False
-    if shape.never or shape.values is not None or "string" not in shape.own or (shape.limits and limited):
+def _is_refused(value: Json, schema: Schema) -> bool:
+    if violations(value, schema):
+        return True
+    if not isinstance(value, dict | list):
         return False
-    groups = (any(_takes_all(choice, known, limited=limited) for choice in group) for group in shape.groups)
-    known[shape] = all(_takes_all(part, known, limited=limited) for part in shape.parts) and all(groups)
-    return known[shape]
+    return bool(apply_fixes(value, schema, FIXES)[1])
+
+
+def _stays_text(schema: Schema) -> bool:
+    """True if no fix can change a string here, whatever it says, unless it is empty."""
+    # One of a forbidden length matters only if it could become something else.
+    return _takes_all(schema, {}, limited=schema.kinds != _STRING)
+
+
+def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:
+    """True if every string fits; `limited` if its length counts.
+
+    `known` are the answers so far: references may lead to one schema in many ways, and in a circle.
+    """
+    if schema in known:
+        return known[schema]
+    known[schema] = False
+    if not _is_limited(schema, limited=limited):
+        known[schema] = _parts_take_all(schema, known, limited=limited)
+    return known[schema]
+
+
+def _is_limited(schema: Schema, *, limited: bool) -> bool:
+    """True if a schema itself, without its parts, takes not every string."""
+    if schema.never:
+        return True
+    if schema.values is not None:
+        return True
+    if "string" not in schema.own:
+        return True
+    if not limited:
+        return False
+    return bool(schema.limits)
+
+
+def _parts_take_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:
+    if not all(_takes_all(part, known, limited=limited) for part in schema.parts):
+        return False
+    return all(any(_takes_all(choice, known, limited=limited) for choice in group) for group in schema.groups)
 
 
 def _continued(sent: str, value: Json) -> str | None:
-    """What must follow the beginning of a JSON string so that it says this value; None if it cannot."""
+    """What must follow the beginning of a JSON string so that it says this value; None if it cannot.
+
+    `"l` to `ls` is `s`; the closing mark is not part of it.
+    """
     begun = load_json(f'{sent}"')
     if not isinstance(begun, str) or not isinstance(value, str):
         return None
     # Surrogates in pairs of escapes may have left one by one.
-    start, whole = (text.encode("utf-16-le", "surrogatepass") for text in (begun, value))
-    return dump(whole[len(start) :].decode("utf-16-le", "surrogatepass"))[1:-1] if whole.startswith(start) else None
+    start = begun.encode("utf-16-le", "surrogatepass")
+    whole = value.encode("utf-16-le", "surrogatepass")
+    if not whole.startswith(start):
+        return None
+    return dump(whole[len(start) :].decode("utf-16-le", "surrogatepass"))[1:-1]

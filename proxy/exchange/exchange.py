@@ -8,10 +8,12 @@ as the very bytes, while the engine reads along; its errors, heartbeats and time
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Protocol
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject
@@ -27,11 +29,13 @@ from proxy.exchange.plan import Plan, proxy_parses, upstream_body
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
 from proxy.exchange.retry import asks_for_proxy, second_plan
 from proxy.limits import MAX_ERROR_BODY, RETRY_TOKENS
-from proxy.upstream.client import UpstreamCall
+from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.pump import NEVER, Pump
+from proxy.upstream.response_headers import REPLY, response_headers
 from proxy.upstream.responses import error_of_response, read_body
-from proxy.upstream.server_pool import UNSENT, ServerCandidates
+
+log = logging.getLogger("proxy")
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
@@ -65,18 +69,35 @@ class Outcome:
     later: list[Callable[[], None]] = field(default_factory=list)
 
 
+class Upstream(Protocol):
+    """The model server of one request, and what is known of it beyond this request."""
+
+    @property
+    def server(self) -> ModelServer:
+        """Where the request goes; the same for all of its tries."""
+
+    def kind(self) -> str:
+        """What kind of server it is (vllm, llamacpp, …), or "" where it does not say; it may have to be asked."""
+
+    def remember_parser_failure(self) -> None:
+        """The server cannot find the calls of the request's model: from now on the proxy does."""
+
+
+def log_crash(error: Exception) -> None:
+    """Tell the log of a defect of the engine or of a writer: it never costs the reply."""
+    log.error("the proxy failed while it read a reply", exc_info=error)
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One chat request with everything that its way needs; `secrets` are what no error may quote.
 
-    `way` is where it may go, and `elsewhere` goes on to the next server and gives the plan for that, or None if there
-    is none. `auto`: the profile lets the server show that it cannot parse. `server` asks for its kind; `remember`
-    notes that for this model the proxy parses; `crashed` is told of a defect of the engine. `retry_tokens` must be left
-    of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
+    `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `retry_tokens` must be
+    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
     leaves the request and its answer as they are.
     """
 
-    way: ServerCandidates
+    upstream: Upstream
     path: str
     headers: Mapping[str, str]
     request: ChatRequest
@@ -85,10 +106,6 @@ class Exchange:
     pump: Pump
     engine: Callable[[Plan], Engine]
     dialect: Dialect
-    server: Callable[[], str]
-    elsewhere: Callable[[], Plan | None]
-    remember: Callable[[], None]
-    crashed: Callable[[Exception], None]
     max_event: int
     hold_timeout: float
     retry_tokens: int = RETRY_TOKENS
@@ -99,15 +116,14 @@ class Exchange:
 
     def second(self, plan: Plan, error: ProxyError) -> Plan | None:
         """The plan for one more try, or None (README: who parses)."""
-        if self.way.several and isinstance(error, UNSENT) and not plan.second:
-            self.outcome.tries -= 1  # nothing was sent
-            return self.elsewhere()
         if not self.auto or not isinstance(error, UpstreamError):
             return None
-        server = plan.server or (self.server() if asks_for_proxy(error) else "")
-        again = second_plan(self.request, plan, error, server, self.retry_tokens)
+        kind = plan.server
+        if not kind and asks_for_proxy(error):
+            kind = self.upstream.kind()
+        again = second_plan(self.request, plan, error, kind, self.retry_tokens)
         if again is not None and again.parse != plan.parse:
-            self.remember()
+            self.upstream.remember_parser_failure()
         return again
 
 
@@ -141,7 +157,7 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
         except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
             if not committed:
                 raise
-            exchange.crashed(error)
+            log_crash(error)
             yield attempt.fail(InternalError("the proxy failed; its log says why"))
             return
         finally:
@@ -164,10 +180,10 @@ class _Attempt:
     def _new_reply(self) -> StreamReply | ObservedReply:
         exchange = self._exchange
         writer = exchange.dialect.writer(expand=False)
-        reply = StreamReply(self._engine, writer, exchange.crashed, max_event=exchange.max_event)
+        reply = StreamReply(self._engine, writer, log_crash, max_event=exchange.max_event)
         if not exchange.observe:
             return reply
-        return observed(reply, exchange.dialect, exchange.crashed, max_event=exchange.max_event)
+        return observed(reply, exchange.dialect, log_crash, max_event=exchange.max_event)
 
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
@@ -175,7 +191,7 @@ class _Attempt:
         body = request.raw if exchange.observe else upstream_body(request, self._plan)
         raw_text = proxy_parses(request, self._plan)
         tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
-        with tape, exchange.way.server.open("POST", exchange.path, exchange.headers, body) as call:
+        with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, body) as call:
             parts = tape.listen(call, decoded(call, exchange.pump.receive(call)))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
@@ -213,8 +229,7 @@ class _Attempt:
         if call.status != 200:
             body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
             raise error_of_response(call, body, self._exchange.secrets)
-        passed = call.header("X-Request-Id")
-        self._exchange.outcome.headers = (("X-Request-Id", passed),) if passed else ()
+        self._exchange.outcome.headers = response_headers(call, REPLY)
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
         self._exchange.outcome.content_type = call.header("Content-Type") if as_it_came else ""
         return first
@@ -293,7 +308,7 @@ class _Attempt:
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
-            exchange.crashed(error)
+            log_crash(error)
             if request.stream or not exchange.dialect.verbatim:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
@@ -308,7 +323,7 @@ class _Attempt:
         except ProxyError as error:
             self._would_fail(error)
         except Exception as error:  # the outermost boundary of the engine
-            self._exchange.crashed(error)
+            log_crash(error)
         if self._exchange.dialect.verbatim:
             return body
         return self._made(body, answer or read_whole(body), unrepaired())

@@ -39,7 +39,9 @@ class StreamReply:
         self._ended = False
         # True once the rest of the reply could not leave as the upstream's own bytes any more.
         self._changed = not writer.verbatim
-        # Events not yet sent as they came, by identity: what goes on if the engine fails (contract C6).
+        # The number of the last event that was parsed; `Chunk.sequence` and `Unchanged.sequence` are such numbers.
+        self._sequence = 0
+        # Events not yet sent as they came, by number: what goes on if the engine fails (contract C6).
         self._unsent: dict[int, bytes] = {}
         self._kept = 0
         self._tokens = 0
@@ -130,7 +132,7 @@ class StreamReply:
             return self._written(self._crash(error))
         if passed is not None:
             return self._written((passed,))
-        self._keep(event.raw)
+        sequence = self._keep(event.raw)
         try:
             body = load_chunk(event.data)
         except ValueError:
@@ -140,22 +142,26 @@ class StreamReply:
             return b""
         if not isinstance(body, dict):
             # Not ours to understand; it passes.
-            return self._written((Unchanged(event.raw, ()),))
-        chunk = Chunk(body, event.raw)
+            return self._written((Unchanged(event.raw, (), sequence),))
+        chunk = Chunk(body, event.raw, sequence)
         self._writer.see(chunk)
         self._count(body)
         return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
-    def _keep(self, raw: bytes) -> None:
-        """Keep an event until it has left. Where too many wait they are given up: then a crash ends in an error."""
+    def _keep(self, raw: bytes) -> int:
+        """Number an event, and keep it until it has left. Where too many wait they are given up: then a crash ends in
+        an error.
+        """
+        self._sequence += 1
         if self._changed:
-            return
+            return self._sequence
         self._kept += len(raw)
         if self._kept > MAX_KEPT:
             self._changed = True
             self._unsent.clear()
         else:
-            self._unsent[id(raw)] = raw
+            self._unsent[self._sequence] = raw
+        return self._sequence
 
     def _count(self, body: JsonObject) -> None:
         usage = body.get("usage")
@@ -180,7 +186,7 @@ class StreamReply:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
         self._crashed = True
         self.started = True
-        return tuple(Unchanged(raw, ()) for raw in self._unsent.values())
+        return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.items())
 
     def _written(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
@@ -189,7 +195,7 @@ class StreamReply:
                 self.failure, self._ended = event.error, True
                 break
             if isinstance(event, Unchanged):
-                self._kept -= len(self._unsent.pop(id(event.raw), b""))
+                self._kept -= len(self._unsent.pop(event.sequence, b""))
             else:
                 self._changed = True
                 self._unsent.clear()
@@ -219,7 +225,7 @@ def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer) -> byte
     """A whole answer as the stream that the client asked for; raises the error of a `Failed`."""
     usage = answer.get("usage")
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
-    writer.see(Chunk(answer, b""))
+    writer.see(Chunk(answer, b"", streamed=False))
     events = (*engine.feed(chunk), *engine.finish(done=True))
     for event in events:
         if isinstance(event, Failed):

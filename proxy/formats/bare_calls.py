@@ -106,7 +106,7 @@ def bare_arguments(cursor: Cursor, name: str) -> Parsing[RawCall]:
         if end == notation.closer:
             break
     if cursor.void:
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
     return RawCall(tool, name, dump(values if notation.loose else tool.fit(values)))
 
 

@@ -32,6 +32,6 @@ def call_element(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         text = dump((yield from parameters(cursor, tool, CallTag((b"</Parameters>",)))))
     yield from cursor.blanks()
     end = yield from tag(cursor)
-    if not end.closing or end.kind != "Parameters":
+    if end.kind != "Parameters" or not end.closing:
         raise NotACall("the end of the parameters was expected")
     return (RawCall(tool, name, text),)

@@ -1,5 +1,8 @@
 """What stands in the results of tools: a call that was copied from there is none (contract C3, F89).
 
+    12→<tool_call>{"name": "now"}</tool_call>
+    + "<tool_call>{\\"name\\": \\"now\\"}</tool_call>\\n"
+
 A result may show a call with line numbers, as a diff, quoted, indented, escaped as JSON or as HTML. What shows it and
 what quotes it are brought to one form, in which nothing of that is left, and the whole of the call's markup must stand
 there. The same is taken away from both, so it does not matter whether the model wrote it along.
@@ -58,10 +61,17 @@ class Copies:
             return False
         if any(call in result for result in self._results):
             return True
-        words = _words(call[:_MAX_BEGINNING])
-        near = [number for number, result in enumerate(self._results) if all(word in result for word in words)]
-        form = _bare_lines(_unescape(call)) if near else ""
-        return len(form) >= MIN_COPIED and any(form in text for number in near for text in self._forms(number))
+        near = self._with_words(_words(call[:_MAX_BEGINNING]))
+        if not near:
+            return False
+        form = _bare_lines(_unescape(call))
+        if len(form) < MIN_COPIED:
+            return False
+        return any(form in text for number in near for text in self._forms(number))
+
+    def _with_words(self, words: list[str]) -> list[int]:
+        """The results, by number, in which all these words stand."""
+        return [number for number, result in enumerate(self._results) if all(word in result for word in words)]
 
     def _forms(self, number: int) -> tuple[str, ...]:
         """A result in the form in which it is searched, and the two sides of what may be a diff."""
@@ -105,7 +115,9 @@ def _bare_lines(text: str) -> str:
 
 def _unescaped(found: re.Match[str]) -> str:
     escaped = found.group(1) or ""
-    return chr(int(escaped[1:], 16)) if len(escaped) > 1 else _CONTROLS.get(escaped, escaped)
+    if len(escaped) > 1:
+        return chr(int(escaped[1:], 16))
+    return _CONTROLS.get(escaped, escaped)
 
 
 def _character(found: re.Match[str]) -> str:

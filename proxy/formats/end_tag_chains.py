@@ -1,20 +1,24 @@
 """The end tags that stand behind each other where a raw value may end, and whether they end it.
 
-`</parameter>⏎</function>⏎</tool_call>⏎` is such a chain. A value may show one itself. It is the call's own if it closes
-all that is open, is spelled as the opening tags were (on lines of their own or not), and is followed by what can follow
-a call.
+    </parameter>
+    </function>
+    </tool_call>
+
+is such a chain, and so is `</parameter></function>`, or `</arg_value></tool_call>` of GLM. A value may show one itself.
+It is the call's own if it closes all that is open, is spelled as the opening tags were (on lines of their own or not),
+and is followed by what can follow a call.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from proxy.formats.markers import MARKER_CLOSERS, MARKER_OPENERS, WRAPPER_KINDS
 from proxy.formats.terminators import CALL_KINDS, TURN_ENDS, VALUE_KINDS, blanks, closes, turn_ends
-from proxy.formats.xml_tags import peek_tag, tag
+from proxy.formats.xml_tags import Tag, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
 
 # End tags of one chain that are looked at.
@@ -25,7 +29,9 @@ _OBJECTS = (b'{"',)
 _QUOTES = (b'"', b"'", b"`", b"\\")
 _CLOSERS = Literals(MARKER_CLOSERS)
 FENCE = b"`"
-_PARAMETERS = "Parameters"
+# End tags of these kinds close a call, or all of its values.
+_IN_CALL = CALL_KINDS | {"Parameters"}
+_OPENING_KINDS = CALL_KINDS | WRAPPER_KINDS
 # An end tag of a kind that is not the call's own.
 FOREIGN = "foreign"
 
@@ -71,23 +77,45 @@ class Markup:
 
     def may_end(self, mark: Mark) -> bool:
         """Whether an end tag that closes nothing inside the value can end it, or what is around it."""
-        return mark.level is not Level.VALUE or self.own is None or mark.kind == self.own
+        if mark.level is not Level.VALUE or self.own is None:
+            return True
+        return mark.kind == self.own
+
+
+@dataclass(frozen=True, slots=True)
+class EndTag:
+    """An end tag, and where it begins and ends."""
+
+    mark: Mark
+    start: int
+    end: int
+
+    @property
+    def level(self) -> Level:
+        """What it belongs to."""
+        return self.mark.level
 
 
 class Behind(Enum):
     """What stands behind a chain."""
 
+    # `</parameter>⏎<parameter=new>`
     ANOTHER_VALUE = auto()
+    # `</function>⏎<function=now>`, or what begins a wrapper
     NEXT_CALL = auto()
+    # a line end behind all closers; what stands on the next line is not awaited
     LINE_END = auto()
+    # `<|im_end|>`
     TURN_END = auto()
     REPLY_END = auto()
+    # a quotation mark or a backslash: the chain is shown, `"…</tool_call>\n"`
     QUOTE = auto()
     OTHER = auto()
 
 
-_OVER = (Behind.LINE_END, Behind.NEXT_CALL, Behind.TURN_END, Behind.REPLY_END)
-_OVER_UNCLOSED = (Behind.NEXT_CALL, Behind.TURN_END, Behind.REPLY_END)
+_REPLY_OVER = (Behind.TURN_END, Behind.REPLY_END)
+_OVER_UNCLOSED = (Behind.NEXT_CALL, *_REPLY_OVER)
+_OVER = (Behind.LINE_END, *_OVER_UNCLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +128,12 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """End tags that stand behind each other, with where each begins and ends, and what stands behind them.
+    """End tags that stand behind each other, from the inside out, one at least; and what stands behind them.
 
-    `due` is how many closers of wrappers the call needs.
+    `due` is how many closers of wrappers the call needs; `called` says that it has an end tag of its own, too.
     """
 
-    marks: tuple[tuple[Mark, int, int], ...]
+    tags: tuple[EndTag, ...]
     behind: Behind
     due: int
     called: bool
@@ -113,38 +141,51 @@ class Chain:
     @property
     def start(self) -> int:
         """Where it begins."""
-        return self.marks[0][1]
+        return self.tags[0].start
 
     @property
     def end(self) -> int:
         """Where it ends."""
-        return self.marks[-1][2]
+        return self.tags[-1].end
+
+    @property
+    def values_only(self) -> bool:
+        """Whether no tag of it closes a call or a wrapper."""
+        return self.tags[-1].level is Level.VALUE
+
+    @property
+    def wrappers_only(self) -> bool:
+        """Whether no tag of it closes a value or a call."""
+        return self.tags[0].level is Level.WRAPPER
 
     def count(self, level: Level) -> int:
         """How many tags of this level are in it."""
-        return sum(mark.level is level for mark, _, _ in self.marks)
+        return sum(each.level is level for each in self.tags)
 
     @property
     def closes_all(self) -> bool:
         """Whether all that is open is closed, and what can follow a call follows."""
-        wrappers, calls = self.count(Level.WRAPPER), self.count(Level.CALL)
-        if any(mark.kind == FOREIGN and mark.level is Level.CALL for mark, _, _ in self.marks):
-            return False
-        if not wrappers and not calls:
-            return self.behind in (Behind.TURN_END, Behind.REPLY_END)
+        return self.behind in self._followers()
+
+    def _followers(self) -> tuple[Behind, ...]:
+        """What may follow if the chain is the end of the call; nothing if it cannot be."""
+        calls = [each for each in self.tags if each.level is Level.CALL]
+        if any(each.mark.kind == FOREIGN for each in calls):
+            return ()
+        if self.values_only:
+            return _REPLY_OVER
         if self.called and not calls:
-            return False
-        return self.behind in (_OVER if wrappers >= self.due else _OVER_UNCLOSED)
+            return ()
+        return _OVER if self.count(Level.WRAPPER) >= self.due else _OVER_UNCLOSED
 
     @property
     def may_close(self) -> bool:
         """Whether it could be the end of the call if no better one comes."""
-        wrappers, calls = self.count(Level.WRAPPER), self.count(Level.CALL)
         if self.behind is Behind.QUOTE:
             return False
-        if self.behind in _OVER_UNCLOSED:
+        if self.behind in _OVER_UNCLOSED or self.count(Level.WRAPPER):
             return True
-        return bool(wrappers) or (bool(calls) and not self.due)
+        return self.count(Level.CALL) > 0 and not self.due
 
 
 class WrapperTags:
@@ -169,34 +210,54 @@ class WrapperTags:
 
 def read_chain(cursor: Cursor, markup: Markup) -> Parsing[Chain]:
     """Read the end tags that stand here, one at least."""
-    marks: list[tuple[Mark, int, int]] = []
     due = len(cursor.enclosures)
-    while len(marks) < MAX_CHAIN:
+    tags = yield from _end_tags(cursor, markup, due)
+    found = Chain(tags, Behind.OTHER, due, markup.called)
+    behind = yield from _behind_chain(cursor, markup, found)
+    return replace(found, behind=behind)
+
+
+def _end_tags(cursor: Cursor, markup: Markup, due: int) -> Parsing[tuple[EndTag, ...]]:
+    """Read end tags of which each one closes what is around the one before: in `</function></parameter>` the second
+    one begins another chain.
+    """
+    tags: list[EndTag] = []
+    while len(tags) < MAX_CHAIN:
         resume = cursor.pos
-        if (yield from cursor.maybe(_between(cursor, _is_whole(marks, markup, due)))) is None:
+        if (yield from cursor.maybe(_between(cursor, _is_whole(tags, markup, due)))) is None:
             break
         start = cursor.pos
         mark = yield from _closing(cursor, markup)
-        if mark is None or (marks and mark.level.value < marks[-1][0].level.value):
+        if mark is None or _is_further_in(mark, tags):
             cursor.pos = resume
             break
-        marks.append((mark, start, cursor.pos))
-    found = Chain(tuple(marks), Behind.OTHER, due, markup.called)
-    closers = found.count(Level.WRAPPER) + found.count(Level.CALL)
-    if not closers and (yield from cursor.ahead(cursor.maybe(_another(cursor, markup)))):
-        return Chain(found.marks, Behind.ANOTHER_VALUE, due, markup.called)
-    all_closed = bool(closers) and found.count(Level.WRAPPER) >= due
-    behind = yield from cursor.ahead(_behind(cursor, markup, all_closed))
-    if behind is Behind.REPLY_END and not closers and not cursor.stopped:
-        behind = Behind.OTHER  # the value was cut off
-    return Chain(found.marks, behind, due, markup.called)
+        tags.append(EndTag(mark, start, cursor.pos))
+    return tuple(tags)
 
 
-def _is_whole(marks: list[tuple[Mark, int, int]], markup: Markup, due: int) -> bool:
+def _is_further_in(mark: Mark, tags: list[EndTag]) -> bool:
+    """Whether an end tag closes something inside what the last one closed."""
+    return bool(tags) and mark.level.value < tags[-1].level.value
+
+
+def _is_whole(tags: list[EndTag], markup: Markup, due: int) -> bool:
     """Whether these end tags close all that must be closed. Without a wrapper it is not known what comes."""
-    levels = [mark.level for mark, _, _ in marks]
-    called = Level.CALL in levels or not markup.called
-    return called and levels.count(Level.WRAPPER) >= due > 0
+    levels = [each.level for each in tags]
+    if markup.called and Level.CALL not in levels:
+        return False
+    return levels.count(Level.WRAPPER) >= due > 0
+
+
+def _behind_chain(cursor: Cursor, markup: Markup, chain: Chain) -> Parsing[Behind]:
+    """What stands behind a chain that was just read."""
+    if chain.values_only:
+        if (yield from cursor.ahead(cursor.maybe(_another(cursor, markup)))):
+            return Behind.ANOTHER_VALUE
+        behind = yield from cursor.ahead(_behind(cursor, markup, all_closed=False))
+        cut_off = behind is Behind.REPLY_END and not cursor.stopped
+        return Behind.OTHER if cut_off else behind
+    all_closed = chain.count(Level.WRAPPER) >= chain.due
+    return (yield from cursor.ahead(_behind(cursor, markup, all_closed)))
 
 
 def _between(cursor: Cursor, whole: bool) -> Parsing[bool]:
@@ -212,52 +273,64 @@ def _between(cursor: Cursor, whole: bool) -> Parsing[bool]:
 def spelled_as_opened(cursor: Cursor, chain: Chain, lines: Lines) -> bool:
     """Whether the end tags stand on lines of their own exactly where the opening ones did."""
     wanted = _wanted(cursor, chain, lines)
-    return all(want is None or want == cursor.begins_line(mark[1]) for mark, want in wanted)
+    return all(want == cursor.begins_line(each.start) for each, want in wanted if want is not None)
 
 
 def inside_a_line(cursor: Cursor, chain: Chain, lines: Lines) -> bool:
     """Whether an end tag that should stand on a line of its own does not."""
     wanted = _wanted(cursor, chain, lines)
-    return any(want is True and not cursor.begins_line(mark[1]) for mark, want in wanted)
+    return any(not cursor.begins_line(each.start) for each, want in wanted if want)
 
 
-def _wanted(cursor: Cursor, chain: Chain, lines: Lines) -> list[tuple[tuple[Mark, int, int], bool | None]]:
+def _wanted(cursor: Cursor, chain: Chain, lines: Lines) -> list[tuple[EndTag, bool | None]]:
     """Each end tag of a call or wrapper, and whether it must stand on a line of its own, if that is known.
 
-    What stands inside something begins on a line exactly if the end tag around it does.
+    What stands inside something begins on a line exactly if the end tag around it does: before
+    `</function>⏎</tool_call>` stood `<tool_call>⏎<function=NAME>⏎<parameter=KEY>`.
     """
-    inner = [lines.values, lines.call] if chain.called else [lines.values]
+    calls = [each for each in chain.tags if each.level is Level.CALL][:1]
+    wrappers = [each for each in chain.tags if each.level is Level.WRAPPER]
+    inner = [lines.values]
+    if chain.called:
+        inner.append(lines.call)
     inner += [enclosure.lined for enclosure in reversed(cursor.enclosures[1:])]
-    closers = [mark for mark in chain.marks if mark[0].level is Level.WRAPPER]
-    closers = [mark for mark in chain.marks if mark[0].level is Level.CALL][:1] + closers
-    if chain.called and closers and closers[0][0].level is not Level.CALL:
-        inner = inner[1:]
-    expected = inner + [None] * len(closers)
-    return list(zip(closers, expected, strict=False))
+    if chain.called and not calls:
+        # The call's own end tag is missing, for which the values would tell.
+        del inner[0]
+    inner += [None] * len(chain.tags)
+    return list(zip(calls + wrappers, inner, strict=False))
 
 
 def _closing(cursor: Cursor, markup: Markup) -> Parsing[Mark | None]:
     """Read the end tag that stands here, of whatever kind; None if there is none."""
     start = cursor.pos
     mark = yield from cursor.maybe(markup.read(cursor))
-    if mark is not None and mark.closing:
+    if mark is None:
+        return (yield from _foreign(cursor))
+    if mark.closing:
         return mark
     cursor.pos = start
-    if mark is not None:
-        return None
+    return None
+
+
+def _foreign(cursor: Cursor) -> Parsing[Mark | None]:
+    """Read what closes a wrapper, a fence or a call of another family; None if nothing such stands here.
+
+    Models mix them: `</parameter></invoke></tool_call>` behind `<function=NAME>`.
+    """
     if (yield from cursor.which(_CLOSERS)):
         return Mark(Level.WRAPPER, True, FOREIGN)
-    fences = tuple(closer for each in cursor.enclosures for closer in each.closers if closer.startswith(FENCE))
+    closers = (closer for each in cursor.enclosures for closer in each.closers)
+    fences = tuple(closer for closer in closers if closer.startswith(FENCE))
     if fences and (yield from cursor.which(fences)):
         return Mark(Level.WRAPPER, True, FOREIGN)
-    if (yield from cursor.byte()) not in (b"<", b"]"):
+    found = yield from tag_ahead(cursor)
+    if found is None or not closes(found):
         return None
-    found = yield from peek_tag(cursor)
-    if found is None or not closes(found) or found.kind in VALUE_KINDS:
+    if found.kind in VALUE_KINDS:
         return None
     yield from tag(cursor)
-    in_call = found.kind in CALL_KINDS or found.kind == _PARAMETERS
-    return Mark(Level.CALL if in_call else Level.WRAPPER, True, FOREIGN)
+    return Mark(Level.CALL if found.kind in _IN_CALL else Level.WRAPPER, True, FOREIGN)
 
 
 def _another(cursor: Cursor, markup: Markup) -> Parsing[bool]:
@@ -271,35 +344,50 @@ def _behind(cursor: Cursor, markup: Markup, all_closed: bool) -> Parsing[Behind]
         yield from cursor.until(_NOT_SPACE, _MAX_SPACES)
     except NotACall:
         return Behind.REPLY_END if cursor.at_end() else Behind.OTHER
-    here = yield from cursor.byte()
-    if here in (b"\r", b"\n") and all_closed:
+    if all_closed and (yield from cursor.byte()) in (b"\r", b"\n"):
         return Behind.LINE_END
     if (yield from cursor.maybe(blanks(cursor))) is None:
         return Behind.OTHER
     if cursor.at_end():
         return Behind.REPLY_END
-    if (yield from cursor.peek(TURN_ENDS)) and (all_closed or (yield from cursor.maybe(turn_ends(cursor)))):
+    if (yield from _ends_turn(cursor, all_closed)):
         return Behind.TURN_END
     if (yield from cursor.peek(MARKER_OPENERS)):
         return Behind.NEXT_CALL
-    here = yield from cursor.byte()
-    if here in _QUOTES:
+    if (yield from cursor.byte()) in _QUOTES:
         # The end of the sentence that quotes the call is no mark of a value that shows its own end tags.
         return Behind.LINE_END if all_closed and cursor.in_quotation() else Behind.QUOTE
     return (yield from _tag_behind(cursor, markup, all_closed))
+
+
+def _ends_turn(cursor: Cursor, all_closed: bool) -> Parsing[bool]:
+    """Whether an end-of-turn token stands here, behind which nothing else comes if not all was closed."""
+    if (yield from cursor.peek(TURN_ENDS)) is None:
+        return False
+    if all_closed:
+        return True
+    return (yield from cursor.maybe(turn_ends(cursor))) is not None
 
 
 def _tag_behind(cursor: Cursor, markup: Markup, all_closed: bool) -> Parsing[Behind]:
     """The same where a tag may stand behind the chain, or the next call as JSON."""
     if not all_closed and (yield from cursor.peek(_OBJECTS)):
         return Behind.NEXT_CALL
+    # A tag that breaks off here is the end of the reply; whether one did before does not matter.
     known, cursor.broken_off = cursor.broken_off, False
     own = yield from cursor.ahead(cursor.maybe(markup.read(cursor)))
-    found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
-    broken_off, cursor.broken_off = cursor.broken_off, known or cursor.broken_off
+    found = yield from tag_ahead(cursor)
+    broken_off = cursor.broken_off
+    cursor.broken_off |= known
     if own is not None and not own.closing:
         return Behind.NEXT_CALL
-    if found is None:
-        return Behind.REPLY_END if broken_off else Behind.OTHER
-    opens = not found.closing and (found.kind in (CALL_KINDS | WRAPPER_KINDS) or found.marked)
-    return Behind.NEXT_CALL if opens else Behind.OTHER
+    if found is not None:
+        return Behind.NEXT_CALL if _opens(found) else Behind.OTHER
+    return Behind.REPLY_END if broken_off else Behind.OTHER
+
+
+def _opens(found: Tag) -> bool:
+    """Whether a tag begins a call or a wrapper."""
+    if found.closing:
+        return False
+    return found.marked or found.kind in _OPENING_KINDS

@@ -1,5 +1,8 @@
 """Gemma's calls: `call:NAME{key:<|"|>text<|"|>,other:3}`, and FunctionGemma's with `<escape>` around values (F15).
 
+    <|tool_call>call:edit{path:<|"|>a.py<|"|>,text:<|"|>say "hi"<|"|>,count:3}<tool_call|>
+    <start_function_call>call:edit{path:<escape>a.py<escape>}<end_function_call>
+
 Nothing is escaped in these strings, so that a mark may stand in one. That of an argument ends at the first mark behind
 which the next key follows, or the object's end and all that closes the call.
 """
@@ -7,6 +10,7 @@ which the next key follows, or the object's end and all that closes the call.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from proxy.codec.literals import dump, read_literal
@@ -43,7 +47,7 @@ def gemma_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     yield from cursor.blanks()
     written = yield from _Object(cursor, tool).read()
     if cursor.void:
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
     try:
         values = read_literal(written, marks=MARKS)
     except ValueError as error:
@@ -56,10 +60,36 @@ def gemma_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 class _Behind(Enum):
     """What stands behind a mark."""
 
+    # `,count:3`
     KEY = auto()
+    # `}<tool_call|>`, and what may follow a call
     CALL_END = auto()
+    # `}` of the arguments, or of an object that the string shows
     OBJECT_END = auto()
     OTHER = auto()
+
+
+@dataclass(slots=True)
+class _Text:
+    """What was seen of the marked string of an argument so far.
+
+    `calls` counts the calls that it shows and that are open; `shows_string` says that it shows the first mark of a
+    string, whose last one is to come. `other` is where the key of another argument stands, if that mark may be the
+    first of its string (else -1); `last` is the last mark that could be the end, with where to read on.
+    """
+
+    start: int
+    calls: int = 0
+    shows_string: bool = False
+    other: int = -1
+    last: tuple[int, int] | None = None
+
+    def passes(self, token: bytes) -> None:
+        """Pass what begins or ends a call that the string shows."""
+        if token in _SHOWN:
+            self.calls += 1
+        elif self.calls:
+            self.calls -= 1
 
 
 class _Object:
@@ -86,21 +116,30 @@ class _Object:
             yield from cursor.until(_STOPS)
             start = cursor.pos
             mark = yield from cursor.which(_MARK_BYTES)
-            here = yield from cursor.byte()
             if mark is not None:
-                before = cursor.text(since, start)
-                argument = depth == 1 and before.rstrip().endswith(":")
-                yield from self._argument(mark, before, start) if argument else cursor.find(mark)
-            elif here == b'"':
+                yield from self._marked(mark, cursor.text(since, start), start, depth)
+            elif (yield from cursor.byte()) == b'"':
                 yield from cursor.string()
             else:
-                depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(here, 0)
-                cursor.pos += 1
+                depth += yield from self._step()
                 if depth > MAX_DEPTH:
                     raise NotACall("nested too deep")
                 if depth <= 0:
                     return "".join(self._written) + cursor.text(self._done, cursor.pos)
             since = cursor.pos
+
+    def _step(self) -> Parsing[int]:
+        """Read one byte that is no quotation mark; by how much it is nested deeper behind it."""
+        here = yield from self._cursor.byte()
+        self._cursor.pos += 1
+        return {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(here, 0)
+
+    def _marked(self, mark: bytes, before: str, start: int, depth: int) -> Parsing[None]:
+        """Read a marked string behind its first mark: an argument's, or one that is nested, which shows no mark."""
+        if depth == 1 and before.rstrip().endswith(":"):
+            yield from self._argument(mark, before, start)
+        else:
+            yield from self._cursor.find(mark)
 
     def _argument(self, mark: bytes, before: str, start: int) -> Parsing[None]:
         """Read the marked string of an argument behind its first mark."""
@@ -114,44 +153,66 @@ class _Object:
 
     def _end(self, mark: bytes) -> Parsing[tuple[int, int]]:
         """Where the string ends, and where to read on."""
-        cursor, start = self._cursor, self._cursor.pos
-        # Calls that the string shows; whether it shows a string; where that is one of another argument; the last mark
-        # that could be its end.
-        calls, shown, other, last = 0, False, -1, (-1, -1)
+        cursor = self._cursor
+        text = _Text(cursor.pos)
         while True:
             try:
                 at, found = yield from cursor.find(mark, *_SHOWN, *_SHOWN_ENDS)
             except Truncated:
-                if last[0] < 0 or cursor.void or not cursor.stopped or not cursor.may_reread():
+                if not self._may_end_at_last(text):
                     raise
-                cursor.go_back(last[1])
-                return last
+                assert text.last is not None
+                cursor.go_back(text.last[1])
+                return text.last
             if found != mark:
-                calls = calls + 1 if found in _SHOWN else max(0, calls - 1)
+                text.passes(found)
                 continue
             if cursor.void:
                 return at, cursor.pos
             behind = yield from cursor.ahead(self._behind(mark))
-            if calls:
-                continue
-            if behind is _Behind.CALL_END and shown and other >= 0:
-                self._splits += 1
-                if self._splits > _MAX_SPLITS:
-                    raise NotACall("too many marks are missing")
-                return other, other
-            if behind is _Behind.CALL_END:
-                return at, cursor.pos
-            if shown:
-                shown = False
-                continue
-            if behind is _Behind.OTHER and cursor.preceding(at) == b":":
-                shown = True
-                other = self._begins_another(start, at) if other < 0 else other
-                continue
-            if behind is _Behind.KEY:
-                return at, cursor.pos
-            if behind is _Behind.OBJECT_END:
-                last = (at, cursor.pos)
+            end = self._judge(text, behind, at)
+            if end is not None:
+                return end
+
+    def _may_end_at_last(self, text: _Text) -> bool:
+        """Whether the reply ended by itself, and the string ends at the last mark before the end of an object."""
+        cursor = self._cursor
+        if text.last is None or cursor.void or not cursor.stopped:
+            return False
+        return cursor.may_reread()
+
+    def _judge(self, text: _Text, behind: _Behind, at: int) -> tuple[int, int] | None:
+        """Where the string ends, and where to read on, if it ends at the mark that was just read; None if it shows the
+        mark.
+        """
+        cursor = self._cursor
+        if text.calls:
+            return None
+        if behind is _Behind.CALL_END:
+            return self._end_of_call(text, at)
+        if text.shows_string:
+            text.shows_string = False
+            return None
+        if behind is _Behind.KEY:
+            return at, cursor.pos
+        if behind is _Behind.OBJECT_END:
+            text.last = (at, cursor.pos)
+        elif cursor.preceding(at) == b":":
+            text.shows_string = True
+            if text.other < 0:
+                text.other = self._begins_another(text.start, at)
+        return None
+
+    def _end_of_call(self, text: _Text, at: int) -> tuple[int, int]:
+        """The same for a mark behind which the call ends. It is another argument's if that one's first mark seemed to
+        be shown: `path:<|"|>a.py,text:<|"|>b<|"|>}<tool_call|>`, where the last mark of `path` is missing.
+        """
+        if not text.shows_string or text.other < 0:
+            return at, self._cursor.pos
+        self._splits += 1
+        if self._splits > _MAX_SPLITS:
+            raise NotACall("too many marks are missing")
+        return text.other, text.other
 
     def _begins_another(self, start: int, at: int) -> int:
         """Where the key stands if the mark at a position begins the string of another argument; else -1."""
@@ -177,11 +238,9 @@ class _Object:
         closers = 0
         while (yield from cursor.maybe(_closer(cursor, closers >= len(cursor.enclosures) > 0))):
             closers += 1
-        if closers < len(cursor.enclosures):
-            yield from cursor.maybe(blanks(cursor))
-            over = cursor.at_end() or bool((yield from cursor.peek(TURN_ENDS)))
-            return _Behind.CALL_END if over else _Behind.OTHER
-        return _Behind.CALL_END if (yield from _over(cursor)) else _Behind.OBJECT_END
+        if closers >= len(cursor.enclosures):
+            return _Behind.CALL_END if (yield from _over(cursor)) else _Behind.OBJECT_END
+        return _Behind.CALL_END if (yield from _ends_turn(cursor)) else _Behind.OTHER
 
     def _key(self, mark: bytes) -> Parsing[bool]:
         """Whether a key and its value stand here, or the object ends behind a comma too many."""
@@ -210,6 +269,14 @@ def _closer(cursor: Cursor, same_line: bool) -> Parsing[bool]:
     return bool((yield from cursor.which(_CLOSERS)))
 
 
+def _ends_turn(cursor: Cursor) -> Parsing[bool]:
+    """Whether the reply ends here, or its turn."""
+    yield from cursor.maybe(blanks(cursor))
+    if cursor.at_end():
+        return True
+    return (yield from cursor.peek(TURN_ENDS)) is not None
+
+
 def _over(cursor: Cursor) -> Parsing[bool]:
     """Whether what may follow a call stands here."""
     try:
@@ -218,4 +285,6 @@ def _over(cursor: Cursor) -> Parsing[bool]:
         return cursor.at_end()
     if (yield from cursor.byte()) in (b"\r", b"\n"):
         return True
-    return bool((yield from cursor.peek(TURN_ENDS)) or (yield from cursor.peek(MARKER_OPENERS)))
+    if (yield from cursor.peek(TURN_ENDS)):
+        return True
+    return (yield from cursor.peek(MARKER_OPENERS)) is not None

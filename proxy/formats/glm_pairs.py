@@ -1,6 +1,11 @@
 """Calls written as pairs of tags: GLM's `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>`, and those of Ling,
 Hunyuan and K2 Horizon, which differ in blanks, suffixes and namespaces (F7).
 
+    <tool_call>edit
+    <arg_key>path</arg_key>
+    <arg_value>a.py</arg_value>
+    </tool_call>
+
 Models leave tags out: which one is missing is told by those that are there.
 """
 
@@ -12,7 +17,7 @@ from proxy.codec.json_text import Json
 from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import ends_here
-from proxy.formats.xml_tags import peek_tag, tag
+from proxy.formats.xml_tags import Tag, peek_tag, tag
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
 from proxy.tools.toolset import Tool
 
@@ -21,26 +26,38 @@ _BEFORE_TAG = re.compile(rb"<")
 _VALUE_ENDS = (b"</arg_value>",)
 
 
+def _opens(found: Tag | None, kind: str) -> bool:
+    """Whether a tag of this kind begins something."""
+    return found is not None and found.kind == kind and not found.closing
+
+
+def _closes(found: Tag | None, kind: str) -> bool:
+    """Whether a tag of this kind ends something."""
+    return found is not None and found.kind == kind and found.closing
+
+
 def glm_pairs(cursor: Cursor, tool: Tool, first: str | None = None) -> Parsing[dict[str, Json]]:
     """Read pairs up to the end of their call, which is not read. `first` is a key whose opening tag is missing."""
     values: dict[str, Json] = {}
     raw = RawValues(cursor, tool)
+    key = first
     while True:
         yield from cursor.blanks()
         while values and (yield from cursor.which(_VALUE_ENDS)):
             yield from cursor.blanks()
-        if first is None and (yield from _over(cursor)):
+        if key is None and (yield from _over(cursor)):
             raw.finish(values)
             return values
         raw.begins(cursor.pos)
-        key = first if first is not None else (yield from _key(cursor))
-        first = None
+        if key is None:
+            key = yield from _key(cursor)
         cursor.reject_if(key in values or not key, f"the key {key!r} stands there twice")
         said = yield from _type(cursor)
         value = yield from _value(cursor, raw, key, values)
         meant = tool.meant(key, values)
         values[key] = tool.typed(meant, value.text, said)
         raw.check(meant, values[key], value)
+        key = None
 
 
 def bare_key(cursor: Cursor) -> Parsing[bool]:
@@ -51,7 +68,7 @@ def bare_key(cursor: Cursor) -> Parsing[bool]:
 def _bare_key(cursor: Cursor) -> Parsing[bool]:
     key = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
     found = yield from peek_tag(cursor)
-    return bool(key) and found is not None and found.kind == KEY and found.closing
+    return bool(key) and _closes(found, KEY)
 
 
 def _over(cursor: Cursor) -> Parsing[bool]:
@@ -59,19 +76,21 @@ def _over(cursor: Cursor) -> Parsing[bool]:
     if (yield from ends_here(cursor)):
         return True
     found = yield from peek_tag(cursor)
-    return found is not None and found.kind not in (KEY, VALUE) and not found.closing
+    if found is None or found.closing:
+        return False
+    return found.kind not in (KEY, VALUE)
 
 
 def _key(cursor: Cursor) -> Parsing[str]:
     """Read a key with its tags, as far as they are there."""
-    found = yield from peek_tag(cursor)
-    if found is not None and found.kind == KEY and not found.closing:
+    if _opens((yield from peek_tag(cursor)), KEY):
         yield from tag(cursor)
     key = (yield from cursor.until(_BEFORE_TAG, MAX_KEY)).decode("utf-8", "replace").strip()
     end = yield from peek_tag(cursor)
-    if end is None or end.kind not in (KEY, VALUE) or (end.kind == VALUE and end.closing):
+    # `<arg_key>path<arg_value>a.py` lacks the end tag.
+    if not _opens(end, VALUE) and not _closes(end, KEY) and not _opens(end, KEY):
         raise cursor.refuse("the end of a key was expected")
-    while end is not None and end.kind == KEY and end.closing:
+    while _closes(end, KEY):
         yield from tag(cursor)
         yield from cursor.blanks()
         end = yield from peek_tag(cursor)
@@ -81,8 +100,7 @@ def _key(cursor: Cursor) -> Parsing[str]:
 def _type(cursor: Cursor) -> Parsing[str]:
     """Read the type that K2 Horizon may write between key and value; empty if there is none."""
     yield from cursor.blanks()
-    found = yield from peek_tag(cursor)
-    if found is None or found.kind != TYPE or found.closing:
+    if not _opens((yield from peek_tag(cursor)), TYPE):
         return ""
     yield from tag(cursor)
     said = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
@@ -95,7 +113,7 @@ def _value(cursor: Cursor, raw: RawValues, key: str, given: dict[str, Json]) -> 
     yield from cursor.blanks()
     found = yield from peek_tag(cursor)
     ends: tuple[bytes, ...] = _VALUE_ENDS
-    if found is not None and found.kind == VALUE and not found.closing:
+    if found is not None and _opens(found, VALUE):
         yield from tag(cursor)
         ends = found.ends
     return (yield from raw.read(_markup(cursor, ends), key, given))
@@ -126,8 +144,7 @@ def _head(cursor: Cursor) -> Parsing[str]:
     key = yield from _key(cursor)
     yield from _type(cursor)
     yield from cursor.blanks()
-    found = yield from tag(cursor)
-    if found.kind != VALUE or found.closing:
+    if not _opens((yield from tag(cursor)), VALUE):
         raise NotACall("the opening tag of a value was expected")
     return key
 
@@ -136,5 +153,5 @@ def _another(cursor: Cursor) -> Parsing[bool]:
     """Whether another pair begins here."""
     found = yield from peek_tag(cursor)
     if found is not None:
-        return found.kind == KEY and not found.closing
+        return _opens(found, KEY)
     return (yield from bare_key(cursor))

@@ -20,7 +20,7 @@ from proxy.formats.terminators import leftover
 from proxy.formats.unwrapped import rest_of_calls, strong, unwrapped
 from proxy.formats.wrappers import FENCE, FormatParser
 from proxy.formats.xml_tags import SEPARATOR
-from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, Rejection
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 # Stands for every other byte; UTF-8 has no such one.
@@ -85,22 +85,22 @@ def _until(*closers: bytes) -> FormatParser:
     """The parser for what holds no call whatever stands in it."""
 
     def parse(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
-        cursor.reject_if(why="nothing in it is meant")
+        cursor.reject("nothing in it is meant")
         yield from cursor.past(*closers)
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
 
     return parse
 
 
 def _asked_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read the JSON that the client asked for, up to the tokens that end the reply: nothing in it is a call."""
-    cursor.reject_if(why="the client asked for JSON")
+    cursor.reject(Rejection.JSON_REPLY)
     while (found := (yield from cursor.past(*_END_TOKENS))):
         cursor.pos -= len(found)
         if (yield from cursor.ahead(cursor.maybe(_only_tokens(cursor)))):
             break
         cursor.pos += len(found)
-    raise NotACall(cursor.why)
+    raise cursor.rejected()
 
 
 def _left_over(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:

@@ -114,12 +114,12 @@ def _header(cursor: Cursor) -> Parsing[str]:
 
 def _skip(cursor: Cursor) -> Parsing[None]:
     """Read a message to its end: nothing in it is a call."""
-    cursor.reject_if(why="the message goes to no tool, or stands in a channel that calls none")
+    cursor.reject("the message goes to no tool, or stands in a channel that calls none")
     while not cursor.at_end():
         yield from cursor.until(re.compile(rb"<"))
         if (yield from cursor.peek(_MESSAGE_ENDS)):
             break
         cursor.pos += 1
-    raise NotACall(cursor.why)
+    raise cursor.rejected()
 
 

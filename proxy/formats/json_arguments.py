@@ -52,7 +52,7 @@ def arguments_value(
     known = not ends or cursor.void or not tool.name
     if known or not (yield from goes_on(cursor, tool, value, ends)):
         return value
-    cursor.reject_if(why=TWO_READINGS)
+    cursor.reject(TWO_READINGS)
     try:
         # Past the closers that may be shown, and then past the call's own.
         yield from _past_the_call(cursor, ends)

@@ -4,6 +4,10 @@ One object, several behind each other or line by line, or an array of them; pret
 marks and words; commas and braces too many or too few; the OpenAI shape; arguments as a JSON string; the name as the
 key. The reading ends at the first key that no call has, so that a JSON answer is let go at once.
 
+    {"name": "read", "arguments": {"path": "a.py"}}
+    [{"type": "function", "function": {"name": "read", "arguments": "{\\"path\\": \\"a.py\\"}"}}]
+    {'name': 'read', 'parameters': {'path': 'a.py'}}
+
 Some spellings are common in JSON answers too. They count as the whole reply only, with at least one argument, or in a
 wrapper: `{"tool_call": "NAME", "parameters": {…}}`, `{"tool_call": {…}}`, `{"action": "NAME", "action_input": {…}}`,
 `{"tool_name": "NAME", "params": {…}}`, `{"tool_calls": […]}`, `{"NAME": {…}}`.
@@ -41,6 +45,18 @@ class _Place(Enum):
     TOP = "by itself, or in an array that does"
     LISTED = "in `tool_call` or in the list `tool_calls`"
     FUNCTION = "in `function`"
+
+
+class _Role(Enum):
+    """What a key of a call's object is for."""
+
+    NAME = "`name`: the tool's"
+    ARGUMENTS = "`arguments`: an object, or a string that holds one"
+    INNER = "`function`, `tool_calls`: the call, or several, are its value"
+    TYPE = "`type`: says that it is a call"
+    NAME_OF_ARGUMENTS = "the tool's name, of which the arguments are the value"
+    IGNORED = "`id`, `index`: says nothing about the call"
+    FOREIGN = "a key that no call has, or an id that is none: this is JSON of another kind"
 
 
 # What an object in an object may be the value of, and where it stands then.
@@ -82,9 +98,9 @@ def _counts_wider(cursor: Cursor) -> bool:
 def shown_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read JSON in the middle of a line: its strings are strings, whatever they hold."""
     cursor.strict = True
-    cursor.reject_if(why="JSON in the middle of a line is no call")
+    cursor.reject("JSON in the middle of a line is no call")
     yield from cursor.value()
-    raise NotACall(cursor.why)
+    raise cursor.rejected()
 
 
 def json_array(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -107,18 +123,27 @@ def _array(cursor: Cursor, place: _Place) -> Parsing[tuple[RawCall, ...]]:
             return tuple(calls)
         else:
             # An array of something else: its strings are strings, whatever they hold.
-            cursor.reject_if(why="the array holds something else")
+            cursor.reject("the array holds something else")
             yield from cursor.value()
-        yield from cursor.blanks()
-        end = yield from cursor.which((b",", b"]"))
-        if end is None and some and (yield from cursor.byte()) == b"{":
-            continue  # the comma is missing
-        if end is None and some and not cursor.void and (yield from ends_here(cursor)):
+        if (yield from _array_ends(cursor, some)):
             return tuple(calls)
-        if end == b"]" and not cursor.void:
-            return tuple(calls)
-        if end != b",":
-            raise NotACall(cursor.why or "the array goes on with something else")
+
+
+def _array_ends(cursor: Cursor, some: bool) -> Parsing[bool]:
+    """Read what stands behind an element; whether the array is over. `some` of its elements were objects."""
+    yield from cursor.blanks()
+    sign = yield from cursor.which((b",", b"]"))
+    if sign == b",":
+        return False
+    if sign is None and some:
+        if (yield from cursor.byte()) == b"{":
+            return False  # the comma is missing
+        # The bracket is, where the call must be over: `[{"name": …, "arguments": {…}}</tool_call>`.
+        if not cursor.void and (yield from ends_here(cursor)):
+            return True
+    if sign is None or cursor.void:
+        raise cursor.rejected("the array goes on with something else")
+    return True
 
 
 def _object(
@@ -133,19 +158,27 @@ def _object(
         if seen and (yield from cursor.which((b"}",))):
             return _finished(cursor, members, alone)
         key = yield from _key(cursor)
-        cursor.reject_if(key in seen, f"the key {key!r} stands there twice")
+        if key in seen:
+            cursor.reject(f"the key {key!r} stands there twice")
         seen.add(key)
         yield from _member(cursor, key, members, place, keyed and len(seen) == 1)
-        yield from cursor.blanks()
-        end = yield from cursor.which((b",", b"}"))
-        if end == b"}":
+        if (yield from _object_ends(cursor, members)):
             return _finished(cursor, members, alone)
-        lost = end is None and members.arguments is not None and not cursor.void
-        if lost and (yield from ends_here(cursor)):
-            cursor.reject_if(_may_end_in_text(cursor, members), OPEN_TEXT)
-            return _finished(cursor, members, alone)
-        if end is None:
-            raise cursor.refuse("the object goes on with something else")
+
+
+def _object_ends(cursor: Cursor, members: _Members) -> Parsing[bool]:
+    """Read what stands behind a member; whether the object is over. Its brace may be missing behind the arguments:
+    `{"name": "read", "arguments": {"path": "a"}</tool_call>`.
+    """
+    yield from cursor.blanks()
+    sign = yield from cursor.which((b",", b"}"))
+    if sign is not None:
+        return sign == b"}"
+    if members.arguments is not None and not cursor.void and (yield from ends_here(cursor)):
+        if _may_end_in_text(cursor, members):
+            cursor.reject(OPEN_TEXT)
+        return True
+    raise cursor.refuse("the object goes on with something else")
 
 
 def _may_end_in_text(cursor: Cursor, members: _Members) -> bool:
@@ -163,29 +196,51 @@ def _key(cursor: Cursor) -> Parsing[str]:
 
 
 def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: bool) -> Parsing[None]:
+    """Read the value of a key. `keyed`: the key may be the name of a tool, and its value the arguments."""
     here = yield from cursor.byte()
-    wider = _counts_wider(cursor)
-    if key in (_WIDER_NAMES if wider else _NAMES) and here in _QUOTES and _lacks_name(members):
+    role = _role_of(cursor, key, here, members, place, keyed=keyed)
+    if role is _Role.NAME:
         members.name = yield from _string(cursor)
         members.wider = members.wider or key not in _NAMES
         cursor.tool(members.name)
-    elif key in (_WIDER_ARGUMENTS if wider else _ARGUMENTS) and _lacks_arguments(members):
+    elif role is _Role.ARGUMENTS:
         members.arguments = yield from _arguments(cursor, members)
         members.wider = members.wider or key not in _ARGUMENTS
-    elif here in (b"{", b"[") and members.empty and _holds_calls(key, here, place, wider):
+    elif role is _Role.INNER:
         yield from _inner(cursor, key, members, place)
-    elif key == "type":
+    elif role is _Role.TYPE:
         kind = yield from cursor.value()
-        cursor.reject_if(kind.strip(b"\"'") not in _TYPES, "its type is no function")
-    elif keyed and here == b"{" and _may_be_name(cursor, key):
+        if kind.strip(b"\"'") not in _TYPES:
+            cursor.reject("its type is no function")
+    elif role is _Role.NAME_OF_ARGUMENTS:
         tool = cursor.tool(key)
         value = yield from arguments_value(cursor, tool, tails=JSON_TAILS)
         members.name, members.arguments, members.keyed = key, value, True
     else:
-        # A key that no call has, or an id that is none: this is JSON of another kind.
-        foreign = key not in _IGNORED or here in (b"{", b"[") or members.keyed
-        cursor.reject_if(foreign, f"the key {key!r} is of no call")
+        if role is _Role.FOREIGN:
+            cursor.reject(f"the key {key!r} is of no call")
         yield from cursor.value(0 if cursor.void else MAX_KEY)
+
+
+def _role_of(cursor: Cursor, key: str, here: bytes, members: _Members, place: _Place, *, keyed: bool) -> _Role:
+    """What a key is for, by its name, the first byte of its value, and what was read before."""
+    wider = _counts_wider(cursor)
+    names = _WIDER_NAMES if wider else _NAMES
+    if key in names and here in _QUOTES and _lacks_name(members):
+        return _Role.NAME
+    keys = _WIDER_ARGUMENTS if wider else _ARGUMENTS
+    if key in keys and _lacks_arguments(members):
+        return _Role.ARGUMENTS
+    nested = here in (b"{", b"[")
+    if nested and members.empty and _holds_calls(key, here, place, wider):
+        return _Role.INNER
+    if key == "type":
+        return _Role.TYPE
+    if keyed and here == b"{" and _may_be_name(cursor, key):
+        return _Role.NAME_OF_ARGUMENTS
+    if nested or members.keyed or key not in _IGNORED:
+        return _Role.FOREIGN
+    return _Role.IGNORED
 
 
 def _arguments(cursor: Cursor, members: _Members) -> Parsing[bytes]:
@@ -227,21 +282,25 @@ def _inner(cursor: Cursor, key: str, members: _Members, place: _Place) -> Parsin
 
 
 def _finished(cursor: Cursor, members: _Members, alone: bool) -> tuple[RawCall, ...]:
+    """The calls of an object of which all was read."""
     if cursor.passing:
         return ()
     if cursor.void:
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
     calls = members.inner
     if calls is None:
         calls = (_call(cursor, members),)
-    wider = members.wider or (members.keyed and alone)
-    if wider and not cursor.wrapped and any(load_json(call.arguments) == {} for call in calls):
+    if cursor.wrapped:
+        return calls
+    common = members.wider or (members.keyed and alone)
+    if common and any(load_json(call.arguments) == {} for call in calls):
         raise NotACall("such an object is a call only with an argument")
     return calls
 
 
 def _call(cursor: Cursor, members: _Members) -> RawCall:
-    if members.name is None or (members.arguments is None and not cursor.wrapped):
+    lacks_arguments = members.arguments is None and not cursor.wrapped
+    if members.name is None or lacks_arguments:
         raise NotACall("the object has no name or no arguments")
     tool = cursor.tool(members.name)
     return RawCall(tool, members.name, _text(members.arguments, tool), explicit=not members.keyed)

@@ -1,5 +1,8 @@
 """Kimi K3's calls: `<|open|>call tool="NAME" index="1"<|sep|><|open|>argument key="KEY" type="string"<|sep|>…`.
 
+    <|open|>call tool="edit" index="1"<|sep|>
+    <|open|>argument key="path" type="string"<|sep|>a.py<|close|>argument<|sep|><|close|>call<|sep|>
+
 Every argument says its own type; `&` and quotation marks in attributes are escaped as in XML. Some detokenisers put
 blanks around the markers.
 """
@@ -15,6 +18,7 @@ from proxy.formats.end_tag_chains import Level, Mark, Markup
 from proxy.formats.raw_values import RawValues
 from proxy.formats.xml_tags import MAX_TAG
 from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
+from proxy.tools.toolset import Tool
 
 OPENER = b"<|open|>"
 _CLOSER = b"<|close|>"
@@ -36,21 +40,31 @@ def kimi_k3_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     while True:
         yield from cursor.blanks()
         if (yield from cursor.peek((OPENER, _CLOSER))) == _CLOSER:
-            word, _ = yield from _head(cursor, _CLOSER)
-            if word != "call":
-                raise NotACall("the end of the call was expected")
-            while (yield from cursor.maybe(_call_ends(cursor))):
-                pass  # an end tag that stands there twice is one
+            yield from _end(cursor)
             raw.finish(values)
             return (RawCall(tool, name, dump(values)),)
-        raw.begins(cursor.pos)
-        word, attributes = yield from _head(cursor, OPENER)
-        key = attributes.get("key", "")
-        cursor.reject_if(word != "argument" or not key or key in values, "an argument was expected")
-        value = yield from raw.read(_MARKUP, key, values)
-        meant = tool.meant(key, values)
-        values[key] = tool.typed(meant, value.text, attributes.get("type", ""))
-        raw.check(meant, values[key], value)
+        yield from _argument(cursor, tool, raw, values)
+
+
+def _argument(cursor: Cursor, tool: Tool, raw: RawValues, values: dict[str, Json]) -> Parsing[None]:
+    """Read one argument into the values."""
+    raw.begins(cursor.pos)
+    word, attributes = yield from _head(cursor, OPENER)
+    key = attributes.get("key", "")
+    fresh = bool(key) and key not in values
+    cursor.reject_if(word != "argument" or not fresh, "an argument was expected")
+    value = yield from raw.read(_MARKUP, key, values)
+    meant = tool.meant(key, values)
+    values[key] = tool.typed(meant, value.text, attributes.get("type", ""))
+    raw.check(meant, values[key], value)
+
+
+def _end(cursor: Cursor) -> Parsing[None]:
+    """Read the end tag of the call; one that stands there twice is one."""
+    if not (yield from _call_ends(cursor)):
+        raise NotACall("the end of the call was expected")
+    while (yield from cursor.maybe(_call_ends(cursor))):
+        pass
 
 
 def _call_ends(cursor: Cursor) -> Parsing[bool]:

@@ -16,7 +16,7 @@ from proxy.formats.argument_values import arguments
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import ends_here
 from proxy.limits import MAX_DEPTH
-from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, Rejection
 from proxy.tools.toolset import Tool
 
 _AFTER_NAME = re.compile(rb"[^A-Za-z0-9_.\-\x80-\xff]")
@@ -59,7 +59,7 @@ def python_list(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 def _call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     name = yield from _called(cursor)
     if not cursor.wrapped and cursor.tools.resolve(name) is None:
-        raise cursor.refuse(f"no tool {name!r} is offered")
+        raise cursor.refuse(f"no tool {name!r} is offered", Rejection.NOT_OFFERED)
     yield from cursor.blanks()
     tool = cursor.tool(name)
     return (RawCall(tool, name, (yield from python_arguments(cursor, tool))),)

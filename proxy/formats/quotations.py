@@ -1,5 +1,8 @@
 """Quotations around a call in a wrapper: `<code>`, `<pre>`, docstrings, table cells, quotation marks (contract C3).
 
+    Write "<tool_call>{"name": "now"}</tool_call>" and wait.
+    <pre><tool_call>{"name": "now"}</tool_call></pre>
+
 A quotation must have begun before the call, in its paragraph (for `<pre>` and docstrings: anywhere before it), and must
 end directly behind it: a stray mark alone makes no call a quotation.
 """
@@ -54,34 +57,48 @@ class Quotation:
     cell: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.marks or self.tags or self.docstrings or self.cell)
+        return any((self.marks, self.tags, self.docstrings, self.cell))
 
     def ends(self, behind: str, *, complete: bool) -> bool | None:
         """Whether it ends directly behind the call, at what stands there; None while more text must tell, unless this
         is `complete`.
         """
-        passed = _BEHIND_CALL.match(behind)
-        gap = passed.group() if passed else ""
+        gap = _gap(behind)
         rest = behind[len(gap) :]
         if not complete and _may_go_on(rest):
             return None
         tag = _END_TAG.match(rest)
         if tag is not None:
-            return tag.group(1).lower() in self.tags and ("pre" in self.tags or not _PARAGRAPH_END.search(gap))
+            return self._ends_at_tag(tag.group(1).lower(), gap)
         if rest[:3] in (mark * 3 for mark in self.docstrings):
             return True
-        if _PARAGRAPH_END.search(gap) or not rest:
+        if not rest or _PARAGRAPH_END.search(gap):
             return False
-        if self.cell and rest[0] == "|" and "\n" not in gap:
-            return True
-        # Before a word it begins another quotation.
-        return rest[0] in self.marks and not (rest[0] in _EITHER and rest[1:2].isalnum())
+        if rest[0] == "|" and "\n" not in gap:
+            return self.cell
+        return self._ends_at_mark(rest)
+
+    def _ends_at_tag(self, name: str, gap: str) -> bool:
+        """Whether an end tag of HTML behind this gap is that of an element that is open."""
+        if name not in self.tags:
+            return False
+        return "pre" in self.tags or not _PARAGRAPH_END.search(gap)
+
+    def _ends_at_mark(self, rest: str) -> bool:
+        """Whether a quotation mark stands here, and ends the quotation: before a word it begins another one."""
+        begins = rest[0] in _EITHER and rest[1:2].isalnum()
+        return rest[0] in self.marks and not begins
+
+
+def _gap(behind: str) -> str:
+    """Blanks, and tokens that are no text, directly behind a call."""
+    passed = _BEHIND_CALL.match(behind)
+    return passed.group() if passed else ""
 
 
 def blanks_behind(behind: bytes) -> int:
     """How many bytes of what stands behind a call are blanks, or tokens that are no text there."""
-    passed = _BEHIND_CALL.match(behind.decode("utf-8", "replace"))
-    return len(passed.group().encode()) if passed else 0
+    return len(_gap(behind.decode("utf-8", "replace")).encode())
 
 
 def _may_go_on(rest: str) -> bool:
@@ -94,8 +111,8 @@ def _may_go_on(rest: str) -> bool:
 def quotation(before: str) -> Quotation:
     """The quotations that are open at the end of this text."""
     pre = _is_open(_PRE, before)
-    ends = [found.end() for found in _PARAGRAPH_END.finditer(before)]
-    paragraph = before[ends[-1] :] if ends else before
+    ends = [0, *(found.end() for found in _PARAGRAPH_END.finditer(before))]
+    paragraph = before[ends[-1] :]
     code = _is_open(_CODE, before if pre else paragraph)
     tags = frozenset(name for name, is_open in (("pre", pre), ("code", code)) if is_open)
     line = paragraph.rpartition("\n")[2]
@@ -103,8 +120,9 @@ def quotation(before: str) -> Quotation:
 
 
 def _is_open(tags: re.Pattern[str], text: str) -> bool:
-    found = tags.findall(text)
-    return bool(found) and not found[-1]
+    # The slash of each tag, if it is an end tag.
+    slashes = tags.findall(text)
+    return slashes[-1:] == [""]
 
 
 def _open_docstring(text: str) -> str:
@@ -112,7 +130,10 @@ def _open_docstring(text: str) -> str:
     open_mark = ""
     for found in _DOCSTRING.finditer(text):
         mark = found.group()[0]
-        open_mark = mark if not open_mark else "" if mark == open_mark else open_mark
+        if not open_mark:
+            open_mark = mark
+        elif mark == open_mark:
+            open_mark = ""
     return open_mark
 
 
@@ -121,14 +142,25 @@ def _open_marks(paragraph: str) -> str:
     ends: dict[str, None] = {}
     for found in _MARK.finditer(paragraph):
         mark, before = found.group(), paragraph[: found.start()][-1:]
-        begins = mark in MARKS and (not before or _BEFORE_OPENER.match(before) is not None)
-        if mark in ends and not (begins and mark in _EITHER):
+        if mark in ends and not _begins_again(mark, before):
             ends = {end: None for end in ends if end not in _closed_by(mark)}
-        elif mark in MARKS and not (mark in _EITHER and _IN_WORD.match(before)):
-            ends.update(dict.fromkeys(MARKS[mark]))
+        elif not _is_apostrophe(mark, before):
+            ends.update(dict.fromkeys(MARKS.get(mark, "")))
     # Directly before the call a mark begins a quotation whatever stood before it.
     ends.update(dict.fromkeys(MARKS.get(paragraph[-1:], "")))
     return "".join(ends)
+
+
+def _begins_again(mark: str, before: str) -> bool:
+    """Whether a mark that could end a quotation begins one: `say "a" or "b"`."""
+    if mark not in _EITHER:
+        return False
+    return not before or _BEFORE_OPENER.match(before) is not None
+
+
+def _is_apostrophe(mark: str, before: str) -> bool:
+    """Whether a straight mark stands in a word, or behind one: `it's`."""
+    return mark in _EITHER and _IN_WORD.match(before) is not None
 
 
 def _closed_by(mark: str) -> str:

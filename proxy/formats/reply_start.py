@@ -19,7 +19,7 @@ from proxy.formats.unwrapped import rest_of_calls
 from proxy.formats.wrappers import FENCE, FormatParser
 from proxy.formats.xml_calls import PARAMETER_KINDS
 from proxy.formats.xml_tags import peek_tag
-from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing, RawCall, Rejection
 
 _TOKENS = Literals(encoded(*BEFORE_TEXT))
 # What stands before the JSON of a format whose tokens are gone.
@@ -90,7 +90,7 @@ def functionary(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     yield from cursor.expect(b">>>")
     name = (yield from cursor.until(_LINE_END, MAX_KEY)).decode("utf-8", "replace")
     if cursor.tools.resolve(name) is None:
-        raise NotACall(f"no tool {name!r} is offered")
+        raise NotACall(Rejection.NOT_OFFERED, f"no tool {name!r} is offered")
     yield from cursor.blanks()
     return (yield from _json_behind(cursor, start, name))
 
@@ -101,7 +101,7 @@ def tool_calls_word(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     yield from cursor.expect(b"TOOL_CALLS")
     name = (yield from cursor.until(_AFTER_GLUED, MAX_KEY)).decode("utf-8", "replace")
     if cursor.tools.resolve(name) is None:
-        raise NotACall(f"no tool {name!r} is offered")
+        raise NotACall(Rejection.NOT_OFFERED, f"no tool {name!r} is offered")
     yield from cursor.which(_SEPARATORS)
     return (yield from _json_behind(cursor, start, name))
 

@@ -2,6 +2,11 @@
 
 It knows no format: the grammar says what may begin a call, and the parser of that format says what comes of it. Prose
 is let go at once; held is only what can still become a call (contract C2).
+
+    I read the file. <tool_call>{"name": "read", "arguments": {"path": "a.py"}}</tool_call>
+
+leaves as a `TextSpan` up to the blank, as it comes, and as a `CallSpan` once the end tag is there. Each position where
+the grammar finds an opener becomes a `Candidate`, of which come calls or a refusal; then the scanner goes on behind it.
 """
 
 from __future__ import annotations
@@ -13,21 +18,18 @@ from collections.abc import Iterator, Mapping
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from proxy.formats.spans import (
-    OTHER,
     QUOTES,
-    WAITED,
     CallSpan,
     Candidate,
     Piece,
     RejectedSpan,
     TextSpan,
     parted,
-    reason,
 )
-from proxy.formats.tool_listings import DEFINITION, is_definition
+from proxy.formats.tool_listings import is_definition
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall
+from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 
@@ -97,7 +99,10 @@ class Scanner:
     @property
     def confident(self) -> bool:
         """True while the text that waits has named an offered tool."""
-        return self._candidate is not None and self._candidate.cursor.named and not self._candidate.cursor.void
+        if self._candidate is None:
+            return False
+        cursor = self._candidate.cursor
+        return cursor.named and not cursor.void
 
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
@@ -146,7 +151,7 @@ class Scanner:
         self._pos = buffer.end
         if candidate is not None:
             # It is read on to its end: what is inside a string of it is still no call.
-            candidate.cursor.abandon(buffer.end, "it waited too long, or something else came")
+            candidate.cursor.abandon(buffer.end, Rejection.RELEASED)
         return (self._prose(buffer.end),)
 
     def finish(self, *, stopped: bool) -> tuple[Piece, ...]:
@@ -172,51 +177,77 @@ class Scanner:
             if candidate.start > self._buffer.base and not self._after_call:
                 yield self._prose(candidate.start)
             try:
-                calls = candidate.go_on()
-                if calls is None:
-                    yield from self._let_go_void(candidate)
-                    return
-                quoted = candidate.is_quoted(self._markdown, self._max_held, self._candidates)
-                if quoted is None:
-                    return
-                calls = candidate.calls or ()
-                self._check(candidate, calls, quoted)
-            except NotACall as reason:
-                self._refuse(candidate, str(reason))
+                calls = self._calls_of(candidate)
+            except NotACall as refusal:
+                self._refuse(candidate, refusal)
                 continue
-            if candidate.start == self._first_at and self._said:
-                # Blanks before the first call are its own, but not behind text.
-                yield self._prose(self._buffer.search(_NOT_BLANK, candidate.start))
-            name = candidate.cursor.format or candidate.item.name
-            found = self._take(calls, name, candidate.cursor.pos, candidate.cursor.weak)
-            yield from parted(found, candidate.cursor.left)
-            if candidate.cursor.cut:
-                yield from self._skip(candidate.cursor.furthest)
-            if not calls and candidate.start == self._first_at:
-                # Nothing but a token was dropped: the reply's first thing is still to come.
-                self._after_call, self._first_at, self._first_tried = False, self._pos, 0
-        if not self._after_call and self._pos > self._buffer.base:
+            if calls is None:
+                yield from self._let_go_void(candidate)
+                return
+            yield from self._found(candidate, calls)
+        if self._pos > self._buffer.base and not self._after_call:
             yield self._prose(self._pos)
 
-    def _refuse(self, candidate: Candidate, why: str) -> None:
-        """What was let go already is not looked at again."""
+    def _calls_of(self, candidate: Candidate) -> tuple[RawCall, ...] | None:
+        """The calls that a candidate turns out to be, which may be none; None while more text is needed."""
+        if candidate.go_on() is None:
+            return None
+        quoted = candidate.is_quoted(self._markdown, self._max_held, self._candidates)
+        if quoted is None:
+            return None
+        if candidate.cursor.void:
+            raise candidate.cursor.rejected()
+        if quoted:
+            raise NotACall(Rejection.QUOTED)
+        calls = candidate.calls or ()
+        self._check(candidate, calls)
+        return calls
+
+    def _found(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> Iterator[Piece]:
+        """Take calls, or nothing but a token that is dropped."""
         cursor = candidate.cursor
-        self._went_back += cursor.back_to >= 0
-        self._listed = self._listed or why == DEFINITION
-        self._behind_listed = why == DEFINITION
-        kind = reason(cursor.why or why)
-        if cursor.named or kind not in (OTHER, WAITED):
-            self.refusals[kind] += 1
-        if self._refused is not None and (candidate.item.opener or cursor.format or cursor.named):
-            self._refused.append(RejectedSpan(candidate.start, cursor.pos, candidate.item.name, cursor.why or why))
-        first = candidate.start == self._first_at
-        going_back = cursor.back_to >= 0
-        seen = cursor.pos if going_back else max(cursor.pos, cursor.furthest)
-        self._pos = max(seen, self._buffer.base, candidate.start + bool(candidate.item.opener))
+        is_first = candidate.start == self._first_at
+        if is_first and self._said:
+            # Blanks before the first call are its own, but not behind text.
+            yield self._prose(self._buffer.search(_NOT_BLANK, candidate.start))
+        found = self._take(calls, candidate.format, cursor.pos, cursor.weak)
+        yield from parted(found, cursor.left)
+        if cursor.cut:
+            yield from self._skip(cursor.furthest)
+        if is_first and not calls:
+            # Nothing but a token was dropped: the reply's first thing is still to come.
+            self._after_call, self._first_at, self._first_tried = False, self._pos, 0
+
+    def _refuse(self, candidate: Candidate, refusal: NotACall) -> None:
+        """Go on behind what was no call: what was let go already is not looked at again."""
+        cursor = candidate.cursor
+        self._note(candidate, refusal)
+        seen = cursor.pos
+        if cursor.back_to >= 0:
+            self._went_back += 1
+        else:
+            seen = max(seen, cursor.furthest)
+        is_first = candidate.start == self._first_at
+        # An opener is passed at least in part, or it would be found again.
+        behind = candidate.start + 1 if candidate.item.opener else candidate.start
+        self._pos = max(seen, self._buffer.base, behind)
         self._follow(self._pos)
         self._candidate = None
-        self._after_call = self._after_call and candidate.item is LEFTOVER
-        self._first_at = self._pos if first else -1
+        if candidate.item is not LEFTOVER:
+            self._after_call = False
+        self._first_at = self._pos if is_first else -1
+
+    def _note(self, candidate: Candidate, refusal: NotACall) -> None:
+        """Remember that tools are listed, count why it was no call, and tell it to who asked for that."""
+        cursor = candidate.cursor
+        self._behind_listed = refusal.rejection is Rejection.DEFINITION
+        self._listed = self._listed or self._behind_listed
+        if cursor.why:
+            refusal = cursor.rejected()
+        if cursor.named or refusal.rejection.telling:
+            self.refusals[refusal.rejection.label] += 1
+        if self._refused is not None and candidate.looks_like_a_call:
+            self._refused.append(RejectedSpan(candidate.start, cursor.pos, candidate.item.name, str(refusal)))
 
     def _skip(self, end: int) -> Iterator[Piece]:
         """Let go of what broke off behind calls: what its values show is no call."""
@@ -234,58 +265,81 @@ class Scanner:
             self._candidate.seen = end
 
     def _let_go_void(self, candidate: Candidate) -> Iterator[Piece]:
-        """Nothing will come of it: what was read of it need not wait for its end."""
+        """Let go of what was read of a candidate of which nothing will come: it need not wait for its end."""
+        if not candidate.cursor.void:
+            return
         end = candidate.cursor.settled
         while end > self._buffer.base and b"\x80" <= self._buffer.part(end, end + 1) < b"\xc0":
             end -= 1  # never in the middle of a character
-        if candidate.cursor.void and end > self._buffer.base:
+        if end > self._buffer.base:
             self._follow(end)
             self._pos = end
             yield self._prose(end)
 
     def _find_candidate(self) -> bool:
         """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
-        buffer, markdown = self._buffer, self._markdown
+        buffer = self._buffer
         while self._pos < buffer.end:
-            if self._calls_left <= 0 or self._copied >= MAX_COPIED:
-                # No further call would be taken.
+            if self._takes_no_more:
                 self._pos, self._after_call = buffer.end, False
                 return False
             if self._is_first:
-                item = self._grammar.first[self._first_tried]
-                if self._begins(item, self._pos) is None:
+                if not self._try_first():
                     return False
-                self._first_tried += 1
                 if self._candidate:
                     return True
                 continue
             if self._after_call:
-                self._pos = buffer.search(_NOT_BLANK, self._pos)
+                self._try_leftover()
+                if self._candidate:
+                    return True
                 if self._pos == buffer.end:
                     return False
-                if self._leftover_at != self._pos:
-                    self._leftover_at = self._pos
-                    self._candidate = Candidate(LEFTOVER, buffer, self._pos, self._tools)
-                    return True
-            # Code may hold anything; only what can end it is of interest there.
-            at = buffer.search(self._grammar.in_code if markdown.in_code else self._grammar.first_byte, self._pos)
-            if at > self._pos:
-                self._after_call = False
-                self._passed(buffer.part(self._pos, at))
-                self._pos = at
+            at = self._pass_prose()
             if at < buffer.end and self._opens(at):
                 return self._candidate is not None
         return False
+
+    @property
+    def _takes_no_more(self) -> bool:
+        """True if no further call would be taken."""
+        return self._calls_left <= 0 or self._copied >= MAX_COPIED
+
+    def _try_first(self) -> bool:
+        """Try the next of the formats for the reply's first thing; False while more text is needed for that."""
+        item = self._grammar.first[self._first_tried]
+        if self._begins(item, self._pos) is None:
+            return False
+        self._first_tried += 1
+        return True
+
+    def _try_leftover(self) -> None:
+        """Pass the blanks behind a call. What stands there is tried once as a closer that is left over."""
+        self._pos = self._buffer.search(_NOT_BLANK, self._pos)
+        if self._pos in (self._buffer.end, self._leftover_at):
+            return
+        self._leftover_at = self._pos
+        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._tools)
+
+    def _pass_prose(self) -> int:
+        """Pass the prose up to the next byte that may begin something, and give its position, or that of the end."""
+        # Code may hold anything; only what can end it is of interest there.
+        in_code = self._markdown.in_code
+        pattern = self._grammar.in_code if in_code else self._grammar.first_byte
+        at = self._buffer.search(pattern, self._pos)
+        if at > self._pos:
+            self._after_call = False
+            self._passed(self._buffer.part(self._pos, at))
+            self._pos = at
+        return at
 
     def _opens(self, at: int) -> bool:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
         in_code = self._markdown.in_code
         for item in self._candidates(at):
-            if (in_code and not item.in_code) or (item.line_start and not self._begins_line):
+            if in_code and not item.in_code:
                 continue
-            if item.apart and _WORD_BYTE.match(self._buffer.near(at)[-1:]):
-                continue
-            if item.glued and self._buffer.behind(at, _NOT_GLUED):
+            if not self._may_stand(item, at):
                 continue
             begins = self._begins(item, at)
             if begins is None or self._candidate:
@@ -296,6 +350,14 @@ class Scanner:
         self._passed(self._buffer.part(at, at + 1))
         self._pos = at + 1
         return False
+
+    def _may_stand(self, item: Format, at: int) -> bool:
+        """Whether a format may begin at such a place: in such a line, behind such a byte."""
+        if item.line_start and not self._begins_line:
+            return False
+        if item.apart and _WORD_BYTE.match(self._buffer.near(at)[-1:]):
+            return False
+        return not item.glued or not self._buffer.behind(at, _NOT_GLUED)
 
     def _passed(self, text: bytes) -> None:
         """Take what begins no call."""
@@ -320,21 +382,31 @@ class Scanner:
         end = at + len(item.opener)
         here = buffer.part(at, end)
         if here != item.opener:
-            return None if item.opener.startswith(here) and not buffer.ended else False
+            may_come = item.opener.startswith(here) and not buffer.ended
+            return None if may_come else False
         follows = self._follows(item, end)
         if not follows:
             return follows
         if item.mode:
             self._change(item, at, end)
-            return True
-        self._candidate = Candidate(item, buffer, at, self._tools, self._went_back < MAX_GOING_BACK)
-        self._candidate.cursor.in_quotation = self._candidate.quoted_before(self._markdown)
-        # A quoted line is no call; what needs weak evidence is none directly behind a quotation mark.
-        marked = not item.strong and buffer.behind(at, QUOTES)
-        self._candidate.cursor.reject_if(bool(item.opener) and (marked or self._markdown.quoted), "it is quoted")
-        if item.strong and self._markdown.indented_code:
-            self._candidate.only_last()
+        else:
+            self._candidate = self._new_candidate(item, at)
         return True
+
+    def _new_candidate(self, item: Format, at: int) -> Candidate:
+        candidate = Candidate(item, self._buffer, at, self._tools, self._went_back < MAX_GOING_BACK)
+        candidate.cursor.in_quotation = candidate.quoted_before(self._markdown)
+        if item.opener and self._is_quoted(item, at):
+            candidate.cursor.reject(Rejection.QUOTED)
+        if item.strong and self._markdown.indented_code:
+            candidate.only_last()
+        return candidate
+
+    def _is_quoted(self, item: Format, at: int) -> bool:
+        """Whether no call can begin here: in a quoted line; what needs weak evidence behind a quotation mark either."""
+        if self._markdown.quoted:
+            return True
+        return not item.strong and self._buffer.behind(at, QUOTES)
 
     def _change(self, item: Format, at: int, end: int) -> None:
         """Go on in another mode behind what begins or ends the model's reasoning."""
@@ -356,30 +428,35 @@ class Scanner:
         at = self._buffer.search(_NOT_BLANK, end)
         if at - end > MAX_BLANKS:
             return False
-        if at == self._buffer.end:
-            return False if self._buffer.ended else None
-        return self._buffer.part(at, at + 1) in item.then
+        if at < self._buffer.end:
+            return self._buffer.part(at, at + 1) in item.then
+        return False if self._buffer.ended else None
 
-    def _check(self, candidate: Candidate, calls: tuple[RawCall, ...], quoted: bool) -> None:
-        """Refuse what is quoted, lists tools or was copied from a tool result (F89), and calls over the limits."""
+    def _check(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> None:
+        """Refuse what lists tools or was copied from a tool result (F89), and calls over the limits."""
         cursor = candidate.cursor
-        if cursor.void:
-            raise NotACall(cursor.why)
-        if quoted:
-            raise NotACall("it is quoted")
-        if any(is_definition(call) for call in calls):
-            raise NotACall(DEFINITION)
-        lists = self._behind_listed or (cursor.weak and self._listed)
-        if lists and calls and all(call.arguments.strip() == "{}" for call in calls):
-            raise NotACall(DEFINITION)
-        if calls and (cursor.format or candidate.item.name) in self._off:
-            raise NotACall("its format is off for this model")
+        if self._lists_tools(candidate, calls):
+            raise NotACall(Rejection.DEFINITION)
+        if calls and candidate.format in self._off:
+            raise NotACall(Rejection.FORMAT_OFF)
         if cursor.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
-            raise NotACall("it is over a limit")
-        for start, end in cursor.spans:
-            if self._copies.hold(cursor.text(start, end)):
-                self._copied += 1
-                raise NotACall("it was copied from a tool result")
+            raise NotACall(Rejection.OVER_LIMIT)
+        if any(self._copies.hold(cursor.text(start, end)) for start, end in cursor.spans):
+            self._copied += 1
+            raise NotACall(Rejection.COPIED)
+
+    def _lists_tools(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> bool:
+        """Whether these say what tools there are; behind a definition, names without arguments do so, too:
+
+        {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
+        {"name": "now", "parameters": {}}
+        """
+        if any(is_definition(call) for call in calls):
+            return True
+        listed = self._listed if candidate.cursor.weak else self._behind_listed
+        if not listed or not calls:
+            return False
+        return all(call.arguments.strip() == "{}" for call in calls)
 
     def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""

@@ -1,5 +1,7 @@
 """Bodies beside each other in one wrapper: what names a tool that was not offered stays text, and does not take those
-along that name one which was.
+along that name one which was:
+
+    <tool_calls><tool_call>{"name": "now"}</tool_call><tool_call>{"name": "unknown"}</tool_call></tool_calls>
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ def sibling_calls(
     cursor.before += before
     try:
         calls = yield from body(cursor)
-        return () if cursor.resume(start) else calls
+        if cursor.resume(start):
+            return ()
+        return calls
     finally:
         cursor.before = outside

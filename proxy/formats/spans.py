@@ -14,20 +14,6 @@ from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 
-# Whatever is undecided when something else comes was let go; only what had named a tool is worth a word.
-WAITED = "waited"
-# The reasons that are counted, by how they begin.
-_REASONS = (
-    ("no tool ", "not_offered"),
-    ("it is quoted", "quoted"),
-    ("it was copied", "copied"),
-    ("it is over a limit", "limit"),
-    ("it waited too long", WAITED),
-    ("its format is off", "format_off"),
-    ("the client asked for JSON", "json_reply"),
-    ("the text ends", "cut_off"),
-)
-OTHER = "broken"
 QUOTES = tuple(mark.encode() for mark in MARKS)
 
 
@@ -99,6 +85,18 @@ class Candidate:
         self._buffer, self._tools = buffer, tools
         self._next: Candidate | None = None
         self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.cursor)
+
+    @property
+    def format(self) -> str:
+        """The name of its format."""
+        return self.cursor.format or self.item.name
+
+    @property
+    def looks_like_a_call(self) -> bool:
+        """True if it began with an opener, or something in it did; the first thing of a reply may be anything."""
+        if self.item.opener:
+            return True
+        return self.cursor.named or self.cursor.format != ""
 
     def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
         """Tells whether a quotation is open before it, when it is asked."""
@@ -187,8 +185,3 @@ class Candidate:
 def _only_last(cursor: Cursor, parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
     calls = yield from parsing
     return (yield from rest_of_calls(cursor, calls))
-
-
-def reason(why: str) -> str:
-    """The short name by which a refusal is counted."""
-    return next((name for begins, name in _REASONS if why.startswith(begins)), OTHER)

@@ -1,10 +1,16 @@
-"""Where a call must be over: at what closes it or its wrapper, at an end-of-turn token, at the end of the reply."""
+"""Where a call must be over: at what closes it or its wrapper, at an end-of-turn token, at the end of the reply.
+
+    {"name": "now", "arguments": {}</tool_call>
+    {"name": "now", "arguments": {}<|im_end|>
+
+lack a bracket, and both are calls all the same.
+"""
 
 from __future__ import annotations
 
 from proxy.codec.literals import missing_closers
 from proxy.formats.markers import AFTER_CALL, END_OF_TURN, MARKER_CLOSERS, WRAPPER_KINDS, encoded
-from proxy.formats.xml_tags import Tag, peek_tag, tag
+from proxy.formats.xml_tags import Tag, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
 
 # The kinds of tags that hold one call; their end tags close it.
@@ -19,11 +25,16 @@ LEFTOVERS = (*MARKER_CLOSERS, *encoded(*END_OF_TURN, *AFTER_CALL))
 _LEFTOVERS = Literals(LEFTOVERS)
 _FENCE = (b"```",)
 _SPACES = (b" ", b"\t")
+# Behind these something of a JSON value must follow.
+_BEFORE_MORE = ("{", "[", ",", ":")
+_QUOTES = ('"', "'")
 
 
 def closes(found: Tag) -> bool:
     """True for an end tag of a call or a wrapper."""
-    return found.closing and (found.kind in _CLOSING or found.marked)
+    if not found.closing:
+        return False
+    return found.marked or found.kind in _CLOSING
 
 
 def ends_here(cursor: Cursor) -> Parsing[bool]:
@@ -38,13 +49,13 @@ def _ends(cursor: Cursor) -> Parsing[bool]:
         return False
     if cursor.at_end():
         return cursor.stopped
-    if (yield from cursor.peek(_CLOSERS)) or (yield from cursor.peek(_FENCE)):
+    if (yield from cursor.peek(_CLOSERS)):
+        return True
+    if (yield from cursor.peek(_FENCE)):
         return True
     if (yield from cursor.peek(TURN_ENDS)):
         return bool((yield from cursor.maybe(turn_ends(cursor))))
-    if (yield from cursor.byte()) not in (b"<", b"]"):
-        return False
-    found = yield from peek_tag(cursor)
+    found = yield from tag_ahead(cursor)
     return found is not None and closes(found)
 
 
@@ -62,9 +73,10 @@ def whole_value(cursor: Cursor) -> Parsing[bytes]:
     except NotACall:
         text = cursor.text(start, cursor.pos)
         closers = missing_closers(text)
-        whole = bool(closers) and text.rstrip()[-1:] not in ("{", "[", ",", ":")
-        in_string = text.rstrip("}] \t\r\n")[-1:] in ('"', "'")
-        if not whole or not (yield from cursor.ahead(_is_over(cursor, last=in_string))):
+        if not closers or text.rstrip().endswith(_BEFORE_MORE):
+            raise
+        in_string = text.rstrip("}] \t\r\n").endswith(_QUOTES)
+        if not (yield from cursor.ahead(_is_over(cursor, last=in_string))):
             raise
         return f"{text}{closers}".encode("utf-8", "surrogatepass")
 
@@ -77,7 +89,8 @@ def _is_over(cursor: Cursor, *, last: bool) -> Parsing[bool]:
         return False
     yield from cursor.maybe(blanks(cursor))
     while not cursor.at_end():
-        if not (yield from cursor.which(_FENCE)) and not (yield from leftover(cursor)):
+        closer = yield from cursor.which(_FENCE)
+        if closer is None and not (yield from leftover(cursor)):
             break
         while (yield from cursor.which(_SPACES)):
             pass

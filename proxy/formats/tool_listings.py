@@ -7,8 +7,6 @@ from collections.abc import Collection
 from proxy.codec.json_text import JsonObject, load_json
 from proxy.parsing.cursor import RawCall
 
-# Why such a thing is no call.
-DEFINITION = "it is the definition of a tool"
 # What may stand beside the properties of a schema that does not say that it is an object's.
 _UNTYPED = frozenset(("properties", "required", "additionalProperties"))
 # What the schema of a tool without parameters consists of, besides its type.

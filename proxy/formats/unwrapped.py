@@ -13,7 +13,7 @@ from proxy.codec.json_text import JsonObject, load_json
 from proxy.formats.terminators import leftover
 from proxy.formats.tool_definitions import is_definition
 from proxy.formats.wrappers import WRAPPER, closed_by_itself, read_call, read_wrapper
-from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall, Rejection
 
 _SURPLUS = (b"}", b"]")
 _BETWEEN = (b",", b";", b">>>")
@@ -31,7 +31,7 @@ def closed(cursor: Cursor, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall,
         # What stays text ends a row before it begins; behind it one may begin.
         if cursor.may_go_back:
             cursor.pos = cursor.back_to = cursor.left[-1][1]
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
     if cursor.cut:
         cursor.weak = True
         _check(cursor, calls)
@@ -61,9 +61,13 @@ def rest_of_calls(cursor: Cursor, before: tuple[RawCall, ...]) -> Parsing[tuple[
             calls += yield from _next_item(cursor)
         cursor.weak = True
         _check(cursor, calls)
-    except NotACall as reason:
-        cursor.pos = cursor.pos if cursor.back_to < 0 else cursor.back_to
-        cursor.why = f"more text follows ({reason})" if calls and not cursor.at_end() else str(reason)
+    except NotACall as refusal:
+        if cursor.back_to >= 0:
+            cursor.pos = cursor.back_to
+        if calls and not cursor.at_end():
+            cursor.explain(NotACall(f"more text follows ({refusal})"))
+        else:
+            cursor.explain(refusal)
         raise
     return tuple(calls)
 
@@ -85,18 +89,18 @@ def _next_item(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 def _check(cursor: Cursor, calls: Collection[RawCall]) -> None:
     """Weak evidence needs the natural end of the reply, every key to be a property and every required one there."""
     if cursor.void:
-        raise NotACall(cursor.why)
+        raise cursor.rejected()
     if not cursor.stopped and not cursor.cut:
         raise NotACall("the reply was cut off, and what is not enclosed counts only at its natural end")
     if not calls or cursor.left:
-        raise NotACall(cursor.why or "there is no call")
+        raise cursor.rejected("there is no call")
     for call in calls:
         arguments = load_json(call.arguments)
         if not isinstance(arguments, dict) or not _fits(cursor, call, arguments):
             keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
             raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
         if is_definition(arguments, call.tool):
-            raise NotACall("it is the definition of a tool")
+            raise NotACall(Rejection.DEFINITION)
 
 
 def _fits(cursor: Cursor, call: RawCall, arguments: JsonObject) -> bool:

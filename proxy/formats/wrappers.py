@@ -1,5 +1,8 @@
 """What stands inside a wrapper, told by its first characters, and wrappers themselves, which may stand in each other.
 
+    <tool_call>{"name": "now", "arguments": {}}</tool_call>
+    <|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>…
+
 A wrapper is strong evidence if it is closed (contract C3). One that is not, at the end of a reply, needs weak
 evidence's proof; of one that breaks off, the calls that are closed themselves are kept (F10).
 """
@@ -8,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeAlias
 
 from proxy.formats import gemma
@@ -29,14 +34,13 @@ from proxy.formats.python_calls import python_list
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import CALL_KINDS, closes, ends_here
 from proxy.formats.xml_calls import tagged_call
-from proxy.formats.xml_tags import SEPARATOR, peek_tag, tag
+from proxy.formats.xml_tags import SEPARATOR, Tag, peek_tag, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Enclosure, Literals, NotACall, Parsing, RawCall, Truncated
 
 FormatParser: TypeAlias = Callable[[Cursor], Parsing[tuple[RawCall, ...]]]
 
 FENCE = b"```"
 MAX_NESTED = 4
-WRAPPER, CALL = "wrapper", "call"
 _LINE_END = re.compile(rb"\n")
 _MAX_INFO = 32
 _CLOSERS = Literals(MARKER_CLOSERS)
@@ -50,74 +54,132 @@ _JSON_ITEM = (b"{", b'"', b"[", b"]", *(str(digit).encode() for digit in range(1
 
 def read_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read what stands here: one call, or several in a wrapper, an array or a fence."""
-    opener = (yield from cursor.peek(MARKER_OPENERS)) or (yield from cursor.peek(_BODY_OPENERS))
-    if opener in MARKER_BY_OPENER:
-        return (yield from read_wrapper(cursor))
-    if opener is not None and opener in BODIES:
-        return (yield from BODIES[opener](cursor))
+    opener = yield from cursor.peek(MARKER_OPENERS)
     if opener is not None:
-        found = yield from peek_tag(cursor)
-        if found is not None and found.kind in CALL_KINDS and not found.closing:
-            return (yield from tagged_call(cursor))
-        if found is not None and (found.kind in WRAPPER_KINDS or found.marked) and not found.closing:
-            return (yield from read_wrapper(cursor))
-    if cursor.first and not cursor.wrapped and (yield from begins_bare(cursor)):
+        return (yield from read_wrapper(cursor))
+    opener = yield from cursor.peek(_BODY_OPENERS)
+    if opener is None:
+        return (yield from _read_name(cursor))
+    if opener in BODIES:
+        return (yield from BODIES[opener](cursor))
+    found = yield from peek_tag(cursor)
+    if found is None or found.closing:
+        return (yield from _read_name(cursor))
+    if found.kind in CALL_KINDS:
+        return (yield from tagged_call(cursor))
+    if _is_wrapper(found):
+        return (yield from read_wrapper(cursor))
+    return (yield from _read_name(cursor))
+
+
+def _read_name(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read a call that begins with its name."""
+    may_be_bare = cursor.first and not cursor.wrapped
+    if may_be_bare and (yield from begins_bare(cursor)):
         return (yield from bare_call(cursor))
     return (yield from named(cursor, python=cursor.wrapped))
+
+
+def _is_wrapper(found: Tag) -> bool:
+    """Whether a tag is a wrapper's."""
+    return found.marked or found.kind in WRAPPER_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The opener of a wrapper that was read, and what ends it."""
+
+    enclosure: Enclosure
+    # It ends with the call behind it: `[TOOL_CALLS]`.
+    ends_itself: bool = False
+    # A bracket closes it: `[Tool call: …]`.
+    bracket: bool = False
 
 
 def read_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read a wrapper that stands here, opening token and all."""
     start = cursor.pos
-    marker = yield from cursor.which(MARKER_OPENERS)
-    if marker is None:
-        found = yield from peek_tag(cursor)
-        if found is not None and found.kind in CALL_KINDS and found.marked:
-            cursor.weak = True
-            calls = yield from tagged_call(cursor)
-            cursor.spans.append((start, cursor.pos))
-            return calls
-        if found is None or found.closing or not (found.kind in WRAPPER_KINDS or found.marked):
-            raise cursor.refuse("no wrapper of calls begins here")
-        yield from tag(cursor)
-        enclosure = Enclosure(found.ends[0].replace(b"</", b"<"), found.ends, cursor.begins_line(start))
-    else:
-        closers = encoded(*MARKER_BY_OPENER[marker].closers)
-        enclosure = Enclosure(marker, closers, cursor.begins_line(start))
+    opened = yield from _open(cursor)
+    if opened is None:
+        return (yield from _call_without_wrapper(cursor))
+    outside, passes = cursor.wrapped, cursor.passes
     cursor.depth += 1
-    outside, cursor.wrapped = cursor.wrapped, True
-    passes, cursor.passes = cursor.passes, cursor.passes if outside else cursor.back_to < 0
-    left = len(cursor.left)
+    cursor.wrapped = True
+    if not outside:
+        cursor.passes = cursor.back_to < 0
     if cursor.depth > MAX_NESTED:
         raise NotACall("wrappers are nested too deep")
-    ends_itself = marker is not None and not MARKER_BY_OPENER[marker].closers
-    bracket = marker is not None and _BRACKET in MARKER_BY_OPENER[marker].closers
-    opened = len(cursor.enclosures)
-    doubled = bool(cursor.enclosures) and cursor.enclosures[-1].opener == enclosure.opener
-    if not ends_itself and not doubled:
-        # An opener that stands there twice may be closed once.
-        cursor.enclosures.append(enclosure)
-    calls = yield from (_single(cursor) if ends_itself else _inside(cursor, bracket))
-    del cursor.enclosures[opened:]
+    left, enclosures = len(cursor.left), len(cursor.enclosures)
+    if opened.ends_itself:
+        calls = yield from _single(cursor)
+    else:
+        _enclose(cursor, opened.enclosure)
+        calls = yield from _Inside(cursor, opened.bracket).read()
+    del cursor.enclosures[enclosures:]
     cursor.wrapped, cursor.passes = outside, passes
     cursor.depth -= 1
-    if not calls and outside and len(cursor.left) > left:
-        # A wrapper of its own around what stays text stays with it.
-        cursor.left[left:] = [(start if cursor.before else 0, cursor.pos, cursor.before)]
-        return ()
-    if not calls:
-        raise NotACall(cursor.why or "the wrapper holds no call")
+    if calls:
+        cursor.spans.append((start, cursor.pos))
+        return calls
+    if not outside or len(cursor.left) == left:
+        raise cursor.rejected("the wrapper holds no call")
+    # A wrapper of its own around what stays text stays with it.
+    cursor.left[left:] = [(start if cursor.before else 0, cursor.pos, cursor.before)]
+    return ()
+
+
+def _open(cursor: Cursor) -> Parsing[_Opened | None]:
+    """Read the opener of a wrapper; None, and nothing is read, if the tag of a call stands there without one.
+
+    `<｜DSML｜invoke name="now">` is as good as its wrapper `<｜DSML｜tool_calls>`, as if that had been left out.
+    """
+    start = cursor.pos
+    marker = yield from cursor.which(MARKER_OPENERS)
+    if marker is not None:
+        closers = MARKER_BY_OPENER[marker].closers
+        enclosure = Enclosure(marker, encoded(*closers), cursor.begins_line(start))
+        return _Opened(enclosure, ends_itself=not closers, bracket=_BRACKET in closers)
+    found = yield from peek_tag(cursor)
+    if found is None:
+        raise cursor.refuse("no wrapper of calls begins here")
+    if found.marked and found.kind in CALL_KINDS:
+        return None
+    if found.closing or not _is_wrapper(found):
+        raise cursor.refuse("no wrapper of calls begins here")
+    yield from tag(cursor)
+    return _Opened(Enclosure(found.ends[0].replace(b"</", b"<"), found.ends, cursor.begins_line(start)))
+
+
+def _call_without_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    """Read a call whose opening tag is evidence enough, with the proof that a wrapper without an end needs."""
+    start = cursor.pos
+    cursor.weak = True
+    calls = yield from tagged_call(cursor)
     cursor.spans.append((start, cursor.pos))
     return calls
 
 
+def _enclose(cursor: Cursor, enclosure: Enclosure) -> None:
+    """Note that a wrapper is open. An opener that stands there twice may be closed once:
+    `<tool_call>⏎<tool_call>⏎{…}⏎</tool_call>`.
+    """
+    outer = cursor.enclosures[-1:]
+    if not outer or outer[0].opener != enclosure.opener:
+        cursor.enclosures.append(enclosure)
+
+
 def _single(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
-    """Read the one body behind a marker without a closer; Llama separates several with semicolons."""
+    """Read the one body behind a marker without a closer; Llama separates several with semicolons.
+
+    `<|python_tag|>{"name": "now", "parameters": {}}; {"name": "now", "parameters": {}}`
+    """
     calls: list[RawCall] = []
     while True:
         yield from _fillers(cursor)
         calls += yield from sibling_calls(cursor, read_call, len(calls))
-        if not (yield from cursor.maybe(_another(cursor))) and not (yield from cursor.ahead(_name_follows(cursor))):
+        if (yield from cursor.maybe(_another(cursor))):
+            continue
+        if not (yield from cursor.ahead(_name_follows(cursor))):
             return tuple(calls)
 
 
@@ -130,73 +192,142 @@ def _another(cursor: Cursor) -> Parsing[bool]:
 
 
 def _name_follows(cursor: Cursor) -> Parsing[bool]:
-    """Whether an offered name and JSON are glued to the call before: the marker between them is missing."""
-    name = yield from cursor.which(encoded(*cursor.tools.names))
-    return name is not None and (yield from cursor.byte()) == b"{"
+    """Whether an offered name and JSON are glued to the call before: the marker between them is missing.
+
+    `[TOOL_CALLS]now{}read{"path": "a.py"}` of Mistral.
+    """
+    if (yield from cursor.which(encoded(*cursor.tools.names))) is None:
+        return False
+    return (yield from cursor.byte()) == b"{"
 
 
-def _inside(cursor: Cursor, bracket: bool) -> Parsing[tuple[RawCall, ...]]:
-    """Read the bodies of a wrapper, and its closer."""
-    calls: list[RawCall] = []
-    # How far all was closed by itself; whether by wrappers of its own only; whether something was not.
-    closed, wrapped, loose = cursor.pos, True, False
-    left = len(cursor.left)
-    opened, depth = len(cursor.enclosures), cursor.depth
-    while True:
-        try:
-            yield from _fillers(cursor)
-            before = cursor.pos
-            # GigaChat's closer begins its opener too, which may stand there twice.
-            again = not calls and (yield from cursor.peek(MARKER_OPENERS))
-            if (not again and (yield from _closer(cursor))) or (bracket and (yield from cursor.which((b"]",)))):
-                return tuple(calls)
-            if calls and (yield from ends_here(cursor)):
-                cursor.pos = before
-                cursor.weak = cursor.weak or not wrapped
-                return tuple(calls)
-            if cursor.at_end():
-                raise NotACall("the wrapper does not end")
-            opener = yield from closed_by_itself(cursor)
-            # What is no call behind those that are closed must not take them along.
-            back_to = cursor.back_to
-            if calls and wrapped and not loose and not cursor.void:
-                cursor.back_to = closed
-            found = yield from sibling_calls(cursor, read_call, len(calls))
-            cursor.back_to = back_to
-        except NotACall as reason:
-            broken_off = isinstance(reason, Truncated)
-            if calls:
-                cursor.resume(closed)
-            del cursor.left[left:]
-            if not calls or cursor.void or (loose if broken_off else not wrapped):
-                raise
-            cursor.cut = not wrapped
-            if wrapped:
-                # It has a wrapper of its own, and is read once more for itself.
-                cursor.pos = closed
-            else:
-                cursor.go_back(closed)
-            del cursor.enclosures[opened:]
-            cursor.depth = depth
-            return tuple(calls)
-        calls += found
-        wrapped = wrapped and opener == WRAPPER
-        loose = loose or not opener
-        closed, left = cursor.pos, len(cursor.left)
-        yield from _between(cursor)
+class Closed(Enum):
+    """By what a body is closed that stands in a wrapper."""
+
+    # It is a wrapper itself: `<tool_call>…</tool_call>` in `<tool_calls>`.
+    WRAPPER = auto()
+    # It has an end tag or token of its own: `<invoke name="now">…</invoke>`.
+    CALL = auto()
+    # Nothing but its brackets: `{"name": "now"}`.
+    NOTHING = auto()
 
 
-def closed_by_itself(cursor: Cursor) -> Parsing[str]:
-    """Whether what stands here has an end tag or token of its own: WRAPPER, CALL, or empty if not."""
+WRAPPER = Closed.WRAPPER
+
+
+class _Inside:
+    """Reads the bodies of a wrapper, and its closer."""
+
+    def __init__(self, cursor: Cursor, bracket: bool) -> None:
+        self._cursor = cursor
+        self._bracket = bracket
+        self._calls: list[RawCall] = []
+        # By what the bodies so far are closed.
+        self._closed: set[Closed] = set()
+        # How far all was closed by itself, how many spans of text had been left, and what was open around it.
+        self._closed_at = cursor.pos
+        self._left = len(cursor.left)
+        self._enclosures, self._depth = len(cursor.enclosures), cursor.depth
+
+    def read(self) -> Parsing[tuple[RawCall, ...]]:
+        """Read all bodies, and the closer; the calls."""
+        while True:
+            try:
+                over = yield from self._read_next()
+            except NotACall as reason:
+                self._give_up(reason)
+                over = True
+            if over:
+                return tuple(self._calls)
+            yield from _between(self._cursor)
+
+    def _read_next(self) -> Parsing[bool]:
+        """Read a body, or the closer; whether the wrapper is over."""
+        cursor = self._cursor
+        yield from _fillers(cursor)
+        before = cursor.pos
+        if (yield from self._read_closer()):
+            return True
+        if self._calls and (yield from ends_here(cursor)):
+            cursor.pos = before
+            cursor.weak |= not self._only_wrappers
+            return True
+        if cursor.at_end():
+            raise NotACall("the wrapper does not end")
+        closed = yield from closed_by_itself(cursor)
+        found = yield from self._read_body()
+        self._calls += found
+        self._closed.add(closed)
+        self._closed_at, self._left = cursor.pos, len(cursor.left)
+        return False
+
+    def _read_closer(self) -> Parsing[bool]:
+        """Read what closes the wrapper; whether it stood here.
+
+        GigaChat's closer begins its opener too, which may stand there twice: `<|message_sep|>` and
+        `<|message_sep|>⏎⏎function call<|role_sep|>`.
+        """
+        cursor = self._cursor
+        again = None if self._calls else (yield from cursor.peek(MARKER_OPENERS))
+        if again is None and (yield from _closer(cursor)):
+            return True
+        if not self._bracket:
+            return False
+        return (yield from cursor.which((b"]",))) is not None
+
+    def _read_body(self) -> Parsing[tuple[RawCall, ...]]:
+        """Read a body. What is no call behind those that are closed must not take them along."""
+        cursor = self._cursor
+        back_to = cursor.back_to
+        if self._calls and self._only_wrappers and not cursor.void:
+            cursor.back_to = self._closed_at
+        found = yield from sibling_calls(cursor, read_call, len(self._calls))
+        cursor.back_to = back_to
+        return found
+
+    @property
+    def _only_wrappers(self) -> bool:
+        """Whether all bodies so far have wrappers of their own."""
+        return self._closed <= {Closed.WRAPPER}
+
+    def _give_up(self, reason: NotACall) -> None:
+        """Keep the calls that are closed themselves where a body is none; raises the reason if they do not count.
+
+        `<tool_calls><tool_call>{…}</tool_call><tool_call>{"na` broke off behind a call that is whole.
+        """
+        cursor = self._cursor
+        if self._calls:
+            cursor.resume(self._closed_at)
+        del cursor.left[self._left :]
+        if not self._calls or cursor.void or not self._may_keep(reason):
+            raise reason
+        cursor.cut = not self._only_wrappers
+        if cursor.cut:
+            cursor.go_back(self._closed_at)
+        else:
+            # What follows has a wrapper of its own, and is read once more for itself.
+            cursor.pos = self._closed_at
+        del cursor.enclosures[self._enclosures :]
+        cursor.depth = self._depth
+
+    def _may_keep(self, reason: NotACall) -> bool:
+        """Whether the calls so far count without what comes behind them."""
+        if isinstance(reason, Truncated):
+            return Closed.NOTHING not in self._closed
+        return self._only_wrappers
+
+
+def closed_by_itself(cursor: Cursor) -> Parsing[Closed]:
+    """Whether what stands here has an end tag or token of its own."""
     marker = yield from cursor.peek(MARKER_OPENERS)
     if marker is not None:
-        return CALL if marker in _WEAK else WRAPPER
+        return Closed.CALL if marker in _WEAK else Closed.WRAPPER
     if (yield from cursor.peek(_XTML)):
-        return CALL
-    found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
+        return Closed.CALL
+    found = yield from tag_ahead(cursor)
     if found is None or found.closing:
-        return ""
-    return WRAPPER if found.marked or found.kind in WRAPPER_KINDS else CALL
+        return Closed.NOTHING
+    return Closed.WRAPPER if _is_wrapper(found) else Closed.CALL
 
 
 def _fillers(cursor: Cursor) -> Parsing[None]:
@@ -222,7 +353,7 @@ def _closer(cursor: Cursor) -> Parsing[bool]:
     while True:
         if (yield from cursor.which(_CLOSERS)):
             return True
-        found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
+        found = yield from tag_ahead(cursor)
         if found is None or not closes(found):
             return False
         yield from tag(cursor)

@@ -2,6 +2,12 @@
 `<invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>` of Claude, MiniMax, DeepSeek (DSML) and many
 more, MiniMax M3's `<invoke name="NAME"><KEY>VALUE</KEY></invoke>` (F3, F4, F5, F10, F12, F13).
 
+    <function=edit>                          <invoke name="edit">
+    <parameter=path>                         <parameter name="path">a.py</parameter>
+    a.py                                     </invoke>
+    </parameter>
+    </function>
+
 Values are raw text, typed by the tool's schema. An end tag counts only if a legal next tag follows, so that a value
 may hold it. In Qwen's spelling a line end behind the opening tag, and then one before the end tag, are markup.
 """
@@ -19,7 +25,7 @@ from proxy.formats.json_arguments import arguments_value
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
 from proxy.formats.xml_elements import begins_element, element_value, inner_keys
-from proxy.formats.xml_tags import SEPARATOR, Tag, peek_tag, tag
+from proxy.formats.xml_tags import SEPARATOR, Tag, peek_tag, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall
 from proxy.tools.toolset import Tool
 
@@ -36,7 +42,7 @@ def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one call that stands here, opening tag and all."""
     lined = cursor.begins_line(cursor.pos) if cursor.enclosures else None
     opener = yield from tag(cursor)
-    if opener.kind not in CALL_KINDS or opener.closing or not opener.name:
+    if not _names_call(opener):
         raise NotACall("a tag that names a function was expected")
     tool = cursor.tool(opener.name)
     while (yield from cursor.maybe(_again(cursor, opener))):
@@ -53,10 +59,24 @@ def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     return (RawCall(tool, opener.name, dump(values)),)
 
 
+def _names_call(found: Tag) -> bool:
+    """Whether a tag begins a call and names its tool."""
+    if found.closing or not found.name:
+        return False
+    return found.kind in CALL_KINDS
+
+
+def _names_parameter(found: Tag) -> bool:
+    """Whether a tag begins a parameter, and names it."""
+    if found.closing or not found.name:
+        return False
+    return found.kind in PARAMETER_KINDS
+
+
 def _again(cursor: Cursor, opener: Tag) -> Parsing[bool]:
     """Read the same opening tag once more; whether it stood here."""
     yield from cursor.blanks()
-    if (yield from cursor.byte()) not in (b"<", b"]") or (yield from peek_tag(cursor)) != opener:
+    if (yield from tag_ahead(cursor)) != opener:
         return False
     yield from tag(cursor)
     return True
@@ -88,13 +108,12 @@ def parameters(
     while True:
         before = cursor.pos
         yield from cursor.blanks()
-        padded = padded or cursor.pos > before
-        if cursor.at_end():
-            if not values or not cursor.stopped:
-                raise cursor.refuse("a parameter or the end of the call was expected")
-            cursor.weak = True
-            break
         start = cursor.pos
+        padded |= start > before
+        if cursor.at_end():
+            # The end tags of call and wrapper are missing: `…</parameter>` ends the reply.
+            _check_missing_end(cursor, values)
+            break
         found = yield from _next_tag(cursor)
         if found is None:
             break  # the end tag is missing where a wrapper ends or another call begins
@@ -102,10 +121,17 @@ def parameters(
         if found.closing:
             break
         raw.begins(start)
-        named = found.kind in PARAMETER_KINDS and bool(found.name)
-        yield from (_parameter if named else _element)(cursor, raw, _Place(found, call, tool, padded), values)
+        read = _parameter if _names_parameter(found) else _element
+        yield from read(cursor, raw, _Place(found, call, tool, padded), values)
     raw.finish(values)
     return values
+
+
+def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:
+    """Let a call end with the reply: weak evidence, if the model stopped behind a value."""
+    if not values or not cursor.stopped:
+        raise cursor.refuse("a parameter or the end of the call was expected")
+    cursor.weak = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +164,11 @@ def _element(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Js
     key = place.opener.kind
     cursor.reject_if(key not in place.tool.properties or key in values, "no parameter has this tag")
     value = yield from raw.read(_element_markup(cursor, place, key), key, values)
-    # It may be an element inside this one's object.
+    # The next element may be one inside this one's object: `<shipping><city>Oslo</city>`, without `</shipping>`.
     cursor.reject_if(value.unended and not value.text.strip(), "its values can be read in two ways")
     values[key] = element_value(value.text, place.tool, key)
-    unread = isinstance(values[key], str) and not raw.is_text(key) and begins_element(value.text)
-    cursor.reject_if(unread, "its elements do not end")
+    if isinstance(values[key], str) and not raw.is_text(key):
+        cursor.reject_if(begins_element(value.text), "its elements do not end")
     raw.check(key, values[key], value)
 
 
@@ -161,29 +187,40 @@ def _next_tag(cursor: Cursor) -> Parsing[Tag | None]:
     """The next tag, which is not read: a parameter's, or the call's end tag; None where the call must be over without
     one. End tags of parameters that stand there twice are read.
     """
-    while True:
-        found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
-        if found is not None and found.kind in PARAMETER_KINDS and found.closing:
-            yield from tag(cursor)
-            yield from cursor.blanks()
-            continue
-        if found is not None and found.kind in CALL_KINDS:
+    found = yield from tag_ahead(cursor)
+    while found is not None and _ends_parameter(found):
+        yield from tag(cursor)
+        yield from cursor.blanks()
+        found = yield from tag_ahead(cursor)
+    if found is not None:
+        if found.kind in CALL_KINDS:
             return found if found.closing else None
-        if found is not None and not found.closing:
+        if not found.closing:
             return found
-        if (yield from ends_here(cursor)):
-            return None
-        raise cursor.refuse("a parameter or the end of the call was expected")
+    if (yield from ends_here(cursor)):
+        return None
+    raise cursor.refuse("a parameter or the end of the call was expected")
+
+
+def _ends_parameter(found: Tag) -> bool:
+    """Whether a tag is an end tag of a parameter."""
+    return found.closing and found.kind in PARAMETER_KINDS
+
+
+def _ends_call(found: Tag) -> bool:
+    """Whether a tag is an end tag of a call."""
+    return found.closing and found.kind in CALL_KINDS
 
 
 def _expect_end(cursor: Cursor) -> Parsing[None]:
     yield from cursor.blanks()
     found = yield from peek_tag(cursor)
-    if found is not None and found.closing and found.kind in CALL_KINDS:
+    if found is not None and _ends_call(found):
         yield from tag(cursor)
-    elif not (yield from ends_here(cursor)):
+        return
+    if not (yield from ends_here(cursor)):
         raise cursor.refuse("the end of the call was expected")
-    elif found is None:
+    if found is None:
         cursor.weak = True
 
 
@@ -203,9 +240,9 @@ def _named_markup(cursor: Cursor, opener: Tag, call: CallTag) -> Markup:
         if mark is not None:
             return mark
         found = yield from peek_tag(cursor)
-        if found is None or found.closing or found.kind not in PARAMETER_KINDS or not found.name:
+        if found is None or not _names_parameter(found):
             return None
-        if not set(found.ends) & set(opener.ends):
+        if set(found.ends).isdisjoint(opener.ends):
             return None
         yield from tag(cursor)
         return Mark(Level.VALUE, False, key=found.name)
@@ -257,24 +294,30 @@ class _Outside:
         if mark is not None:
             return mark
         found = yield from peek_tag(cursor)
-        if found is None or found.closing or not set(found.ends) & set(self._ends):
-            return None
-        if found.kind in CALL_KINDS and not found.name:
+        if found is None or not self._is_opener(found):
             return None
         yield from tag(cursor)
         return Mark(Level.CALL, False)
 
+    def _is_opener(self, found: Tag) -> bool:
+        """Whether a tag begins another call, spelled like this one."""
+        if found.closing or set(found.ends).isdisjoint(self._ends):
+            return False
+        return found.kind not in CALL_KINDS or bool(found.name)
+
 
 def _another_parameter(cursor: Cursor) -> Parsing[bool]:
     """Whether another parameter begins here."""
-    found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
-    return found is not None and not found.closing and found.kind in PARAMETER_KINDS and bool(found.name)
+    found = yield from tag_ahead(cursor)
+    return found is not None and _names_parameter(found)
 
 
 def _another_element(cursor: Cursor) -> Parsing[bool]:
     """Whether another element begins here, or a parameter."""
-    found = (yield from peek_tag(cursor)) if (yield from cursor.byte()) in (b"<", b"]") else None
-    return found is not None and not found.closing and found.kind not in CALL_KINDS
+    found = yield from tag_ahead(cursor)
+    if found is None or found.closing:
+        return False
+    return found.kind not in CALL_KINDS
 
 
 def _in_lines(opener: Tag, padded: bool) -> bool:

@@ -1,8 +1,11 @@
 """MiniMax M3's values: elements named by the key, nested, an array as repeated `<item>` (F12).
 
-What an element is, the schema decides; a string keeps the markup in it as it was written. An element that stands there
-several times is a list. Text beside elements is `$text`, as MiniMax's own parser has it, where the object may have such
-a key: `<shipping>by air<city>Oslo</city></shipping>` is `{"$text": "by air", "city": "Oslo"}`.
+    ]<]minimax[>[<to>]<]minimax[>[<item>a@b.no]<]minimax[>[</item>]<]minimax[>[</to>
+
+is `"to": ["a@b.no"]`. What an element is, the schema decides; a string keeps the markup in it as it was written. An
+element that stands there several times is a list. Text beside elements is `$text`, as in MiniMax's own parser, where
+the object may have such a key: `<shipping>by air<city>Oslo</city></shipping>` is
+`{"$text": "by air", "city": "Oslo"}`.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ _TAG_AHEAD = re.compile(r"\]<\]minimax\[>\[<|<[A-Za-z_/]")
 # JSON has no such integer; a text of digits alone is one all the same where nothing else is allowed.
 _ZEROS = re.compile(r"\s*(-?)0+([0-9]+)\s*\Z")
 _ITEM, _TEXT = "item", "$text"
+_HOLDERS = frozenset(("array", "object"))
 
 
 def element_value(text: str, tool: Tool, key: str) -> Json:
@@ -51,29 +55,39 @@ def begins_element(text: str) -> bool:
 
 def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
     types = allowed_types(schema, root)
-    raw = "string" in types and not (types == ALL_TYPES and _MARKED.match(text))
-    if raw or depth > MAX_DEPTH:
+    if depth > MAX_DEPTH or _is_string(text, types):
         return typed(text, schema, root)
     found = _children(text)
     if found is None or not found.children:
         return _scalar(text, types, schema, root)
-    if "array" in types and all(name == _ITEM for name, _ in found.children) and not found.text:
+    if "array" in types and found.items_only:
         items = _inner(schema, root, "items")
         return [_value(inner, items, root, depth + 1) for _, inner in found.children]
-    if found.text and not ("object" in types and _may_have_text(schema, root)):
-        return text
-    return _object(found, schema, root, depth)
+    if not found.text:
+        return _object(found, schema, root, depth)
+    if "object" in types and _may_have_text(schema, root):
+        return _object(found, schema, root, depth)
+    return text
+
+
+def _is_string(text: str, types: Collection[str]) -> bool:
+    """Whether a text is a string, whatever markup is in it."""
+    if "string" not in types:
+        return False
+    # Where anything is allowed, MiniMax's separator says that these are elements.
+    return types != ALL_TYPES or not _MARKED.match(text)
 
 
 def _scalar(text: str, types: Collection[str], schema: Json, root: JsonObject) -> Json:
     """The value of a text without elements, which may not be a string."""
-    if not text.strip() and "null" not in types and "array" in types:
-        return []
-    if not text.strip() and "null" not in types and "object" in types:
-        return {}
+    if not text.strip() and "null" not in types:
+        if "array" in types:
+            return []
+        if "object" in types:
+            return {}
     digits = _ZEROS.match(text)
-    if digits and "integer" in types and not {"array", "object"} & set(types):
-        return typed(f"{digits[1]}{digits[2]}", schema, root)
+    if digits and "integer" in types and _HOLDERS.isdisjoint(types):
+        text = f"{digits[1]}{digits[2]}"
     return typed(text, schema, root)
 
 
@@ -108,6 +122,11 @@ class _Children:
     children: tuple[tuple[str, str], ...]
     text: str
 
+    @property
+    def items_only(self) -> bool:
+        """Whether nothing but `<item>` elements stands there."""
+        return not self.text and all(name == _ITEM for name, _ in self.children)
+
 
 def _children(text: str) -> _Children | None:
     """What a text consists of; None if an element in it does not end, or text stands in several places of it."""
@@ -123,14 +142,19 @@ def _children(text: str) -> _Children | None:
             inner_end, at = end
             found.append((opening.group(1), text[opening.end() : inner_end]))
             continue
-        blanks = _BLANKS.match(text, at)
-        start = blanks.end() if blanks else at
-        tag = _TAG_AHEAD.search(text, start)
-        at = tag.start() if tag else len(text)
+        start, at = _beside(text, at)
         if beside or at == start:
             return None
         beside = text[start:at].rstrip()
     return _Children(tuple(found), beside)
+
+
+def _beside(text: str, at: int) -> tuple[int, int]:
+    """Where the text begins that stands here beside elements, without blanks before it, and where it ends."""
+    blanks = _BLANKS.match(text, at)
+    start = blanks.end() if blanks else at
+    tag = _TAG_AHEAD.search(text, start)
+    return start, tag.start() if tag else len(text)
 
 
 def _end(text: str, start: int, name: str) -> tuple[int, int] | None:

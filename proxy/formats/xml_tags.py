@@ -29,8 +29,8 @@ class Tag:
     """A tag: its `kind` without namespace and suffix, what it names, and its attributes.
 
     `closing` if it is an end tag; `ends` are the texts that can end what it begins, `begins` those that begin another
-    one spelled alike; `marked` if it is DSML's or
-    GCML's; `assigned` if the name stands behind the kind (`<function=NAME>`).
+    one spelled alike; `marked` if it is DSML's or GCML's; `assigned` if the name stands behind the kind
+    (`<function=NAME>`).
     """
 
     kind: str
@@ -60,6 +60,13 @@ def peek_tag(cursor: Cursor) -> Parsing[Tag | None]:
     return (yield from cursor.ahead(_known_tag(cursor)))
 
 
+def tag_ahead(cursor: Cursor) -> Parsing[Tag | None]:
+    """The tag that stands here, not read yet; None if its first byte says already that there is none."""
+    if (yield from cursor.byte()) not in (b"<", b"]"):
+        return None
+    return (yield from peek_tag(cursor))
+
+
 def _known_tag(cursor: Cursor) -> Parsing[Tag | None]:
     start = cursor.pos
     found = yield from cursor.maybe(_tag(cursor))
@@ -80,7 +87,10 @@ def _tag(cursor: Cursor) -> Parsing[Tag | None]:
 
 
 def read_tag(inside: str, separator: str = "") -> Tag | None:
-    """The tag of what stands between `<` and `>`; None if that is no tag."""
+    """The tag of what stands between `<` and `>`; None if that is no tag.
+
+    `parameter=path` names `path`, and so does `atem:parameter name="path"`; `separator` stood before the `<`.
+    """
     head = _HEAD.match(inside)
     if not head:
         return None
@@ -88,24 +98,46 @@ def read_tag(inside: str, separator: str = "") -> Tag | None:
     word = _WORD.match(inside, bars.end() if bars else head.start(2))
     if not word:
         return None
-    spelled, equal, rest = word.groups()
-    pairs = _ATTRIBUTE.findall(rest or "")
-    attributes = {key.lower(): double or single or bare for key, double, single, bare in pairs}
+    spelled, assigned, rest = word.groups(default="")
+    attributes = _attributes(rest)
     kind = _kind(spelled)
-    name = (equal or "").strip().strip("\"'") or attributes.get("name", "")
+    has_name = bool(assigned) or "name" in attributes
     written = inside[: word.end(1)]
-    spellings = (written, written.replace(" ", ""), *((_GLUED[kind],) if kind in _GLUED else ()))
+    # Directly behind the kind: `=`, or an attribute.
+    between = "=" if assigned else " name="
+    return Tag(
+        kind=_GLUED.get(kind, kind),
+        name=assigned.strip().strip("\"'") or attributes.get("name", ""),
+        closing=bool(head.group(1)),
+        attributes=attributes,
+        ends=_end_tags(written, kind, separator),
+        begins=(f"{separator}<{written}{between}".encode(),) if has_name else (),
+        marked=bool(bars),
+        assigned=bool(assigned),
+    )
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """The attributes of a tag, in either quotation marks or none."""
+    pairs = _ATTRIBUTE.findall(text)
+    return {key.lower(): double or single or bare for key, double, single, bare in pairs}
+
+
+def _end_tags(written: str, kind: str, separator: str) -> tuple[bytes, ...]:
+    """The end tags of an opening tag, in the spellings that models give it."""
+    spellings = [written, written.replace(" ", "")]
+    if kind in _GLUED:
+        spellings.append(_GLUED[kind])
     ends = dict.fromkeys(f"{separator}</{full}>" for full in spellings)
-    closers = tuple(end.encode() for end in ends)
-    begins = (f"{separator}<{written}{'=' if equal else ' name='}".encode(),) if equal or "name" in attributes else ()
-    return Tag(_GLUED.get(kind, kind), name, bool(head.group(1)), attributes, closers, begins, bool(bars), bool(equal))
+    return tuple(end.encode() for end in ends)
 
 
 def _kind(spelled: str) -> str:
     """The word without its namespace (`atem:invoke`, `ifm|tool_call`) or suffix (`tool_call:opensource`)."""
     first, _, last = spelled.replace("|", ":").partition(":")
-    known = first in SUFFIXED
-    return first if known or not last else last
+    if first in SUFFIXED:
+        return first
+    return last or first
 
 
 # Kinds that Hunyuan's checkpoints write with a suffix.

@@ -2,20 +2,42 @@
 
 Parsers of formats are generators over a `Cursor`: sequential code that yields where it needs text that has not come
 yet. One grammar serves streamed and whole replies, and the result cannot depend on the cuts. All positions are byte
-offsets into the window's UTF-8; every search goes on where the last one stopped, so parsing is linear.
+offsets into the buffer's UTF-8; every search goes on where the last one stopped, so parsing is linear.
+
+Of `{"name": "read", "arguments": {"pa` a parser has read the key and its string when it asks for a value that has not
+come as a whole yet: it yields, and goes on in the middle of `"pa` when the next chunk is there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from proxy.limits import MAX_DEPTH
 from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.evidence import NotACall, Rejection, Truncated, Verdict
+from proxy.parsing.literal_table import Literals, literal_table
 from proxy.tools.toolset import Tool, ToolSet
+
+# What a parser of a format needs.
+__all__ = [
+    "MAX_BLANKS",
+    "MAX_KEY",
+    "MAX_REREADS",
+    "MAX_SCALAR",
+    "MAX_VOID",
+    "Cursor",
+    "Enclosure",
+    "Literals",
+    "NotACall",
+    "Parsing",
+    "RawCall",
+    "Rejection",
+    "Truncated",
+]
 
 T = TypeVar("T")
 Parsing: TypeAlias = Generator[None, None, T]
@@ -36,17 +58,9 @@ _IN_STRICT_STRING = {b'"': re.compile(rb'["\\\x00-\x1f]'), b"'": re.compile(rb"[
 _IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsnTFNo]")
 _AFTER_SCALAR = re.compile(rb"[^0-9A-Za-z+.-]")
 _SCALAR_STARTS = b"-0123456789tfnTFN"
-
-
+_QUOTES = (b'"', b"'")
+_LEVELS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _NO_TOOL = Tool("", {})
-
-
-class NotACall(Exception):
-    """The text cannot become a call any more; it is the model's prose after all. Its text says why."""
-
-
-class Truncated(NotACall):
-    """The text ended in the middle of what was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +87,6 @@ class Enclosure:
     lined: bool
 
 
-class Literals:
-    """Texts of which the longest that stands somewhere is looked for, by their first byte."""
-
-    def __init__(self, literals: Collection[bytes]) -> None:
-        self._by_first: dict[bytes, list[bytes]] = {}
-        for literal in sorted(literals, key=len, reverse=True):
-            for prefix in {literal[:1], literal[:2]}:
-                self._by_first.setdefault(prefix, []).append(literal)
-        self._single = {literal: literal for literal in literals if len(literal) == 1}
-        self.longest = max(map(len, literals), default=0)
-
-    def match(self, here: bytes, ended: bool) -> bytes | None:
-        """The longest literal that `here` begins with; empty if none; None while more text could tell otherwise."""
-        near = self._by_first.get(here[:2])
-        if near is None:
-            return self._single.get(here[:1]) or (b"" if here or ended else None)
-        for literal in near:
-            if here.startswith(literal):
-                return literal
-            if not ended and len(here) < len(literal) and literal.startswith(here):
-                return None
-        return self._single.get(here[:1], b"")
-
-    def breaks_off(self, here: bytes) -> bool:
-        """True if the text ends in the middle of a literal: `here` is all of it."""
-        near = self._by_first.get(here[:2], []) if 0 < len(here) < self.longest else []
-        return any(literal.startswith(here) for literal in near)
-
-
-@lru_cache(maxsize=256)
-def _literals(literals: tuple[bytes, ...]) -> Literals:
-    return Literals(literals)
-
-
 @lru_cache(maxsize=256)
 def _any_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(b"|".join(map(re.escape, literals)))
@@ -117,58 +97,67 @@ def _never() -> bool:
 
 
 class Cursor:
-    """A position in a window.
+    """A position in a text, what is open there, and what is known so far of the candidate that is read.
 
-    `named` is true once an offered name was read, `wrapped` while a format's own wrapper is open (`depth` of them),
-    `weak` once what was read needs weak evidence's proof, `cut` if it broke off behind calls that are closed, `first`
-    at the beginning of a reply, `strict` if no line ends in a string, `broken_off` if the text ended within a tag;
-    `enclosures` are the wrappers and fences that are open and must be closed, the outermost first; `spans` are the
-    positions of what was read that would be a call by itself, `format` says what it is if only the
-    parser can tell. Once it is `void`, for the reason `why`, nothing will come of it, but it is read on to its end,
-    because markup inside a string of it is no call either (contract C3); what is read then is let go, so the texts
-    that a parser gets of it mean nothing, names aside.
-
-    In a wrapper that may hold other calls (`passes`, behind `before` of them) a body of which no tool was offered is
-    void only up to its own end, and stays text: `left` are such spans, each with the number of calls before it.
-    `in_quotation` says whether a quotation is open before what is read.
+    A parser reads with `expect`, `which`, `until`, `value` and so on, and looks ahead with `peek`, `ahead` and `maybe`.
+    It raises `refuse(…)` where the text goes on as no call does, and says `reject(…)` where nothing can come of it
+    but its end is still to be found: markup inside a string of it is no call either. Such text is let go as it is read,
+    so what a parser gets of it means nothing, names aside.
     """
 
     def __init__(self, buffer: TextBuffer, pos: int, tools: ToolSet) -> None:
         self._buffer = buffer
         self.pos = pos
         self.tools = tools
-        self.named = False
-        self.wrapped = False
-        self.weak = False
-        self.cut = False
-        self.broken_off = False
+
+        # Where it stands. `first`: the candidate is the first thing of the reply; `wrapped`: a format's own wrapper is
+        # open, `depth` of them; `enclosures`: the wrappers and fences that must be closed, the outermost first;
+        # `strict`: no line ends in a string; `in_quotation` says whether a quotation is open before it.
         self.first = False
+        self.wrapped = False
         self.depth = 0
-        self.strict = False
-        self.spans: list[tuple[int, int]] = []
         self.enclosures: list[Enclosure] = []
-        self.why = ""
+        self.strict = False
+        self.in_quotation: Callable[[], bool] = _never
+
+        # Evidence. `named`: an offered name was read; `weak`: it counts only if the reply ends with it; `spans`: the
+        # positions of what would be a call by itself; `format`: what it is, if only the parser can tell.
+        self.named = False
+        self.weak = False
+        self.spans: list[tuple[int, int]] = []
         self.format = ""
-        # What a parser read at a position that others ask for again, and where it ends.
-        self.known: tuple[int, object, int] = (-1, None, -1)
-        # Where to go on if nothing comes of what is read, and whether that is still allowed.
-        self.back_to = -1
-        self.may_go_back = True
-        # How far was read what is read again from further back, or stays text behind calls: if nothing comes of that,
-        # no call begins up to there.
-        self.furthest = 0
+        # `why` in words, empty until there is a reason, and `rejection` as it is counted.
+        self.why = ""
+        self.rejection = Rejection.BROKEN
+        self._verdict = Verdict.OPEN
+        # Since when it is not OPEN.
+        self._void_from = -1
+
+        # Text that stays text within a wrapper. `passes`: the wrapper may hold calls beside a body that names no
+        # offered tool; `before`: so many calls of it were read; `left`: such bodies, (start, end, calls before it).
         self.passes = False
         self.before = 0
         self.left: list[tuple[int, int, int]] = []
-        self.in_quotation: Callable[[], bool] = _never
-        self._void_from = -1
+
+        # What broke off. `cut`: it did behind calls that are closed; `broken_off`: the text ended within a tag.
+        self.cut = False
+        self.broken_off = False
+
+        # Reading again. `back_to`: where to go on if nothing comes of it, -1 if nowhere, and whether it may be set;
+        # `furthest`: how far was read what is read again from further back, or stays text behind calls: if nothing
+        # comes of that, no call begins up to there.
+        self.back_to = -1
+        self.may_go_back = True
+        self.furthest = 0
+        # What a parser read at a position that others ask for again, and where it ends.
+        self.known: tuple[int, object, int] = (-1, None, -1)
+        # Where the outermost look ahead began, -1 if all that is read is read for good.
         self._ahead_of = -1
-        self._passing = False
 
     @property
     def settled(self) -> int:
         """How far all was read for good: what is only looked at ahead is not, nor is what stands behind a call."""
-        if self._passing and self.before:
+        if self.passing and self.before:
             return 0
         return self.pos if self._ahead_of < 0 else self._ahead_of
 
@@ -179,39 +168,64 @@ class Cursor:
 
     @property
     def void(self) -> bool:
-        """True once it is known that this is no call."""
-        return self._void_from >= 0
+        """True once it is known that what is read now is no call."""
+        return self._verdict is not Verdict.OPEN
 
     @property
     def passing(self) -> bool:
         """True within a body that stays text although what stands beside it may be calls."""
-        return self._passing
+        return self._verdict is Verdict.SKIPPING
 
     def resume(self, start: int) -> bool:
         """Go on behind the body that began at `start`; False if it is not one that stays text."""
-        if not self._passing:
+        if not self.passing:
             return False
         # What stands before the first call was let go as it was read.
-        self.left.append((start if self.before else 0, self.pos, self.before))
-        self._passing, self._void_from = False, -1
+        begin = start if self.before else 0
+        self.left.append((begin, self.pos, self.before))
+        self._verdict, self._void_from = Verdict.OPEN, -1
         return True
 
-    def abandon(self, end: int, why: str) -> None:
+    def abandon(self, end: int, rejection: Rejection) -> None:
         """All up to `end` was let go: nothing comes of it, whatever follows."""
         self.back_to = -1
-        self.passes = self._passing = False
-        self.reject_if(why=why)
+        self.passes = False
+        if self.passing:
+            self._verdict = Verdict.VOID
+        self.reject(rejection)
         self.pos = end
 
-    def reject_if(self, reason: bool = True, why: str = "it is of another kind") -> None:
-        """From here on this is no call, if there is a reason."""
-        if self._passing:
+    def reject(self, rejection: Rejection | str = Rejection.BROKEN, detail: str = "") -> None:
+        """Take what is read for prose from here on, and read it to its end; words alone are a BROKEN one's detail.
+
+        The first reason is kept. NotACall if there is a place to go back to: then nothing needs to be read on.
+        """
+        if self.passing:
             return
-        if reason and self.back_to >= 0:
-            raise NotACall(why)
-        if reason and not self.void:
-            self._void_from = self.pos
-            self.why = why
+        refusal = NotACall(rejection, detail)
+        if self.back_to >= 0:
+            raise refusal
+        if not self.void:
+            self._turn(Verdict.VOID, refusal)
+
+    def reject_if(self, condition: bool = True, why: Rejection | str = Rejection.BROKEN) -> None:
+        """Like `reject`, if the condition holds."""
+        if condition:
+            self.reject(why)
+
+    def explain(self, refusal: NotACall) -> None:
+        """Say why nothing came of it, whatever was said before."""
+        self.why, self.rejection = str(refusal), refusal.rejection
+
+    def rejected(self, otherwise: str = "") -> NotACall:
+        """What to raise where the end of it was read: why it was rejected, or `otherwise` if it was not."""
+        if self.why:
+            return NotACall(self.rejection, self.why)
+        return NotACall(otherwise)
+
+    def _turn(self, verdict: Verdict, refusal: NotACall) -> None:
+        self._verdict, self._void_from = verdict, self.pos
+        self.explain(refusal)
 
     def go_back(self, position: int) -> None:
         """Read again from a position. If nothing comes of that, what was read already holds no call either."""
@@ -224,7 +238,9 @@ class Cursor:
 
     def text(self, start: int, end: int) -> str:
         """The text between two positions; empty when void."""
-        return "" if self.void else self._buffer.part(start, end).decode("utf-8", "surrogatepass")
+        if self.void:
+            return ""
+        return self._buffer.part(start, end).decode("utf-8", "surrogatepass")
 
     def begins_line(self, pos: int) -> bool:
         """True if nothing but a few blanks stands between the start of a line and a position in what was read."""
@@ -246,49 +262,66 @@ class Cursor:
     def tool(self, name: str) -> Tool:
         """The offered tool of this name; without one this is no call (contract C3)."""
         tool = self.tools.resolve(name)
-        if tool is None and self.passes and not self.void:
-            self._passing, self._void_from, self.why = True, self.pos, f"no tool {name!r} is offered"
-        self.reject_if(tool is None, f"no tool {name!r} is offered")
-        self.named = self.named or tool is not None
-        return tool or _NO_TOOL
+        if tool is not None:
+            self.named = True
+            return tool
+        why = f"no tool {name!r} is offered"
+        if self.passes and not self.void:
+            self._turn(Verdict.SKIPPING, NotACall(Rejection.NOT_OFFERED, why))
+        else:
+            self.reject(Rejection.NOT_OFFERED, why)
+        return _NO_TOOL
 
     def ahead(self, parsing: Parsing[T]) -> Parsing[T]:
         """What a parser makes of the text from here on, of which nothing is read."""
-        start, before = self.pos, self._ahead_of
-        self._ahead_of = start if before < 0 else before
+        start, outer = self.pos, self._look_ahead()
         try:
             return (yield from parsing)
         finally:
-            self.pos, self._ahead_of = start, before
+            self.pos, self._ahead_of = start, outer
 
     def maybe(self, parsing: Parsing[T]) -> Parsing[T | None]:
         """What a parser reads here; None, and nothing is read, if it gives nothing or raises NotACall."""
-        start, before = self.pos, self._ahead_of
-        self._ahead_of = start if before < 0 else before
+        start, outer = self.pos, self._look_ahead()
         found = None
         try:
             found = yield from parsing
-        except NotACall as reason:
-            self.broken_off = self.broken_off or isinstance(reason, Truncated)
+        except Truncated:
+            self.broken_off = True
+        except NotACall:
+            pass
         finally:
-            self.pos, self._ahead_of = self.pos if found else start, before
+            if not found:
+                self.pos = start
+            self._ahead_of = outer
         return found or None
+
+    def _look_ahead(self) -> int:
+        """From here on text is only looked at; gives what `_ahead_of` is to be afterwards."""
+        outer = self._ahead_of
+        if outer < 0:
+            self._ahead_of = self.pos
+        return outer
 
     def which(self, literals: Literals | tuple[bytes, ...]) -> Parsing[bytes | None]:
         """Read the longest of the literals that stands here and give it; None if none does."""
         found = yield from self.peek(literals)
-        self.pos += len(found or b"")
+        if found is not None:
+            self.pos += len(found)
         return found
 
     def peek(self, literals: Literals | tuple[bytes, ...]) -> Parsing[bytes | None]:
         """The longest of the literals that stands here, not read yet; None if none does."""
-        table = literals if isinstance(literals, Literals) else _literals(literals)
+        table = literals if isinstance(literals, Literals) else literal_table(literals)
         while True:
             here = self._buffer.part(self.pos, self.pos + table.longest)
             found = table.match(here, self._buffer.ended)
+            if found:
+                return found
             if found is not None:
-                self.broken_off = self.broken_off or (not found and table.breaks_off(here))
-                return found or None
+                if table.breaks_off(here):
+                    self.broken_off = True
+                return None
             yield
 
     def expect(self, literal: bytes) -> Parsing[None]:
@@ -296,9 +329,11 @@ class Cursor:
         if (yield from self.which((literal,))) is None:
             raise self.refuse(f"{literal.decode()!r} was expected")
 
-    def refuse(self, why: str) -> NotACall:
-        """The reason for which this is no call; Truncated if the text ends here."""
-        return Truncated(f"the text ends where {why}") if self.at_end() or self.broken_off else NotACall(why)
+    def refuse(self, why: str, rejection: Rejection = Rejection.BROKEN) -> NotACall:
+        """What to raise where the text goes on as no call does; Truncated if it ends here."""
+        if self.at_end() or self.broken_off:
+            return Truncated(f"the text ends where {why}")
+        return NotACall(rejection, why)
 
     def blanks(self, limit: int = MAX_BLANKS) -> Parsing[None]:
         """Read spaces and line ends; more than `limit` of them belong to no call."""
@@ -315,11 +350,13 @@ class Cursor:
 
         NotACall if the text ends first, or after `limit` bytes (0: no limit, and void text is not given).
         """
-        start, before = self.pos, self._ahead_of
-        self._ahead_of = start if limit and before < 0 else before
+        start, outer = self.pos, self._ahead_of
+        if limit:
+            self._look_ahead()
         try:
             while True:
-                self.pos = self._buffer.search(pattern, self.pos, limit and limit + 1 - (self.pos - start))
+                room = start + limit + 1 - self.pos if limit else 0
+                self.pos = self._buffer.search(pattern, self.pos, room)
                 if limit and self.pos - start > limit:
                     self.pos = start + limit
                     raise NotACall(f"more than {limit} bytes of it")
@@ -330,18 +367,16 @@ class Cursor:
                     raise Truncated("the text ends in the middle of it")
                 yield
         finally:
-            self._ahead_of = before
+            self._ahead_of = outer
 
     def find(self, *literals: bytes) -> Parsing[tuple[int, bytes]]:
         """Read on past the next of the literals that occurs; give where it begins, and it. NotACall if none does.
 
         No literal may end inside another one before that ends.
         """
-        start, longest = self.pos, max(map(len, literals))
-        pattern = _any_of(literals)
+        start = self.pos
         while True:
-            found = self._buffer.first(pattern, self.pos)
-            self.pos = found[0] + len(found[1]) if found else max(self.pos, self._buffer.end - longest + 1)
+            found = self._seek(literals)
             self._check(start, 0)
             if found:
                 return found
@@ -353,10 +388,8 @@ class Cursor:
         """Read on past the next occurrence of one of the literals and give it; empty at the end of the reply, however
         far that is.
         """
-        longest, pattern = max(map(len, literals)), _any_of(literals)
         while not self.at_end():
-            found = self._buffer.first(pattern, self.pos)
-            self.pos = found[0] + len(found[1]) if found else max(self.pos, self._buffer.end - longest + 1)
+            found = self._seek(literals)
             if found:
                 return found[1]
             if self._buffer.ended:
@@ -364,6 +397,16 @@ class Cursor:
                 return b""
             yield
         return b""
+
+    def _seek(self, literals: tuple[bytes, ...]) -> tuple[int, bytes] | None:
+        """Go on past the next literal: where it begins, and it; if none came yet, to where one may have begun."""
+        found = self._buffer.first(_any_of(literals), self.pos)
+        if found is not None:
+            self.pos = found[0] + len(found[1])
+            return found
+        longest = max(map(len, literals))
+        self.pos = max(self.pos, self._buffer.end - longest + 1)
+        return None
 
     def byte(self) -> Parsing[bytes]:
         """The next byte, not read yet; empty at the end of the text."""
@@ -377,18 +420,18 @@ class Cursor:
         What is longer is NotACall, or void and read on if `or_void`.
         """
         start = self.pos
-        quote = yield from self.which((b'"', b"'"))
+        quote = yield from self.which(_QUOTES)
         if quote is None:
             raise self.refuse("a string was expected")
         while True:
-            strict = self.strict or (limit and not self.void)
-            stops = _IN_STRICT_STRING if strict else _IN_STRING
+            stop, room = self._string_bounds(quote, start, limit)
             try:
-                yield from self.until(stops[quote], max(1, start + limit - self.pos) if limit and not self.void else 0)
+                yield from self.until(stop, room)
             except NotACall:
-                if not or_void or self.void or self.pos < start + limit:
+                bearable = or_void and not self.void
+                if not bearable or self.pos < start + limit:
                     raise
-                self.reject_if(why="no name is that long")
+                self.reject("no name is that long")
                 continue
             mark = self._buffer.part(self.pos, self.pos + 1)
             if mark not in (quote, b"\\"):
@@ -401,28 +444,41 @@ class Cursor:
             self.pos += 1
             self._check(start, limit)
 
+    def _string_bounds(self, quote: bytes, start: int, limit: int) -> tuple[re.Pattern[bytes], int]:
+        """The bytes that matter in the rest of a string, and how many bytes of it may follow; 0 if any number may."""
+        if self.void:
+            limit = 0
+        strict = self.strict or limit > 0
+        stops = _IN_STRICT_STRING if strict else _IN_STRING
+        room = max(1, start + limit - self.pos) if limit else 0
+        return stops[quote], room
+
     def value(self, limit: int = 0) -> Parsing[bytes]:
         """Read one JSON value, as far as its brackets and quotation marks tell where it ends, and give it.
 
         Python's quotation marks and words count too (F30). `limit` is for strings, numbers and literals. NotACall at a
         byte that stands in strings only.
         """
-        start = self.pos
         first = yield from self.byte()
-        if first in (b'"', b"'") and first:
+        if first in _QUOTES:
             return (yield from self.string(limit))
-        if first not in (b"{", b"["):
-            if first not in _SCALAR_STARTS or not first:
-                raise self.refuse("a value was expected")
+        if first in (b"{", b"["):
+            return (yield from self._nested())
+        if first and first in _SCALAR_STARTS:
             return (yield from self.until(_AFTER_SCALAR, limit or MAX_SCALAR))
+        raise self.refuse("a value was expected")
+
+    def _nested(self) -> Parsing[bytes]:
+        """Read an array or an object."""
+        start = self.pos
         depth = 0
         while True:
             yield from self.until(_IN_NESTED)
             here = yield from self.byte()
-            if here in (b'"', b"'"):
+            if here in _QUOTES:
                 yield from self.string()
                 continue
-            depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(here, MAX_DEPTH + 1)
+            depth += _LEVELS.get(here, MAX_DEPTH + 1)
             if depth > MAX_DEPTH:
                 raise NotACall("no JSON value has this")
             self.pos += 1
@@ -433,9 +489,10 @@ class Cursor:
         """NotACall, at a place that does not depend on how much has come already, if more than `limit` was read since
         `start`, or more than MAX_VOID since nothing can come of it.
         """
-        if limit and not self.void and self.pos - start > limit:
+        if self.void:
+            if self.pos - self._void_from > MAX_VOID:
+                self.pos = self._void_from + MAX_VOID
+                raise self.rejected()
+        elif limit and self.pos - start > limit:
             self.pos = start + limit
             raise NotACall(f"more than {limit} bytes of it")
-        if self.void and self.pos - self._void_from > MAX_VOID:
-            self.pos = self._void_from + MAX_VOID
-            raise NotACall(self.why)

@@ -3,11 +3,21 @@
 What a model shows in code is an example, never a call (contract C3, F88). The rules are CommonMark's, as far as they
 can be told from the text before a position: a span opens with a run of backticks and closes with a run of the same
 length or at the end of its paragraph; a fence is a run of three or more at the start of a line.
+
+    A call looks like this:
+
+    ```json
+    {"name": "read", "arguments": {"path": "a"}}
+    ```
+
+    and `<tool_call>` begins one.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from enum import Enum, auto
 
 _TOKEN = re.compile(rb"`+|~+|\n|[^`~\n]+")
 _MARK = re.compile(rb"[`~\n]")
@@ -25,6 +35,37 @@ _BEFORE_TEXT = b" \t-*+0123456789"
 _LEADING = re.compile(rb"[ \t]*")
 
 
+class _Fence(Enum):
+    """Where in a fenced block the next byte is."""
+
+    # In none.
+    NONE = auto()
+    # In the line that opens it, behind the run: ```python
+    INFO = auto()
+    # Behind that line.
+    INSIDE = auto()
+    # Behind a run that closes it, as long as nothing but blanks follows in its line.
+    CLOSING = auto()
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run of backticks or tildes that stands directly before the next byte, which may be one more of them.
+
+    `escaped` if a backslash stands before it; `head` is its line up to it, None if that is long.
+    """
+
+    mark: bytes
+    length: int
+    escaped: bool
+    head: bytes | None
+
+    @property
+    def begins_block(self) -> bool:
+        """True if nothing but the marks of quotes and lists stands before the run in its line."""
+        return self.head is not None and _CONTAINERS.fullmatch(self.head) is not None
+
+
 class Markdown:
     """Fed with the bytes of the text in any cut; says what the next byte is in.
 
@@ -33,6 +74,7 @@ class Markdown:
     """
 
     def __init__(self) -> None:
+        # True while the line is blank so far.
         self.line_start = True
         # The last bytes that were fed, at least so many as anyone asks for.
         self._tail = bytearray()
@@ -42,20 +84,18 @@ class Markdown:
         # Whether indented code may stand in this line, and the column at which the text of the list item begins.
         self._behind_gap = False
         self._item = 0
+        # Whether a backslash stands directly before the next byte and takes its meaning away.
         self._escaped = False
-        # The run of backticks or tildes that stands directly before the next byte.
-        self._mark = b""
-        self._run = 0
-        self._run_escaped = False
-        self._run_head: bytes | None = None
+        self._run: _Run | None = None
+        # The lengths of the runs that opened the span that goes on, 0 if none does: one that ends with its paragraph,
+        # and one that ends with its line.
         self._span = 0
         self._line_span = 0
+        # The block that is open, and the run that opened it: its mark, its length, and its column.
+        self._fence = _Fence.NONE
         self._fence_mark = b""
-        self._fence = 0
+        self._fence_length = 0
         self._fence_indent = 0
-        self._fence_ends = False
-        self._info = False
-        self._blank_line = True
 
     @property
     def in_code(self) -> bool:
@@ -63,16 +103,16 @@ class Markdown:
 
         A run of backticks that stands directly before the next byte is taken for complete.
         """
-        ticks = self._ticks() if self._mark == b"`" and self._run else 0
-        if self._fence:
-            # A run of backticks behind the info string would make a span of what looked like a fence.
-            span = self._info and ticks and self._fence_mark == b"`"
-            return not span or ticks != self._fence
-        if ticks >= _MIN_FENCE and self._begins_block():
+        run = self._run
+        if run is None or run.mark != b"`":
+            return self._fence is not _Fence.NONE or self._in_span
+        length = self._length(run)
+        if self._fence is not _Fence.NONE:
+            # A run of backticks behind the info string makes a span of what looked like a fence.
+            return not self._ends_info(run) or length != self._fence_length
+        if length >= _MIN_FENCE and run.begins_block:
             return True
-        if not ticks:
-            return bool(self._span or self._line_span)
-        return bool(self._toggled(self._span, ticks) or self._toggled(self._line_span, ticks))
+        return _toggled(self._span, length) > 0 or _toggled(self._line_span, length) > 0
 
     @property
     def quoted(self) -> bool:
@@ -87,7 +127,7 @@ class Markdown:
     @property
     def indented_code(self) -> bool:
         """True if the line is indented code behind a blank line. What begins the text is none, whatever its indent."""
-        return self._indents_code and not self._fence
+        return self._fence is _Fence.NONE and self._indents_code
 
     @property
     def before(self) -> bytes:
@@ -99,16 +139,16 @@ class Markdown:
         self._tail += data[-MAX_BEFORE:]
         if len(self._tail) > 2 * MAX_BEFORE:
             del self._tail[:-MAX_BEFORE]
-        if not self._run and not _MARK.search(data):
+        if self._run is None and not _MARK.search(data):
             self._plain(data)
             return
         for match in _TOKEN.finditer(data):
             token = match.group()
-            if self._run and token[:1] == self._mark:
-                self._run += len(token)
-                continue
-            if self._run:
-                self._end_run()
+            if self._run is not None:
+                if token[:1] == self._run.mark:
+                    self._run.length += len(token)
+                    continue
+                self._end_run(self._run)
             if token == b"\n":
                 self._end_line()
             elif token[:1] in b"`~":
@@ -123,46 +163,90 @@ class Markdown:
             self._head += bytes(token[: _MAX_HEAD - len(self._head)])
         slashes = len(token) - len(token.rstrip(b"\\"))
         odd = slashes % 2 == 1
-        self._escaped = odd != self._escaped if slashes == len(token) else odd
+        if slashes == len(token):
+            # Nothing but backslashes: they go on what stood before.
+            self._escaped = odd != self._escaped
+        else:
+            self._escaped = odd
         if not token.isspace():
-            self.line_start = self._blank_line = self._fence_ends = False
+            self.line_start = False
+            if self._fence is _Fence.CLOSING:
+                self._fence = _Fence.INSIDE
 
     def _begin_run(self, token: bytes) -> None:
-        self._mark, self._run = token[:1], len(token)
-        self._run_escaped, self._escaped = self._escaped, False
-        self._run_head = self._head if len(self._head) < _MAX_HEAD else None
-        self.line_start = self._blank_line = False
-        self._before_run = self._before_run or self._head + self._mark
+        head = self._head if len(self._head) < _MAX_HEAD else None
+        self._run = _Run(token[:1], len(token), self._escaped, head)
+        self._escaped = self.line_start = False
+        self._before_run = self._before_run or self._head + token[:1]
         self._head = b"x" * _MAX_HEAD
 
-    def _begins_block(self) -> bool:
-        """True if nothing but the marks of quotes and lists stands before the run in its line."""
-        return self._run_head is not None and _CONTAINERS.fullmatch(self._run_head) is not None
+    def _end_run(self, run: _Run) -> None:
+        length = self._length(run)
+        self._run = None
+        if self._ends_info(run):
+            # An info string holds no backtick: this was a code span that began the line.
+            self._span = self._line_span = self._fence_length
+            self._fence = _Fence.NONE
+        if self._fence is not _Fence.NONE:
+            if self._fence is not _Fence.INFO:
+                self._fence = _Fence.CLOSING if self._closes(run, length) else _Fence.INSIDE
+        elif length >= _MIN_FENCE and run.begins_block:
+            self._open_fence(run, length)
+        elif run.mark == b"`" and length:
+            self._span = _toggled(self._span, length)
+            self._line_span = _toggled(self._line_span, length)
 
-    def _ticks(self) -> int:
-        """The length of the run; one less if a backslash takes its first backtick away."""
-        in_span = self._span or self._line_span
-        return self._run - (1 if self._run_escaped and not in_span and not self._fence else 0)
+    def _open_fence(self, run: _Run, length: int) -> None:
+        self._fence = _Fence.INFO
+        self._fence_mark, self._fence_length = run.mark, length
+        self._fence_indent = _indent(run.head or b"")
+        self._span = self._line_span = 0
+
+    def _closes(self, run: _Run, length: int) -> bool:
+        """True if a run can end the open fence: alike, as long, and not indented much further than the opening one."""
+        if run.mark != self._fence_mark or length < self._fence_length:
+            return False
+        if run.head is None or run.head.strip(b" \t>"):
+            return False
+        return _indent(run.head) <= self._fence_indent + _MAX_INDENT
+
+    def _ends_info(self, run: _Run) -> bool:
+        """True for backticks in the info string of a fence of backticks."""
+        return self._fence is _Fence.INFO and run.mark == b"`" == self._fence_mark
+
+    @property
+    def _in_span(self) -> bool:
+        return self._span > 0 or self._line_span > 0
+
+    def _length(self, run: _Run) -> int:
+        """The length of a run; one less if a backslash takes its first mark away, which it does not in code."""
+        if not run.escaped or self._in_span or self._fence is not _Fence.NONE:
+            return run.length
+        return run.length - 1
 
     def _end_line(self) -> None:
-        if self._fence_ends:
-            self._fence = 0
-        if self._blank_line or self._behind_gap or (self._before_run or self._head)[:1] in _BEFORE_TEXT:
+        if self._fence is _Fence.CLOSING:
+            self._fence = _Fence.NONE
+        elif self._fence is _Fence.INFO:
+            self._fence = _Fence.INSIDE
+        if self.line_start or self._behind_gap or self._line[:1] in _BEFORE_TEXT:
             self._end_of_block()
-        if self._blank_line:
+        if self.line_start:
             self._span = 0
         self._line_span = 0
-        self._fence_ends = self._info = self._escaped = False
-        self.line_start = self._blank_line = True
+        self._escaped = False
+        self.line_start = True
         self._head = self._before_run = b""
 
     def _end_of_block(self) -> None:
         """See whether indented code may follow this line. In a list item all its text is indented."""
-        if self._blank_line or self._indents_code:
-            self._behind_gap = self._behind_gap or not self._fence
+        fenced = self._fence is not _Fence.NONE
+        if self.line_start or self._indents_code:
+            if not fenced:
+                self._behind_gap = True
             return
-        if not self._fence:
-            item = _ITEM.match(self._before_run or self._head)
+        if not fenced:
+            item = _ITEM.match(self._line)
             if item:
                 self._item = len(item.group().expandtabs(4))
             elif self._behind_gap and self._item:
@@ -175,39 +259,22 @@ class Markdown:
         return self._behind_gap and self._indentation > self._item + _MAX_INDENT
 
     @property
+    def _line(self) -> bytes:
+        """How the line begins."""
+        return self._before_run or self._head
+
+    @property
     def _indentation(self) -> int:
         """The columns of blanks at the beginning of the line."""
-        blanks = _LEADING.match(self._before_run or self._head)
+        blanks = _LEADING.match(self._line)
         return _indent(blanks.group()) if blanks else 0
 
-    def _end_run(self) -> None:
-        length = self._ticks()
-        ticks, block = self._mark == b"`", self._begins_block()
-        self._run = 0
-        if self._fence and self._info and ticks and self._fence_mark == b"`":
-            # An info string holds no backtick: this was a code span that began the line.
-            self._span = self._line_span = self._fence
-            self._fence = 0
-        if self._fence:
-            self._fence_ends = block and self._closes(length)
-        elif block and length >= _MIN_FENCE:
-            self._fence_mark, self._fence, self._info = self._mark, length, True
-            self._fence_indent = _indent(self._run_head or b"")
-            self._span = self._line_span = 0
-        elif ticks and length:
-            self._span = self._toggled(self._span, length)
-            self._line_span = self._toggled(self._line_span, length)
 
-    def _closes(self, length: int) -> bool:
-        """True if the run can end the open fence."""
-        head = self._run_head or b""
-        alike = self._mark == self._fence_mark and length >= self._fence
-        return alike and not head.strip(b" \t>") and _indent(head) <= self._fence_indent + _MAX_INDENT
-
-    @staticmethod
-    def _toggled(span: int, length: int) -> int:
-        """The open span behind a run: closed by one of its own length, opened where none is."""
-        return 0 if span == length else span or length
+def _toggled(span: int, length: int) -> int:
+    """The open span behind a run: closed by one of its own length, opened where none is."""
+    if span == length:
+        return 0
+    return span or length
 
 
 def _indent(head: bytes) -> int:

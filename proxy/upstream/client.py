@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +24,6 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_HEAD
 from proxy.upstream.http1 import ResponseDecoder
-from proxy.upstream.load_balancing import Load
 
 # What is asked of the socket at once: Python allocates all of it each time.
 _RECEIVE = 16 * 1024
@@ -94,12 +91,10 @@ class UpstreamCall:
     """A request that was sent, and its answer as far as it has come.
 
     `status` is 0 and `headers` empty until the head of the answer is whole. Use it as a context manager: leaving it
-    closes the connection, by which the model server learns that nobody waits any more; `closed` is then called, once.
+    closes the connection, by which the model server learns that nobody waits any more.
     """
 
-    def __init__(
-        self, connection: HTTPConnection, max_header: int = MAX_HEAD, closed: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, connection: HTTPConnection, max_header: int = MAX_HEAD) -> None:
         sock = connection.sock
         if sock is None:
             raise UpstreamBroken("the model server closed the connection before it answered")
@@ -109,7 +104,6 @@ class UpstreamCall:
         self._tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = ResponseDecoder(max_header)
         self._failure: UpstreamBroken | None = None
-        self._closed = closed
         self.more = False
 
     def __enter__(self) -> UpstreamCall:
@@ -121,9 +115,6 @@ class UpstreamCall:
     def close(self) -> None:
         """Close the connection; again if need be."""
         self._connection.close()
-        closed, self._closed = self._closed, None
-        if closed is not None:
-            closed()
 
     def fileno(self) -> int:
         """The descriptor to poll."""
@@ -202,8 +193,7 @@ class UpstreamCall:
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string, and how
-    many bytes the head of an answer may have. `probe_timeout` is for a connection after one that could not be made; 0:
-    the same as ever.
+    many bytes the head of an answer may have.
     """
 
     url: str
@@ -211,16 +201,13 @@ class ServerOptions:
     send_timeout: float = 60.0
     ca_file: str = ""
     max_header: int = MAX_HEAD
-    probe_timeout: float = 0.0
 
 
 class ModelServer:
-    """Opens calls to one model server, and notes in `load` how it stands; safe to share between threads."""
+    """Opens calls to one model server; safe to share between threads."""
 
     def __init__(self, target: ServerOptions) -> None:
         self.target = target
-        self.load = Load()
-        self._lock = threading.Lock()
         session = requests.Session()
         session.trust_env = False  # no netrc, no proxies, no CA from the environment
         session.headers.clear()
@@ -236,33 +223,12 @@ class ModelServer:
         `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
         made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
         """
-        began = time.monotonic()
-        self._count(1)
-        try:
-            call = self._send(method, path, headers, body, within)
-        except BaseException as error:
-            self._count(-1)
-            if isinstance(error, UpstreamUnreachable | UpstreamSlow):
-                with self._lock:
-                    self.load.failed(began, time.monotonic())
-            raise
-        with self._lock:
-            self.load.made(began)
-        return call
-
-    def _count(self, more: int) -> None:
-        with self._lock:
-            self.load.streams += more
-
-    def _send(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, within: float
-    ) -> UpstreamCall:
         target = self.target
-        limits = (target.connect_timeout, within, target.probe_timeout if self.load.failures else 0.0)
+        connect = min(target.connect_timeout, within) if within else target.connect_timeout
         try:
             response = self._session.send(
                 self._prepared(method, path, headers, body),
-                timeout=(min(filter(None, limits)), None),
+                timeout=(connect, None),
                 allow_redirects=False,
                 stream=True,
                 verify=target.ca_file or True,
@@ -272,7 +238,7 @@ class ModelServer:
         pending = response.raw
         assert isinstance(pending, _Pending)
         try:
-            return UpstreamCall(pending.connection, target.max_header, lambda: self._count(-1))
+            return UpstreamCall(pending.connection, target.max_header)
         except BaseException:
             pending.close()
             raise

@@ -9,12 +9,7 @@ from itertools import chain
 from proxy.errors import UpstreamBroken
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.pump import Pump
-
-# What of the answer's headers means anything behind a proxy that frames the body anew.
-_PASSED = (
-    *("Content-Type", "Content-Encoding", "Retry-After", "X-Should-Retry", "X-Request-Id", "Cache-Control"),
-    "X-Accel-Buffering",
-)
+from proxy.upstream.response_headers import PASSED, response_headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +32,5 @@ def pass_through(call: UpstreamCall, pump: Pump) -> PassthroughResponse:
     first = next(parts, b"")
     if not 200 <= call.status <= 599:
         raise UpstreamBroken(f"the model server answered with status {call.status}")
-    passed = tuple((name, call.header(name)) for name in _PASSED if call.header(name))
+    passed = response_headers(call, PASSED)
     return PassthroughResponse(call.status, passed, call.length, filter(None, chain((first,), parts)))

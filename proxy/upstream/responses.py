@@ -14,9 +14,9 @@ from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.pump import Pump, Timeouts
+from proxy.upstream.response_headers import ERROR, response_headers
 
 _MAX_QUOTED = 300
-_PASSED_HEADERS = ("Retry-After", "X-Should-Retry", "X-Request-Id")
 
 
 def read_body(
@@ -54,7 +54,7 @@ def error_of_response(call: UpstreamCall, body: bytes, secrets: Secrets = ()) ->
     if not 400 <= status <= 599:
         return UpstreamBroken(f"the model server answered with status {status}")
     error = _error_of(call, redact(body, secrets), secrets)
-    error.headers = tuple((name, call.header(name)) for name in _PASSED_HEADERS if call.header(name))
+    error.headers = response_headers(call, ERROR)
     return error
 
 

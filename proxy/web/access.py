@@ -9,10 +9,10 @@ from typing import Any
 
 from proxy.config.api_keys import ClientKey, TooMany, named_model
 from proxy.errors import BadRequest
-from proxy.web.admin_access import check_admin, key_bytes
+from proxy.web.admin_access import check_admin
 from proxy.web.completions import CHAT, COUNT_TOKENS, MESSAGES, MODELS
 from proxy.web.context import RequestContext
-from proxy.web.request_body import BEARER, credential
+from proxy.web.headers import BEARER, credential, key_bytes
 
 # What tells nothing of the model server but that it is there, and what only the admin may do.
 FREE = frozenset(("/", "/for/<client>/", "/health", "/_health", "/_ready"))
@@ -51,7 +51,7 @@ def authenticate(ctx: RequestContext, environ: dict[str, Any]) -> None:
     elif ctx.route not in FREE and keys.clients:
         ctx.key = key = keys.client(key_bytes(environ))
         limit = key.requests_per_minute
-        wait = ctx.service.memory.tally.wait(_name(key), limit) if limit else 0.0
+        wait = ctx.worker.memory.tally.wait(_name(key), limit) if limit else 0.0
         if wait:
             raise TooMany(f"the key {key.name} has {limit} requests a minute (requests_per_minute)", "rate", wait)
 
@@ -69,7 +69,7 @@ def acquire_slot(ctx: RequestContext) -> None:
         if ctx.dialect == "passed":
             key.check_model(named)
     if key.streams and ctx.route not in _QUICK:
-        if not ctx.service.memory.tally.hold(_name(key), 1, key.streams):
+        if not ctx.worker.memory.tally.hold(_name(key), 1, key.streams):
             told = f"the key {key.name} has {key.streams} requests under way already (streams)"
             raise TooMany(told, "streams", _WAIT)
         ctx.holds = True
@@ -78,7 +78,7 @@ def acquire_slot(ctx: RequestContext) -> None:
 def release(ctx: RequestContext) -> None:
     """The request has ended."""
     if ctx.holds and ctx.key is not None:
-        ctx.service.memory.tally.hold(_name(ctx.key), -1)
+        ctx.worker.memory.tally.hold(_name(ctx.key), -1)
 
 
 def _name(key: ClientKey) -> str:

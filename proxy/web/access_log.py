@@ -39,8 +39,8 @@ def log_request(ctx: RequestContext, status: int) -> None:
     if ctx.first_byte:
         facts["ttfb_ms"] = round((ctx.first_byte - ctx.began) * 1000, 1)
     facts["bytes"] = ctx.sent
-    if ctx.asked is not None:
-        facts |= _chat_facts(ctx, ctx.asked.chat)
+    if ctx.prepared is not None:
+        facts |= _chat_facts(ctx, ctx.prepared.chat)
     if state := _upstream(ctx, status):
         facts["upstream"] = state
     if ctx.gone:
@@ -50,8 +50,8 @@ def log_request(ctx: RequestContext, status: int) -> None:
         facts["error"] = error
     _told.tell()
     _log(ctx, logging.INFO, "request", facts)
-    if ctx.asked is not None:
-        _audit(ctx, ctx.asked.chat)
+    if ctx.prepared is not None:
+        _audit(ctx, ctx.prepared.chat)
 
 
 class _LostLines:
@@ -88,7 +88,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         dialect=ctx.dialect,
         status=status,
         seconds=time.monotonic() - ctx.began,
-        model=_model(ctx, ctx.asked.chat.model) if ctx.asked is not None else "",
+        model=_model(ctx, ctx.prepared.chat.model) if ctx.prepared is not None else "",
         first_byte=ctx.first_byte - ctx.began if ctx.first_byte else None,
         calls=outcome.calls,
         fixes=total(outcome.audit),
@@ -100,7 +100,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         denied=ctx.denied,
         lost=_counted.count(),
     )
-    count(ctx.service.memory.tally, ended)
+    count(ctx.worker.memory.tally, ended)
 
 
 def _model(ctx: RequestContext, named: str) -> str:
@@ -147,7 +147,7 @@ def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
     if outcome.audit and ctx.snapshot.audit is not None:
         audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
         if not ctx.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
-            count_audit_lost(ctx.service.memory.tally)
+            count_audit_lost(ctx.worker.memory.tally)
 
 
 def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.config.api_keys import Forbidden, Keys, Unauthorized
-from proxy.web.request_body import credential
+from proxy.web.headers import key_bytes
 
 _HOST = re.compile(r"(?:localhost|\[::1\]|(127(?:\.[0-9]{1,3}){3}))(?::[0-9]{1,5})?", re.IGNORECASE)
 # What says that somebody else asks, each by its name in the environment of WSGI and its own.
@@ -36,11 +36,6 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
             f"address, and {reason}; ask there, or set admin_key_file",
             "admin",
         )
-
-
-def key_bytes(environ: Mapping[str, Any]) -> bytes:
-    """The client's key as the bytes that it sent: WSGI shows each of them as a character."""
-    return credential(environ).encode("latin-1", "replace")
 
 
 def _stranger(environ: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from werkzeug.routing import RequestRedirect
 
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import redact_error
+from proxy.codec.response_masking import mask_body
 from proxy.config.api_keys import Denied
 from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
@@ -24,8 +25,9 @@ from proxy.web import messages_views
 from proxy.web.access_log import log_request, measure
 from proxy.web.completions import CHAT, COUNT_TOKENS, MESSAGES, MODELS, PASSED, passed, paths
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
+from proxy.web.headers import request_id, secrets
 from proxy.web.prepare import prepare_chat, prepare_messages
-from proxy.web.request_body import read_body, request_id, secrets
+from proxy.web.request_body import read_body
 from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secret, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker
@@ -115,7 +117,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 def _rewrite(service: WorkerState) -> Response | None:
     """Before every view: who asks, one snapshot of the rules, and a dialect's body, read and checked."""
     socket = request.environ.get("gunicorn.socket")
-    g.visit = ctx = RequestContext(request_id(request.environ), service, service.current(), socket)
+    g.context = ctx = RequestContext(request_id(request.environ), service, service.current(), socket)
     ctx.method, ctx.path, ctx.secrets = request.method, request.path, secrets(request.environ)
     keep_secret(ctx.secrets)
     service.enter()
@@ -145,7 +147,7 @@ def _rewrite(service: WorkerState) -> Response | None:
         return passed(listed)
     read = _READ.get(ctx.route)
     if read is not None:
-        ctx.asked = read(ctx, request.environ)
+        ctx.prepared = read(ctx, request.environ)
     return None
 
 
@@ -220,7 +222,7 @@ def _closing(response: Response) -> Response:
                 step()
         finally:
             gate.release(ctx)
-            ctx.service.leave(threaded=ctx.threaded)
+            ctx.worker.leave(threaded=ctx.threaded)
 
     response.call_on_close(ended)
     _mask(response, ctx.secrets)
@@ -232,11 +234,13 @@ def _closing(response: Response) -> Response:
 
 
 def _mask(response: Response, secrets: tuple[str, ...]) -> None:
-    """Take the request's secrets out of what was made whole; streams are masked on their way (`views._sent`)."""
+    """Take the request's secrets out of the headers, and out of a body that was made whole unless the model wrote it;
+    streams are masked on their way (`views._sent`).
+    """
     mask = mask_of(secrets)
     if not response.is_streamed:
         data = response.get_data()
-        masked = mask.whole(data, cut_off=True)
+        masked = mask_body(mask, response.status_code, data)
         if masked is not data:
             response.set_data(masked)
     for name, value in [*response.headers]:

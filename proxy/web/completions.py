@@ -9,15 +9,16 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from flask import Response, request
 
 from proxy import __version__
 from proxy.codec.json_text import dump_json
-from proxy.codec.masking import Masking, mask_of
+from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
+from proxy.codec.response_masking import BodyMasking, body_masking
 from proxy.config.rules import Profile
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
@@ -29,14 +30,14 @@ from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan, proxy_parses
 from proxy.exchange.task import make_task
 from proxy.limits import MAX_ERROR_BODY
+from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import pass_through
 from proxy.upstream.pump import HasDescriptor, Pump, Timeouts
 from proxy.upstream.responses import error_of_response
-from proxy.upstream.server_pool import ServerCandidates
-from proxy.web.context import JSON_TYPE, PreparedRequest, RequestContext, json_response, request_context
-from proxy.web.prepare import way_as_it_came
-from proxy.web.request_body import upstream_headers
+from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
+from proxy.web.headers import JSON_TYPE, upstream_headers
+from proxy.web.prepare import model_server, named_model
 from proxy.worker.audit_log import as_header
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
@@ -56,8 +57,9 @@ PASSED: Mapping[str, tuple[str, ...]] = {
     "/detokenize": ("POST",),
 }
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
+_SSE_TYPE = "text/event-stream; charset=utf-8"
 _SSE_HEADERS = (
-    ("Content-Type", "text/event-stream; charset=utf-8"),
+    ("Content-Type", _SSE_TYPE),
     ("Cache-Control", "no-cache"),
     ("X-Accel-Buffering", "no"),
 )
@@ -66,7 +68,7 @@ _SSE_HEADERS = (
 def reply() -> Response:
     """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
     ctx = request_context()
-    asked = ctx.asked
+    asked = ctx.prepared
     assert asked is not None  # the rewriter reads it before every request of these paths
     wanted, settings = asked.chat, ctx.snapshot.settings
     ctx.outcome.observe = settings.observe
@@ -84,10 +86,12 @@ def reply() -> Response:
     first = next(parts, b"")
     ctx.first_byte = time.monotonic()
     headers = [*_SSE_HEADERS, *ctx.outcome.headers]
-    response = Response(_sent(ctx, chain((first,), parts)), 200, headers, content_type=ctx.outcome.content_type or None)
+    content_type = ctx.outcome.content_type or _SSE_TYPE
+    masking = body_masking(mask_of(ctx.secrets), 200, content_type)
+    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
-    ctx.service.streams(1)
-    response.call_on_close(lambda: ctx.service.streams(-1))
+    ctx.worker.streams(1)
+    response.call_on_close(lambda: ctx.worker.streams(-1))
     return response
 
 
@@ -106,12 +110,12 @@ def passed(path: str) -> Response:
     ctx = request_context()
     settings = ctx.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
-    pump = Pump(ctx.socket, patience, ctx.service.drain)
+    pump = Pump(ctx.socket, patience, ctx.worker.drain)
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
     body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
-    ctx.way = way_as_it_came(ctx, path.removeprefix(f"{MODELS}/") if path.startswith(f"{MODELS}/") else "")
-    call = ctx.way.open(method, path + _query(), headers, body)
+    model = path.removeprefix(f"{MODELS}/") if path.startswith(f"{MODELS}/") else named_model(ctx)
+    call = model_server(ctx, model).open(method, path + _query(), headers, body)
     try:
         answer = pass_through(call, pump)
         parts, headers_down, length = answer.parts, answer.headers, answer.length
@@ -129,7 +133,8 @@ def passed(path: str) -> Response:
         raise
     ctx.first_byte = time.monotonic()
     sized = [] if length is None else [("Content-Length", str(length))]
-    response = Response(_sent(ctx, parts), answer.status, [*headers_down, *sized])
+    masking = body_masking(mask_of(ctx.secrets), answer.status, call.header("Content-Type"), call.coding)
+    response = Response(_sent(ctx, parts, masking), answer.status, [*headers_down, *sized])
     response.call_on_close(call.close)
     return response
 
@@ -158,7 +163,7 @@ def _query() -> str:
 def reload() -> Response:
     """`POST /_reload`: settings and rules are read anew, for all workers; 422 if they cannot be used."""
     try:
-        request_context().service.reload()
+        request_context().worker.reload()
     except RulesError as error:
         log.error("not reloaded, the rules that were in force stay so: %s", error.message)
         told = {"status": "error", "message": "the configuration was not reloaded", "errors": [error.message]}
@@ -168,7 +173,7 @@ def reload() -> Response:
 
 def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
-    memory, snapshot = request_context().service.memory, request_context().snapshot
+    memory, snapshot = request_context().worker.memory, request_context().snapshot
     models = snapshot.all_models(snapshot.keys.upstream)
     data = exposition(memory.tally, __version__, rules_in_force=not memory.error(), models=models)
     return Response(data, content_type=CONTENT_TYPE)
@@ -182,7 +187,7 @@ def root() -> Response:
 
 def health() -> Response:
     """`GET /health`: the process lives; the upstream is not asked."""
-    return json_response(dump_json(request_context().service.health()))
+    return json_response(dump_json(request_context().worker.health()))
 
 
 def ready() -> Response:
@@ -202,9 +207,8 @@ def paths(snapshot: Snapshot) -> list[str]:
 
 def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, asked.chat, asked.profile
-    headers = upstream_headers(request.environ, JSON_TYPE, ctx.id)
     seed = secrets.token_bytes(16)
-    way = ctx.way or snapshot.upstream.way()
+    server = _ServerOfRequest(snapshot, asked)
     policy = snapshot.rules.policy(wanted.model)
 
     def engine(plan: Plan) -> Engine:
@@ -214,19 +218,15 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits))
 
     return Exchange(
-        way=way,
+        upstream=server,
         path=CHAT,
-        headers=headers,
+        headers=asked.headers,
         request=wanted,
-        plan=_plan(snapshot, asked, headers, way),
+        plan=_plan(asked, server),
         auto=profile.parse == "auto",
-        pump=Pump(ctx.socket, _patience(settings, wanted, profile), ctx.service.drain),
+        pump=Pump(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
         engine=engine,
         dialect=asked.dialect,
-        server=lambda: profile.server or snapshot.server_kind(headers, way),
-        elsewhere=lambda: _plan(snapshot, asked, headers, way) if way.move() else None,
-        remember=lambda: snapshot.remember(wanted.model),
-        crashed=lambda error: log.error("the proxy failed while it read a reply", exc_info=error),
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
         retry_tokens=settings.retry_tokens,
@@ -242,14 +242,40 @@ def _capture(ctx: RequestContext) -> Capture | None:
     return Capture(folder, ctx.id, ctx.secrets) if folder else None
 
 
-def _plan(snapshot: Snapshot, asked: PreparedRequest, headers: dict[str, str], way: ServerCandidates) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _ServerOfRequest:
+    """The model server of one request, and what is known of it (`exchange.Upstream`)."""
+
+    snapshot: Snapshot
+    prepared: PreparedRequest
+
+    @property
+    def server(self) -> ModelServer:
+        return self.prepared.server
+
+    def kind(self) -> str:
+        known = self.prepared.profile.server
+        return known or self.snapshot.server_kind(self.prepared.headers, self.server)
+
+    def remember_parser_failure(self) -> None:
+        self.snapshot.remember(self.prepared.chat.model)
+
+    def parser_has_failed(self) -> bool:
+        """True if the server showed before that it cannot find this model's calls."""
+        return self.snapshot.parses(self.prepared.chat.model)
+
+
+def _plan(asked: PreparedRequest, server: _ServerOfRequest) -> Plan:
     """How the request goes up first (README: who parses)."""
-    wanted, profile = asked.chat, asked.profile
-    proxied = profile.parse == "proxy" or (profile.parse == "auto" and snapshot.parses(wanted.model))
-    server = profile.server
-    if proxied and not server and wanted.tools is not None:
-        server = snapshot.server_kind(headers, way)
-    return Plan(parse="proxy" if proxied else "server", transport=profile.upstream, server=server)
+    profile = asked.profile
+    parse = profile.parse
+    if parse == "auto":
+        parse = "proxy" if server.parser_has_failed() else "server"
+    if parse == "server":
+        return Plan(parse, profile.upstream, profile.server)
+    # Which request makes a server leave the calls alone depends on its kind; without tools there are none.
+    kind = profile.server if asked.chat.tools is None else server.kind()
+    return Plan(parse, profile.upstream, kind)
 
 
 def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Timeouts:
@@ -262,13 +288,12 @@ def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Time
     )
 
 
-def _sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The body on its way out, without the request's secrets, and counted. What cannot be finished must not look
-    finished: the connection is cut.
+def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> Iterator[bytes]:
+    """The body on its way out, masked and counted. What cannot be finished must not look finished: the connection is
+    cut.
 
     It closes nothing: it may never be begun (a HEAD request, a client that is gone).
     """
-    masking = Masking(mask_of(ctx.secrets))
     try:
         for part in parts:
             if ready := masking.feed(part):

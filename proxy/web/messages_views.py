@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flask import Response, request
 
 from proxy.codec.json_text import dump_json
@@ -9,14 +11,16 @@ from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.messages.request import translate_count
 from proxy.dialects.messages.token_count import HEADER, count
 from proxy.errors import NotFound
+from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.model_list import ModelCard, read_cards, served_name
 from proxy.upstream.pump import Pump, Timeouts
 from proxy.upstream.responses import error_of_response, read_body
 from proxy.web.completions import MODELS
-from proxy.web.context import JSON_TYPE, json_response, request_context
-from proxy.web.prepare import translated
-from proxy.web.request_body import parse_body, upstream_headers
+from proxy.web.context import json_response, request_context
+from proxy.web.headers import upstream_headers
+from proxy.web.prepare import model_server, translated
+from proxy.web.request_body import parse_body
 
 # Seconds in which the model server must have counted, or listed its models; a client waits for it to go on.
 _SECONDS = 30.0
@@ -27,45 +31,51 @@ def count_tokens() -> Response:
     """`POST /v1/messages/count_tokens`: the number, and in a header the way it came (F95)."""
     ctx = request_context()
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
-    translation, *_ = translated(ctx, request.environ, body, translate_count)
-    number, way = count(lambda path, data: _ask("POST", path, data), translation.body, body)
+    given = translated(ctx, request.environ, body, translate_count)
+
+    def post(path: str, data: bytes) -> tuple[int, bytes]:
+        return _ask("POST", path, data, given.server, given.headers)
+
+    number, method = count(post, given.translation.body, body)
     response = json_response(dump_json({"input_tokens": number}))
-    response.headers[HEADER] = way
+    response.headers[HEADER] = method
     return response
 
 
 def models() -> Response:
     """`GET /v1/models` of a Messages client."""
     given = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
-    return json_response(dump_json(models_page(_cards(), **given)))
+    return json_response(dump_json(models_page(_cards(model_server(request_context())), **given)))
 
 
 def model(name: str) -> Response:
     """`GET /v1/models/{id}` of a Messages client; a name that stands for another one is one too."""
-    ctx, cards = request_context(), _cards()
+    ctx = request_context()
+    usual = model_server(ctx)
+    cards = _cards(usual)
     served = served_name(name, cards, ctx.snapshot.rules)
-    servers = ctx.snapshot.profile(served, ctx.client).servers
-    if servers:
-        ctx.way = ctx.snapshot.upstream.way(servers)
-        cards = _cards()
+    server = model_server(ctx, served)
+    if server is not usual:
+        cards = _cards(server)
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {MODELS} lists what is")
     return json_response(dump_json(model_info(card, name)))
 
 
-def _cards() -> tuple[ModelCard, ...]:
-    _, body = _ask("GET", MODELS, None)
+def _cards(server: ModelServer) -> tuple[ModelCard, ...]:
+    headers = upstream_headers(request.environ, "", request_context().id)
+    _, body = _ask("GET", MODELS, None, server, headers)
     return read_cards(body)
 
 
-def _ask(method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
+def _ask(
+    method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
+) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""
     ctx = request_context()
-    headers = upstream_headers(request.environ, JSON_TYPE if data is not None else "", ctx.id)
-    pump = Pump(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.service.drain)
-    way = ctx.way = ctx.way or ctx.snapshot.upstream.way()
-    with way.open(method, path, headers, data) as call:
+    pump = Pump(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain)
+    with server.open(method, path, headers, data) as call:
         whole = read_body(decoded(call, pump.receive(call)))
         while True:
             try:

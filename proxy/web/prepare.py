@@ -1,10 +1,10 @@
-"""What a client asks of a model, read from its dialect: the one internal request, the profile, and the way back."""
+"""What a client asks of a model, read from its dialect: one internal request, its server, and the way back."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
@@ -12,24 +12,36 @@ from proxy.config.rules import Profile
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.conversation_key import conversation_key
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import MessagesOptions, Translation, translate
 from proxy.dialects.messages.writer import MessagesDialect
 from proxy.errors import BadRequest
+from proxy.exchange.routing import choose_server, conversation_of
+from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
-from proxy.upstream.server_pool import ServerCandidates
-from proxy.web.context import JSON_TYPE, PreparedRequest, RequestContext
-from proxy.web.request_body import parse_body, upstream_headers
+from proxy.web.context import PreparedRequest, RequestContext
+from proxy.web.headers import JSON_TYPE, upstream_headers
+from proxy.web.request_body import parse_body
 
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
 
 
+@dataclass(frozen=True, slots=True)
+class TranslatedRequest:
+    """A Messages request in chat completions: where it goes, with which headers, and what kind of server is there."""
+
+    translation: Translation
+    profile: Profile
+    server: ModelServer
+    server_kind: str
+    headers: Mapping[str, str]
+
+
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
     body, raw = parse_body(ctx.body, ctx.snapshot.settings.max_depth), ctx.body
-    told = _conversation_key(body)
+    headers = conversation_headers(ctx, environ, body)
     model = body.get("model")
     other = ctx.snapshot.rules.alias(model) if isinstance(model, str) else model
     if other != model and not ctx.snapshot.settings.observe:
@@ -38,26 +50,47 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     wanted = read_chat(raw, body)
     ctx.check_model(wanted.model)
     profile = ctx.snapshot.profile(wanted.model, ctx.client)
-    ctx.way = ctx.snapshot.upstream.way(profile.servers, told)
-    return PreparedRequest(wanted, profile, ChatDialect(_chat_options(wanted, profile)))
+    dialect = ChatDialect(_chat_options(wanted, profile))
+    return PreparedRequest(wanted, profile, dialect, model_server(ctx, wanted.model), headers)
 
 
 def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
-    """A Messages request, translated; what of it could not be carried is noted in the visit's outcome."""
+    """A Messages request, translated; what of it could not be carried is noted in the request's outcome.
+
+    It may ask the model server which models it has.
+    """
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
-    translation, profile, server = translated(ctx, environ, body, translate)
+    given = translated(ctx, environ, body, translate)
+    translation = given.translation
     ctx.outcome.asked = translation.dropped
     wanted = read_chat(dump_request(translation.body), translation.body)
-    stops = body.get("stop_sequences")
-    named = frozenset(stop for stop in stops if isinstance(stop, str)) if isinstance(stops, list) else frozenset()
+    wanted = replace(wanted, results=translation.results, json_reply=_wants_json(body))
     # llama.cpp repeats what the client began the answer with, but not in streams.
-    prefill = translation.prefill if server == "llamacpp" and not wanted.stream else ""
-    its_way = str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE)
-    dialect = MessagesDialect(ReplyOptions(str(body["model"]), named, ctx.id, prefill, leave_open=its_way))
-    # Who asked for JSON did so also where the server is not told (C3).
+    repeats = given.server_kind == "llamacpp" and not wanted.stream
+    options = ReplyOptions(
+        str(body["model"]),
+        _stop_sequences(body),
+        ctx.id,
+        translation.prefill if repeats else "",
+        leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE),
+    )
+    return PreparedRequest(wanted, given.profile, MessagesDialect(options), given.server, given.headers)
+
+
+def _stop_sequences(body: JsonObject) -> frozenset[str]:
+    """The stop sequences that a Messages client names."""
+    stops = body.get("stop_sequences")
+    if not isinstance(stops, list):
+        return frozenset()
+    return frozenset(stop for stop in stops if isinstance(stop, str))
+
+
+def _wants_json(body: JsonObject) -> bool:
+    """True if a Messages client asked for JSON; it did so also where the server is not told (C3)."""
+    if body.get("output_format"):
+        return True
     config = body.get("output_config")
-    json_reply = bool(body.get("output_format") or (isinstance(config, dict) and config.get("format")))
-    return PreparedRequest(replace(wanted, results=translation.results, json_reply=json_reply), profile, dialect)
+    return isinstance(config, dict) and bool(config.get("format"))
 
 
 def translated(
@@ -65,53 +98,52 @@ def translated(
     environ: Mapping[str, Any],
     body: JsonObject,
     how: Callable[[JsonObject, MessagesOptions], Translation],
-) -> tuple[Translation, Profile, str]:
-    """A Messages body in chat completions, for the model that the upstream knows; that model's profile, and the kind of
-    server.
+) -> TranslatedRequest:
+    """A Messages body in chat completions, for the model that the upstream knows.
 
-    Raises BadRequest, and NotFound where it is not said which model is meant.
+    Asks the model server for its models where that is not known. Raises BadRequest, and NotFound where it is not said
+    which model is meant.
     """
     snapshot, model = ctx.snapshot, body.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model: the name of a model is required, as a string")
-    headers = upstream_headers(environ, JSON_TYPE, ctx.id)
-    ctx.way = snapshot.upstream.way(key=_conversation_key(body))
-    served = served_name(model, snapshot.cards(headers, ctx.way), snapshot.rules)
+    headers = conversation_headers(ctx, environ, body)
+    # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
+    served = served_name(model, snapshot.cards(headers), snapshot.rules)
     ctx.check_model(served)
-    profile = snapshot.profile(served, ctx.client)
-    if profile.servers:
-        ctx.way = snapshot.upstream.way(profile.servers, _conversation_key(body))
-    server = profile.server or snapshot.server_kind(headers, ctx.way)
+    profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
+    kind = profile.server or snapshot.server_kind(headers, server)
     options = MessagesOptions(
         model=served,
-        server=server,
+        server=kind,
         thinking=profile.thinking,
         reasoning_history=profile.reasoning_history,
         server_tools=profile.server_tools,
     )
-    return how(body, options), profile, server
+    return TranslatedRequest(how(body, options), profile, server, kind, headers)
 
 
-def way_as_it_came(ctx: RequestContext, model: str = "") -> ServerCandidates:
-    """The way of a request that passes as it came: by `model`, or by the model and the messages that its body names."""
-    fleet = ctx.snapshot.upstream
-    if model:
-        return fleet.way(ctx.snapshot.profile(model, ctx.client).servers)
+def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
+    """The server of a model, by the name that servers know; None: of no model in particular."""
+    return ctx.snapshot.server(choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings))
+
+
+def conversation_headers(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> dict[str, str]:
+    """The headers of all that goes up for a conversation, with the one that keeps it at one of several servers."""
+    name = ctx.snapshot.settings.conversation_header
+    own = {name: conversation_of(body)} if name else {}
+    return upstream_headers(environ, JSON_TYPE, ctx.id, own)
+
+
+def named_model(ctx: RequestContext) -> str | None:
+    """The model of a body that passes as it came, if it decides where that goes."""
+    if not ctx.body or not ctx.snapshot.rules.urls:
+        return None
     body: Json = None
-    if fleet.several and ctx.body:
-        with contextlib.suppress(ValueError):
-            body = load_json(ctx.body)
-    if not isinstance(body, dict):
-        return fleet.way()
-    named = body.get("model")
-    servers = ctx.snapshot.profile(named, ctx.client).servers if isinstance(named, str) else ()
-    return fleet.way(servers, _conversation_key(body))
-
-
-def _conversation_key(body: JsonObject) -> Callable[[], bytes]:
-    """What the conversation of a client's body is told by, once it is asked for."""
-    model = body.get("model")
-    return lambda: conversation_key(model if isinstance(model, str) else "", body)
+    with contextlib.suppress(ValueError):
+        body = load_json(ctx.body)
+    model = body.get("model") if isinstance(body, dict) else None
+    return model if isinstance(model, str) else None
 
 
 def _chat_options(wanted: ChatRequest, profile: Profile) -> ChatOptions:

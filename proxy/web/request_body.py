@@ -1,4 +1,4 @@
-"""The client's request as it comes in: its body, read and checked by us, and what of its headers goes up.
+"""The body of a client's request, read and checked by us.
 
 Werkzeug truncates a chunked body silently at its limit and takes a short one for whole; so the body is read here.
 """
@@ -7,33 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Mapping
 from typing import Any, NoReturn
-from urllib.parse import parse_qsl
 
 from gunicorn.http.errors import ParseException
 
-from proxy import __version__
 from proxy.codec.json_text import Json, JsonObject, finite
-from proxy.codec.masking import mask_of
 from proxy.errors import BadRequest, BodyTooLarge, ProxyError, Unavailable
 from proxy.limits import MAX_DEPTH
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
 _CONTAINERS = frozenset((dict, list))
-# Where the environment of a request holds the key that goes up; without it that is the client's own.
-BEARER = "proxy.bearer"
-# The words in the name of a header, or of a field of a query, that holds a secret: x-goog-api-key, access_token.
-_SECRET_NAMES = frozenset(("KEY", "APIKEY", "TOKEN", "SECRET", "AUTH", "AUTHORIZATION", "PASSWORD", "CREDENTIAL"))
-_WORDS = re.compile("[A-Z]+")
-_BETWEEN = re.compile('[ ,;="]+')
-_LONG = 16
-# More than a client has any use for.
-_MAX_SECRETS = 16
-_PASSED = ("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA")
 
 
 class UnsupportedEncoding(BadRequest):
@@ -135,52 +120,3 @@ def _check_depth(body: JsonObject, raw: bytes, limit: int) -> None:
         if not level:
             return
     raise _too_deep(raw, limit)
-
-
-def credential(environ: Mapping[str, Any]) -> str:
-    """The client's API key, from `Authorization: Bearer` or `x-api-key`; empty if it sent none."""
-    scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return str(token.strip())
-    return str(environ.get("HTTP_X_API_KEY", "")).strip()
-
-
-def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
-    """All that a request brings, or goes up with, that is to be in no log and no error."""
-    found = [str(environ.get(BEARER, "")), credential(environ)]
-    for name, value in environ.items():
-        if name.startswith("HTTP_") and not _SECRET_NAMES.isdisjoint(name.split("_")):
-            found += _tokens(str(value).strip())
-    for name, value in parse_qsl(str(environ.get("QUERY_STRING", ""))):
-        if not _SECRET_NAMES.isdisjoint(_WORDS.findall(name.upper())):
-            found.append(value)
-    return tuple(dict.fromkeys(filter(None, found)))[:_MAX_SECRETS]
-
-
-def _tokens(value: str) -> list[str]:
-    """What follows the scheme, if there is one, and the long words of that: `Token token="KEY"`."""
-    scheme, _, rest = value.partition(" ")
-    token = rest.strip() or scheme
-    return [token, *(word for word in _BETWEEN.split(token) if len(word) >= _LONG)]
-
-
-def request_id(environ: Mapping[str, Any]) -> str:
-    """The client's own request id if it is a plain word, and no key, else a new one."""
-    given = str(environ.get("HTTP_X_REQUEST_ID", ""))
-    if _REQUEST_ID.fullmatch(given) and mask_of(secrets(environ)).text(given) == given:
-        return given
-    return uuid.uuid4().hex
-
-
-def upstream_headers(environ: Mapping[str, Any], content_type: str, id_: str) -> dict[str, str]:
-    """The headers that go up: an allowlist; the credential always as `Bearer`, which is all that vLLM takes."""
-    headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": id_}
-    if content_type:
-        headers["Content-Type"] = content_type
-    for key, value in environ.items():
-        if key in _PASSED or key.startswith("HTTP_OPENAI_"):
-            headers[key[5:].replace("_", "-").title()] = str(value)
-    key = environ.get(BEARER, credential(environ))
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    return headers

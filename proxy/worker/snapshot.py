@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from proxy.config.api_keys import Keys
 from proxy.config.rules import Profile, Rules
@@ -16,7 +17,6 @@ from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ModelCard, read_cards
 from proxy.upstream.responses import fetch
-from proxy.upstream.server_pool import UNSENT, ServerCandidates, ServerPool
 from proxy.worker.audit_log import AuditFile
 
 log = logging.getLogger("proxy")
@@ -51,13 +51,15 @@ class _Served:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The settings, rules and keys of one generation. What is learnt under them is forgotten with them, but for how the
-    model servers stand.
+    """The settings, rules and keys of one generation. What is learnt under them is forgotten with them.
+
+    `servers` are the model servers by their URLs: that of the settings first, then those that the rules name. Questions
+    about a server (`cards`, `server_kind`) ask it at most once in a while; they choose nothing.
     """
 
     settings: Settings
     rules: Rules
-    upstream: ServerPool
+    servers: Mapping[str, ModelServer]
     audit: AuditFile | None = None
     keys: Keys = field(default_factory=Keys)
     _ready: _Known = field(default_factory=_Known)
@@ -69,6 +71,15 @@ class Snapshot:
         """The profile of a model for a client."""
         return self.rules.profile(model, client)
 
+    @property
+    def upstream(self) -> ModelServer:
+        """The model server of the settings."""
+        return self.servers[self.settings.upstream]
+
+    def server(self, url: str) -> ModelServer:
+        """The model server at a URL that `exchange.routing` chose."""
+        return self.servers[url]
+
     def parses(self, model: str) -> bool:
         """True if the server showed that it cannot find this model's calls itself."""
         return model in self._proxied
@@ -79,17 +90,14 @@ class Snapshot:
             self._proxied.add(model)
         log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
 
-    def cards(self, headers: Mapping[str, str], way: ServerCandidates | None = None) -> tuple[ModelCard, ...]:
-        """The models of the server that the request goes to; empty if it does not say. `headers` are to ask with.
-
-        Where that server cannot be reached now and another one can, the request goes to that one from here on.
-        """
-        way = way or self.upstream.way()
-        for server in way.left:
-            if self._there(headers, server, alone=not way.several):
-                way.skip_to(server)
-                break
-        return self._served[way.server.target.url].cards
+    def cards(self, headers: Mapping[str, str], server: ModelServer | None = None) -> tuple[ModelCard, ...]:
+        """The models of a server (None: that of the settings); empty if it does not say. `headers` are to ask with."""
+        server = self.upstream if server is None else server
+        served = self._served.setdefault(server.target.url, _Served())
+        with served.asking:
+            if time.monotonic() >= served.until:
+                _ask_cards(served, server, headers)
+            return served.cards
 
     def known_models(self) -> frozenset[str]:
         """The names of the models that the servers have said they have; nothing is asked. Empty: none has said so."""
@@ -98,40 +106,14 @@ class Snapshot:
     def all_models(self, key: str) -> frozenset[str]:
         """The same; servers of which it is not known are asked, with this key if there is one."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        servers = [*self.upstream.servers.values()]
-        for server in servers:
-            self._there(headers, server, alone=len(servers) == 1)
+        for server in self.servers.values():
+            self.cards(headers, server)
         return self.known_models()
 
-    def server_kind(self, headers: Mapping[str, str], way: ServerCandidates | None = None) -> str:
+    def server_kind(self, headers: Mapping[str, str], server: ModelServer | None = None) -> str:
         """What kind of server that is by what it says (`owned_by` of its models), or an empty string."""
-        kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers, way))
+        kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers, server))
         return next(filter(None, kinds), "")
-
-    def _there(self, headers: Mapping[str, str], server: ModelServer, *, alone: bool) -> bool:
-        """Know what a server serves; False if there are others and no connection to it can be made."""
-        served = self._served.setdefault(server.target.url, _Served())
-        with served.asking:
-            if time.monotonic() < served.until:
-                return True
-            if not alone and server.load.out(time.monotonic()):
-                return False  # who waited here learns from the one that asked
-            status, cards = self._ask_cards(headers, server)
-            if status is None and not alone:
-                return False
-            served.cards = cards or served.cards  # a server that is busy is still what it was
-            # A key that is refused says nothing of the server: the next client may ask at once.
-            if status not in _NO_KEY:
-                served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
-            return True
-
-    def _ask_cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[int | None, tuple[ModelCard, ...]]:
-        """Status and cards of a server's answer; 0 and none if there is no answer, None for no connection."""
-        try:
-            status, body = fetch(server, "/v1/models", headers, _CARDS_SECONDS, MAX_ANSWER)
-        except UpstreamError as error:
-            return None if isinstance(error, UNSENT) else 0, ()
-        return status, read_cards(body)
 
     def ready(self) -> bool:
         """True if a model server answers its health check; asked at most every two seconds."""
@@ -139,11 +121,24 @@ class Snapshot:
         if time.monotonic() >= self._ready.until and self._asking.acquire(blocking=not self._ready.until):
             try:
                 if time.monotonic() >= self._ready.until:
-                    answer = any(map(_is_ready, self.upstream.by_health()))
+                    answer = any(map(_is_ready, self.servers.values()))
                     self._ready = _Known(answer, time.monotonic() + READY_CACHED)
             finally:
                 self._asking.release()
         return self._ready.value
+
+
+def _ask_cards(served: _Served, server: ModelServer, headers: Mapping[str, str]) -> None:
+    """Ask a server for its models and note the answer; the caller holds `served.asking`."""
+    status = 0
+    cards: tuple[ModelCard, ...] = ()
+    with contextlib.suppress(UpstreamError):
+        status, body = fetch(server, "/v1/models", headers, _CARDS_SECONDS, MAX_ANSWER)
+        cards = read_cards(body)
+    served.cards = cards or served.cards  # a server that is busy is still what it was
+    # A key that is refused says nothing of the server: the next client may ask at once.
+    if status not in _NO_KEY:
+        served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
 
 
 def _is_ready(server: ModelServer) -> bool:
@@ -155,16 +150,19 @@ def _is_ready(server: ModelServer) -> bool:
     return status < 500
 
 
-def make_snapshot(
-    settings: Settings, rules: Rules, keys: Keys | None = None, before: Snapshot | None = None
-) -> Snapshot:
-    """A new generation, after `before`; nothing is asked of the model servers yet."""
-    target = ServerOptions(
-        "", settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
-    )
-    fleet = ServerPool(settings.upstreams, rules.servers, target, before.upstream if before else None)
+def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None) -> Snapshot:
+    """A new generation; nothing is asked of the model servers yet."""
     audit = AuditFile(settings.audit_file, settings.audit_max) if settings.audit_file else None
-    return Snapshot(settings, rules, fleet, audit, keys or Keys())
+    return Snapshot(settings, rules, _servers(settings, rules.urls), audit, keys or Keys())
+
+
+def _servers(settings: Settings, others: Iterable[str]) -> dict[str, ModelServer]:
+    """The model server of the settings and those of the rules, by their URLs."""
+    options = ServerOptions(
+        settings.upstream, settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
+    )
+    urls = dict.fromkeys((settings.upstream, *others))
+    return {url: ModelServer(replace(options, url=url)) for url in urls}
 
 
 def _shown(text: str) -> str:

@@ -103,7 +103,7 @@ class WorkerState:
             log.error("this worker keeps its rules: %s", error.message)
         else:
             adjust_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
-            self.snapshot = make_snapshot(settings, rules, keys, self.snapshot)
+            self.snapshot = make_snapshot(settings, rules, keys)
             announce(self.snapshot)
             log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
         self.generation = last.generation
@@ -117,7 +117,7 @@ class WorkerState:
             "worker": os.getpid(),
             "vllm_url": settings.upstream,
             "target_host": settings.upstream,
-            "servers": self.snapshot.upstream.shown(),
+            "servers": [{"url": url} for url in self.snapshot.servers],
             "max_tool_calls": settings.max_tool_calls,
             # The question itself is not counted.
             "active_requests": max(0, self._active - 1),

@@ -3,7 +3,8 @@
     python -m tests.cluster [--dialects chat,messages] [--streams 200] [--servers own,shared]
 
 Each row is a statement that must hold; the exit code is 1 if one does not. Everything is played with proxies that have
-one model server each, and with proxies that know both. HAProxy is installed (apt-get) if it is not there.
+one model server each, and with HAProxy before two equal model servers, which all proxies share. HAProxy is installed
+(apt-get) if it is not there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.cluster.boxes import Cluster, NotSoError, haproxy_program
 from tests.cluster.report import Report
 from tests.cluster.scenes import Play
 
-TITLES = {"own": "Each proxy has a model server of its own", "shared": "All proxies know both model servers"}
+TITLES = {"own": "Each proxy has a model server of its own", "shared": "HAProxy stands before both model servers"}
 
 
 def main() -> int:

@@ -30,6 +30,7 @@ PATIENCE = 30.0
 # What a process that is started by hand, as anybody, cannot do.
 _SYSTEM_ONLY = re.compile(r"(?m)^    (?:user|group|chroot) .*\n")
 _ADDRESSES = ("192.0.2.11:8003", "192.0.2.12:8003", "192.0.2.13:8003")
+_MODEL_ADDRESSES = ("192.0.2.21:8000", "192.0.2.22:8000")
 
 
 class NotSoError(Exception):
@@ -51,11 +52,26 @@ def haproxy_program() -> str | None:
     return shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
-def rendered(port: int, proxies: Sequence[int], folder: Path) -> str:
+@dataclass(frozen=True)
+class Ports:
+    """Where HAProxy listens, and where the three proxies and two model servers are that it stands before."""
+
+    agents: int
+    models: int
+    proxies: tuple[int, ...]
+    servers: tuple[int, ...]
+
+
+def rendered(ports: Ports, folder: Path) -> str:
     """deploy/haproxy/haproxy.cfg with nothing changed but its addresses, its socket and whom it runs as."""
     config = _SYSTEM_ONLY.sub("", CONFIG.read_text())
-    places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in proxies), strict=True))
-    places |= {"bind 127.0.0.1:8003": f"bind 127.0.0.1:{port}", "socket /run/haproxy/admin.sock": f"socket {folder}/s"}
+    places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in ports.proxies), strict=True))
+    places |= dict(zip(_MODEL_ADDRESSES, (f"127.0.0.1:{server}" for server in ports.servers), strict=True))
+    places |= {
+        "bind 127.0.0.1:8003": f"bind 127.0.0.1:{ports.agents}",
+        "bind 127.0.0.1:8000": f"bind 127.0.0.1:{ports.models}",
+        "socket /run/haproxy/admin.sock": f"socket {folder}/s",
+    }
     for old, new in places.items():
         assert config.count(old) == (2 if old in _ADDRESSES else 1), f"{old} is not in haproxy.cfg as the test knows it"
         config = config.replace(old, new)
@@ -159,13 +175,14 @@ class Balancer(Box):
         return {row["svname"]: row["status"].split()[0] for row in self._rows(backend)}
 
     def running(self) -> int:
-        """The requests that are under way at the proxies."""
-        return sum(int(row["scur"]) for row in self._rows("proxies") + self._rows("alive"))
+        """The requests that are under way at the proxies, and those at the model servers behind it."""
+        rows = [row for backend in ("proxies", "alive", "models") for row in self._rows(backend)]
+        return sum(int(row["scur"]) for row in rows)
 
     def _rows(self, backend: str) -> list[dict[str, str]]:
         table = self.command_line("show stat").lstrip("# ")
         rows = (row for row in csv.DictReader(io.StringIO(table)) if row["pxname"] == backend)
-        return [row for row in rows if row["svname"] != "BACKEND"]
+        return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
 
     async def sees(self, *states: str, backend: str = "proxies") -> float:
         """Wait until the servers are in these states; the seconds that it took."""
@@ -184,14 +201,14 @@ class Balancer(Box):
         self.command_line(f"set server proxies/{name} state ready; set server alive/{name} state ready")
 
 
-def balancer(proxies: Sequence[int], folder: Path) -> Balancer:
-    """HAProxy in front of what listens on these three ports."""
+def balancer(proxies: Sequence[int], servers: Sequence[int], models: int, folder: Path) -> Balancer:
+    """HAProxy in front of what listens on these ports, and on the port `models` before the model servers."""
     program = haproxy_program()
     if program is None:
         raise NotSoError("HAProxy is not installed; apt-get install haproxy")
     folder.mkdir(exist_ok=True)
     port, config = free_port(), folder / "haproxy.cfg"
-    config.write_text(rendered(port, proxies, folder))
+    config.write_text(rendered(Ports(port, models, tuple(proxies), tuple(servers)), folder))
     return Balancer("haproxy", port, (program, "-db", "-f", str(config)), folder, "/_ready")
 
 
@@ -209,7 +226,8 @@ class ModelServer(Box):
 class Cluster:
     """HAProxy, three proxies, and the model servers A and B.
 
-    Each proxy has a model server of its own, 1 and 2 have A, 3 has B; or, if `shared`, all of them know both.
+    Each proxy has a model server of its own, 1 and 2 have A, 3 has B; or, if `shared`, HAProxy stands before both of
+    them too, and all proxies ask it (on the port `models`).
     """
 
     folder: Path
@@ -217,21 +235,24 @@ class Cluster:
     balancer: Balancer = field(init=False)
     proxies: list[Box] = field(init=False)
     servers: dict[str, ModelServer] = field(init=False)
+    models: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
         self.servers = {name: self._model_server(name) for name in "AB"}
-        self.proxies = [self._proxy(number, "AB" if self.shared else "AAB"[number - 1]) for number in (1, 2, 3)]
-        self.balancer = balancer([proxy.port for proxy in self.proxies], self.folder)
+        self.proxies = [self._proxy(number) for number in (1, 2, 3)]
+        servers = [server.port for server in self.servers.values()]
+        self.balancer = balancer([proxy.port for proxy in self.proxies], servers, self.models, self.folder)
 
     def _model_server(self, name: str) -> ModelServer:
         port = free_port()
         command = (sys.executable, "-m", "tests.cluster.upstream", "--port", str(port), "--name", name)
         return ModelServer(name, port, (*command, "--seen", str(self.seen_file)), self.folder)
 
-    def _proxy(self, number: int, servers: str) -> Box:
+    def _proxy(self, number: int) -> Box:
         port = free_port()
-        upstreams = [word for name in servers for word in ("--upstream", f"http://127.0.0.1:{self.servers[name].port}")]
-        command = (sys.executable, "-m", "proxy", "serve", "--port", str(port), *upstreams)
+        upstream = self.models if self.shared else self.servers["AAB"[number - 1]].port
+        where = ("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}")
+        command = (sys.executable, "-m", "proxy", "serve", *where)
         # The key for the model server tells it who asks.
         return Box(f"proxy{number}", port, command, self.folder, env={"TOOL_PROXY_UPSTREAM_KEY": f"p{number}"})
 
@@ -262,6 +283,7 @@ class Cluster:
         await asyncio.gather(*(server.start() for server in self.servers.values()))
         await asyncio.gather(*(proxy.start() for proxy in self.proxies))
         await self.balancer.start()
+        await self.balancer.sees("UP", "UP", backend="models")
         await self.balancer.sees("UP", "UP", "UP")
 
     def __enter__(self) -> Cluster:

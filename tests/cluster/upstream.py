@@ -5,7 +5,7 @@
 A request says in its last message what it wants: `request=r1 chunks=40 pause=0.25`. The text of the answer is
 `A/p1 w0 w1 ...`: this server's name, the key that the proxy has for it (each has its own), and one word for each chunk.
 FILE gets a line for each request when it arrives, so that it outlives the server. `GET /open` is the number of answers
-under way, `GET /v1/echo` the head of the request itself, for an HAProxy with nothing else behind it.
+under way, `GET /v1/echo` the head of the request itself, with this server's name in a header (`X-Served-By`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Server:
     ) -> None:
         path = head.split(b" ")[1].decode()
         if path == "/v1/echo":
-            writer.write(answer(head, headers={"Content-Type": "text/plain"}))
+            writer.write(answer(head, headers={"Content-Type": "text/plain", "X-Served-By": self.name}))
         elif path == "/open":
             writer.write(answer({"open": self.under_way}))
         elif path in ("/health", "/_ready"):

@@ -351,6 +351,7 @@ def test_only_the_allowlist_of_headers_goes_up(inside: Inside) -> None:
         headers = dict(server.seen[0].headers.items())
     assert headers.pop("User-Agent") == f"vllm-tool-proxy/{__version__}"
     assert int(headers.pop("Content-Length")) > 0
+    assert len(headers.pop("X-Conversation-Key")) == 32
     assert headers == {
         **kept,
         "Host": f"127.0.0.1:{server.port}",

@@ -20,7 +20,7 @@ from proxy.config.load import AUDIT_NAME, RULES_VARIABLE, RulesText, key_files, 
 from proxy.config.settings import SPECS, Settings
 from proxy.server.client_socket import GRACE
 from proxy.web.app import make_app
-from tests.cluster.boxes import CONFIG, haproxy_program, rendered
+from tests.cluster.boxes import CONFIG, Ports, haproxy_program, rendered
 from tests.real.processes import ROOT
 from tests.support.worker_state import make_state, read_rules
 
@@ -31,6 +31,8 @@ MANIFESTS = sorted(FOLDER.glob("*.yaml"))
 # The oldest and the newest that must take them.
 VERSIONS = ("1.30", ".".join(kubernetes_validate.latest_version().split(".")[:2]))
 BACKENDS = ("proxies", "alive")
+# The names of the manifests: of the proxies, and of HAProxy before the model servers.
+PROXY, MODEL_SERVERS = "vllm-tool-proxy", "model-servers"
 LINES = [line.strip() for line in CONFIG.read_text().splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
@@ -67,7 +69,7 @@ def haproxy_programs() -> list[str]:
 
 def test_haproxy_takes_the_file_without_a_warning(tmp_path: Path) -> None:
     files = {"as it is": CONFIG, "rendered": tmp_path / "haproxy.cfg"}
-    files["rendered"].write_text(rendered(18003, (18004, 18005, 18006), tmp_path))
+    files["rendered"].write_text(rendered(Ports(18003, 18000, (18004, 18005, 18006), (18007, 18008)), tmp_path))
     for program in haproxy_programs():
         for name, path in files.items():
             # -dW: a warning is an error.
@@ -132,16 +134,25 @@ def test_the_balance_is_the_same_in_both() -> None:
 
 
 def test_it_listens_on_loopback_until_it_is_opened() -> None:
-    assert values("bind") == ["127.0.0.1:8003"]
+    assert values("bind") == ["127.0.0.1:8003", "127.0.0.1:8000"]
 
 
 def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
     told = [line for line in values("http-error") + values("http-request", "return") if "string" in line]
     bodies = [yaml.safe_load(re.findall(r"string '([^']*)'", line)[0]) for line in told]
     errors = [body for body in bodies if "status" not in body]
-    assert len(errors) == 6
+    assert len(errors) == 9
     for body in errors:
         assert body["type"] == "error" and body["error"]["type"].endswith("_error") and body["error"]["message"]
+
+
+def test_a_conversation_stays_at_one_model_server_by_the_header_that_the_proxies_send() -> None:
+    lines = section("backend models")
+    assert lines[:2] == [f"balance hdr({Settings().conversation_header})", "hash-type consistent sdbm avalanche"]
+    assert any(line.startswith("http-check send") and "uri /health" in line for line in lines)
+    (default,) = [line.split() for line in lines if line.startswith("default-server")]
+    assert "check" in default and "observe" not in default  # what a server answers is its answer
+    assert len([line for line in lines if line.startswith("server ")]) == 2
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -150,10 +161,11 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
             yield path.name, document
 
 
-def manifest(kind: str) -> dict[str, Any]:
-    """The only manifest of a kind."""
-    (found,) = [document for _, document in documents() if document["kind"] == kind]
-    return found
+def manifest(kind: str, name: str = PROXY) -> dict[str, Any]:
+    """The only manifest of a kind, of the proxies or of what else has this name."""
+    found = [each for _, each in documents() if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    (only,) = found
+    return only
 
 
 def pod() -> dict[str, Any]:
@@ -190,7 +202,9 @@ def test_the_check_of_a_manifest_finds_what_is_wrong(spoil: Callable[[dict[str, 
 
 def test_everything_that_there_should_be_is_there() -> None:
     kinds = {"ConfigMap", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "NetworkPolicy"}
-    assert {document["kind"] for _, document in documents()} == kinds
+    assert {document["kind"] for name, document in documents() if name != "model-servers.yaml"} == kinds
+    front = {"ConfigMap", "Deployment", "Service", "NetworkPolicy"}
+    assert {document["kind"] for name, document in documents() if name == "model-servers.yaml"} == front
 
 
 def test_all_of_them_mean_the_same_pods() -> None:
@@ -218,7 +232,7 @@ def settings_of_the_map() -> Settings:
 
 def test_the_rules_of_the_map_can_be_used_and_open_the_pod() -> None:
     settings = settings_of_the_map()
-    assert (settings.host, settings.upstream) == ("0.0.0.0", "http://vllm:8000")
+    assert (settings.host, settings.upstream) == ("0.0.0.0", f"http://{MODEL_SERVERS}:8000")
     (egress,) = [
         rule for rule in manifest("NetworkPolicy")["spec"]["egress"] if "namespaceSelector" not in rule["to"][0]
     ]
@@ -317,3 +331,60 @@ def test_logrotate_takes_the_audit_file_of_the_unit_and_leaves_it_to_the_proxy_t
     assert PurePath("/var/lib", folder[1], AUDIT_NAME).match(pattern)
     words = [line.strip() for line in body.splitlines()]
     assert "nocreate" in words and "missingok" in words and not any(word.startswith("copytruncate") for word in words)
+
+
+def lines_of(config: str) -> list[str]:
+    """The lines of an HAProxy file, without comments."""
+    return [line.strip() for line in config.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def front_config() -> str:
+    text: str = manifest("ConfigMap", MODEL_SERVERS)["data"]["haproxy.cfg"]
+    return text
+
+
+def test_kubernetes_has_the_same_haproxy_before_the_model_servers() -> None:
+    lines = lines_of(front_config())
+    mine, theirs = (lines[lines.index("backend models") + 1 :], section("backend models"))
+    own = ("server ", "default-server ")
+    assert [line for line in mine if not line.startswith(own)] == [line for line in theirs if not line.startswith(own)]
+    (check,) = [line for line in theirs if line.startswith("default-server ")]
+    assert f"{check} resolvers cluster init-addr none" in mine
+    defaults = lines[lines.index("defaults") + 1 : lines.index("frontend alive")]
+    assert {*defaults} <= {*section("defaults")}
+    assert {"retry-on conn-failure", "option redispatch 1", "option http-server-close"} <= {*defaults}
+
+
+def test_haproxy_takes_the_file_of_the_map(tmp_path: Path) -> None:
+    path = tmp_path / "haproxy.cfg"
+    path.write_text(front_config())
+    for program in haproxy_programs():
+        done = subprocess.run([program, "-c", "-dW", "-f", path], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+
+
+def test_the_proxies_reach_the_front_and_the_front_the_model_servers() -> None:
+    front = manifest("Deployment", MODEL_SERVERS)["spec"]
+    labels = front["template"]["metadata"]["labels"]
+    assert front["selector"]["matchLabels"] == labels == manifest("Service", MODEL_SERVERS)["spec"]["selector"]
+    policy, proxies = manifest("NetworkPolicy", MODEL_SERVERS)["spec"], manifest("NetworkPolicy")["spec"]
+    assert policy["podSelector"]["matchLabels"] == labels == proxies["egress"][0]["to"][0]["podSelector"]["matchLabels"]
+    asking = manifest("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policy["ingress"][0]["from"][0]["podSelector"]["matchLabels"] == asking
+    (box,) = front["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in box["ports"]}
+    (service,) = manifest("Service", MODEL_SERVERS)["spec"]["ports"]
+    assert settings_of_the_map().upstream == f"http://{MODEL_SERVERS}:{service['port']}"
+    assert f"bind :{ports[service['targetPort']]}" in lines_of(front_config())
+    assert all(f"bind :{ports[box[probe]['httpGet']['port']]}" in front_config() for probe in PROBES)
+
+
+PROBES = ("readinessProbe", "livenessProbe")
+
+
+def test_the_front_may_do_nothing_that_it_need_not_and_its_streams_get_time_to_end() -> None:
+    pod = manifest("Deployment", MODEL_SERVERS)["spec"]["template"]["spec"]
+    (box,) = pod["containers"]
+    assert box["securityContext"] == container()["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] is True and pod["automountServiceAccountToken"] is False
+    assert pod["terminationGracePeriodSeconds"] >= 300 > gunicorn_conf.graceful_timeout

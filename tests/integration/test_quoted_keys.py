@@ -1,4 +1,7 @@
-"""A model server that quotes the key that it does not like: no part of it reaches the client, the log or a capture."""
+"""A model server that quotes the key that it does not like: no part of it reaches the client, the log or a capture.
+
+What the model itself writes reaches the client as it is: a key may be a placeholder that stands in the code it edits.
+"""
 
 from __future__ import annotations
 
@@ -117,6 +120,11 @@ PATHS = {
 }
 
 
+def without_ids(data: bytes) -> bytes:
+    """A body without the ids that the proxy makes at random."""
+    return re.sub(rb"(call|msg|toolu)_[0-9a-f]{24}", b"ID", data)
+
+
 @dataclass
 class Case:
     """A proxy whose log and captures are looked at."""
@@ -127,6 +135,23 @@ class Case:
 
     def ask(self, script: list[Any], path: str, body: Any, *, observe: bool = False) -> TestResponse:
         """The answer to a request with the key, if nothing of that is anywhere."""
+        response = self._ask(script, path, body, observe=observe)
+        assert not quotes(response.get_data(as_text=True))
+        return response
+
+    def ask_model(self, script: list[Any], path: str, body: Any, *, observe: bool = False) -> TestResponse:
+        """The answer to a request with the key, if nothing of that is anywhere else, and if the body is the very one
+        that a client without a key gets.
+        """
+        response = self._ask(script, path, body, observe=observe)
+        with Upstream(script) as server:
+            server.paths["/v1/models"] = [answer({"data": []})]
+            plain = self.inside(server.url, observe=observe).post(path, json=body)
+        assert response.status_code == plain.status_code == 200
+        assert without_ids(response.data) == without_ids(plain.data)
+        return response
+
+    def _ask(self, script: list[Any], path: str, body: Any, *, observe: bool) -> TestResponse:
         with Upstream(*[script] * 4) as server:
             if body is not None:
                 server.paths["/v1/models"] = [answer({"data": []})]
@@ -134,7 +159,7 @@ class Case:
             method = "GET" if body is None else "POST"
             response = client.open(path, method=method, json=body, headers=HEADERS)
             assert server.seen and server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
-        assert not quotes(response.get_data(as_text=True)) and not quotes(str(response.headers))
+        assert not quotes(str(response.headers))
         assert not quotes(self.log.text)
         for file in self.folder.iterdir():
             assert not quotes(file.read_bytes().decode("utf-8", "replace"))
@@ -225,21 +250,88 @@ def framed(data: bytes, form: str, way: str, content_type: str = "application/js
 WAYS = pytest.mark.parametrize("way", ["length", "chunked", "close"])
 
 
+PASSED_ERRORS = {
+    "error": b'{"data": [], "error": "no key KEY!"}',
+    "error as an object": b'{"error": {"message": "no key KEY!", "code": 401}}',
+    "detail": b'{"detail": [{"loc": ["header"], "msg": "no key KEY!"}]}',
+    "object": b'{"object": "error", "message": "no key KEY!"}',
+    "type": b'{"type": "error", "message": "no key KEY!"}',
+    "words": b"no key KEY!",
+    "an array": b'["no key KEY!"]',
+    "half an object": b'{"data": [], "note": "no key KEY!',
+}
+ERROR_BODIES = pytest.mark.parametrize("data", PASSED_ERRORS.values(), ids=PASSED_ERRORS)
+
+
 @EACH_FORM
 @WAYS
-def test_no_part_of_it_gets_out_of_an_answer_that_passes(case: Case, form: str, way: str) -> None:
-    data = b'{"data": [], "note": "you are %b, I know", "id": "a"}' % form.encode()
-    response = case.ask(framed(data, form, way), "/v1/embeddings", {"input": "a"})
+@ERROR_BODIES
+def test_no_part_of_it_gets_out_of_an_error_that_passes(case: Case, form: str, way: str, data: bytes) -> None:
+    script = framed(with_key(data, form), form, way)
+    response = case.ask(script, "/v1/embeddings", {"input": "a"})
     assert response.status_code == 200
-    assert response.data == data.replace(form.encode(), b"*" * len(form))
+    assert response.data == with_key(data, "*" * len(form))
+
+
+PASSED_ANSWERS = {
+    "of a model": b'{"choices": [{"text": "you are KEY, I know"}], "error": null, "detail": null}',
+    "long": b'{"text": "' + b"x" * 70_000 + b'KEY", "error": null}',
+}
 
 
 @EACH_FORM
 @WAYS
-def test_no_part_of_it_gets_out_of_a_stream_that_passes(case: Case, form: str, way: str) -> None:
-    data = b": you are %b\n\n" % form.encode() + text("So. ") + DONE
-    response = case.ask(framed(data, form, way, "text/event-stream"), "/v1/completions", {"prompt": "a"})
+@pytest.mark.parametrize("data", PASSED_ANSWERS.values(), ids=PASSED_ANSWERS)
+def test_an_answer_that_passes_is_the_model_s(case: Case, form: str, way: str, data: bytes) -> None:
+    data = with_key(data, form)
+    response = case.ask_model(framed(data, form, way), "/v1/completions", {"prompt": "a"})
+    assert response.data == data
+
+
+PASSED_EVENTS = {
+    "a comment": b": you are KEY\n\n",
+    "a comment beside a chunk": b': you are KEY\ndata: {"choices": []}\n\n',
+    "error": b'data: {"error": {"message": "no key KEY!"}}\n\n',
+    "detail": b'data: {"detail": "no key KEY!"}\n\n',
+    "object": b'data: {"object": "error", "message": "no key KEY!"}\n\n',
+    "type": b'data: {"type": "error", "message": "no key KEY!"}\n\n',
+    "event": b'event: error\ndata: {"message": "no key KEY!"}\n\n',
+    "a failure of Responses": b'data: {"type": "response.failed", "response": {"error": {"message": "KEY"}}}\n\n',
+    "words": b"data: no key KEY!\n\n",
+    "no data": b"id: KEY\n\n",
+    "CRLF": b'data: {"error":\r\ndata: "no key KEY!"}\r\n\r\n',
+}
+
+
+@EACH_FORM
+@WAYS
+@pytest.mark.parametrize("odd", PASSED_EVENTS.values(), ids=PASSED_EVENTS)
+def test_no_part_of_it_gets_out_of_a_stream_that_passes(case: Case, form: str, way: str, odd: bytes) -> None:
+    data = with_key(text("So. ") + odd + text("Yes.") + DONE, form)
+    script = framed(data, form, way, "text/event-stream")
+    response = case.ask(script, "/v1/completions", {"prompt": "a"})
     assert response.data == data.replace(form.encode(), b"*" * len(form))
+
+
+PASSED_CHUNKS = {
+    "completions": b'data: {"choices": [{"index": 0, "text": "KEY", "finish_reason": null}], "you": "KEY"}\n\n',
+    "Responses": b'event: response.function_call_arguments.delta\n'
+    b'data: {"type": "response.function_call_arguments.delta", "delta": "{\\"path\\": \\"KEY", "item_id": "a"}\n\n',
+    "the end of Responses": b'data: {"type": "response.completed", "response": {"error": null, "output": ["KEY"]}}\n\n',
+    "llama.cpp": b'data: {"content": "KEY", "stop": false}\r\n\r\n',
+}
+
+
+@EACH_FORM
+@WAYS
+@pytest.mark.parametrize("said", PASSED_CHUNKS.values(), ids=PASSED_CHUNKS)
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/responses"])
+def test_what_the_model_says_in_a_stream_that_passes_is_its_own(
+    case: Case, path: str, form: str, way: str, said: bytes
+) -> None:
+    data = with_key(said * 2, form) + DONE
+    script = framed(data, form, way, "text/event-stream")
+    assert case.ask_model(script, path, {"prompt": "a", "stream": True}).data == data
 
 
 @pytest.mark.parametrize("missing", [1, 5, 20])
@@ -253,8 +345,12 @@ def test_a_key_that_the_end_of_the_body_cuts_is_none(case: Case, path: str, miss
 ODD: dict[str, Callable[[str], bytes]] = {
     "a comment": lambda form: b": you are %b\n\n" % form.encode(),
     "an error that is no JSON": lambda form: b"event: error\ndata: no key %b!\n\n" % form.encode(),
-    "the finish reason": lambda form: with_key(delta({"content": "!"}, "KEY"), form),
+    "an error": lambda form: with_key(event({"error": {"message": "no key KEY!"}}), form),
     "detail": lambda form: with_key(event({"detail": "no key KEY!"}), form),
+    "an object": lambda form: with_key(event({"object": "error", "message": "no key KEY!"}), form),
+}
+SAID: dict[str, Callable[[str], bytes]] = {
+    "the finish reason": lambda form: with_key(delta({"content": "!"}, "KEY"), form),
     "an unknown field": lambda form: with_key(delta({"content": "!"}, you="KEY"), form),
     "within the choice": lambda form: with_key(delta({"content": "!", "you": ["KEY"]}), form),
     "the text": lambda form: with_key(text("you are KEY!"), form),
@@ -284,24 +380,93 @@ def test_no_part_of_it_gets_out_of_any_event(
 
 
 @EACH_FORM
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
+def test_what_the_model_says_in_any_event_is_its_own(
+    case: Case, path: str, said: Callable[[str], bytes], form: str, observe: bool
+) -> None:
+    told = said(form)
+    ending = b"" if b'"finish_reason": "' in told else finish()
+    data = ROLE + text("So. ") + told + ending + DONE
+    script = [SSE, *cut(data, form, chunked), LAST]
+    body = chat(tools=[WRITE_FILE]) if path.endswith("completions") else ask(stream=True)
+    response = case.ask_model(script, path, body, observe=observe)
+    assert b"So. " in response.data and b"****" not in response.data
+    if path.endswith("completions"):
+        assert response.data.count(form.encode()) == data.count(form.encode())
+
+
+@EACH_FORM
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_no_part_of_it_gets_out_of_a_whole_answer(case: Case, path: str, form: str, stream: bool) -> None:
+def test_what_the_model_says_in_a_whole_answer_is_its_own(case: Case, path: str, form: str, stream: bool) -> None:
     data = with_key(json.dumps(completion("you are KEY!", note="KEY")).encode(), form)
     body = chat(stream=stream) if path.endswith("completions") else ask(stream=stream)
     script = [head(200, {**JSON, "X-Request-Id": f"r-{KEY}", "Content-Length": str(len(data))}), *cut(data, form)]
-    assert b"you are *" in case.ask(script, path, body).data
+    response = case.ask_model(script, path, body)
+    assert b"you are *" not in response.data and quotes(response.get_data(as_text=True).replace("\\\\", "\\"))
 
 
-def test_what_the_operator_s_key_is_the_client_does_not_learn(inside: Inside) -> None:
-    data = json.dumps({"note": f"you are {KEY}"}).encode()
-    with Upstream([answer(data)], [answer(completion(f"you are {KEY}"))]) as server:
+PLACEHOLDERS = ["lm-studio", "not-needed", "token-abc123", "sk-no-key-required"]
+CODE = 'client = OpenAI(base_url=URL, api_key="%s")\n'
+
+
+def arguments_of(path: str, response: TestResponse) -> str:
+    """The arguments of the only call in a reply, whole or streamed."""
+    if not response.content_type.startswith("text/event-stream"):
+        body = json.loads(response.data)
+        if path.endswith("completions"):
+            return str(body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"])
+        return json.dumps(next(block["input"] for block in body["content"] if block["type"] == "tool_use"))
+    found = ""
+    for line in response.get_data(as_text=True).splitlines():
+        if not line.startswith("data: {"):
+            continue
+        body = json.loads(line.removeprefix("data: "))
+        for choice in body.get("choices", ()):
+            for call in choice["delta"].get("tool_calls", ()):
+                found += call["function"].get("arguments", "")
+        if body.get("type") == "content_block_delta":
+            found += body["delta"].get("partial_json", "")
+    return found
+
+
+@pytest.mark.parametrize("key", PLACEHOLDERS)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
+def test_a_tool_call_writes_the_client_s_placeholder_key(
+    inside: Inside, key: str, path: str, stream: bool, observe: bool
+) -> None:
+    """A masked call would write stars into the file."""
+    said = {"path": "client.py", "content": CODE % key}
+    written = json.dumps(said)
+    call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": written}}
+    whole = completion({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls")
+    pieces = [arguments(0, written[at : at + 7]) for at in range(0, len(written), 7)]
+    script = streamed(opened(0, "c1", "write_file"), *pieces, finish("tool_calls")) if stream else [answer(whole)]
+    tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
+    body = chat(stream=stream, tools=[WRITE_FILE]) if path.endswith("completions") else ask(stream=stream, tools=[tool])
+    with Upstream(script) as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        client = inside(server.url, observe=observe)
+        response = client.post(path, json=body, headers={"Authorization": f"Bearer {key}"})
+    assert json.loads(arguments_of(path, response)) == said
+    if path.endswith("completions"):
+        assert arguments_of(path, response) == written
+
+
+def test_what_the_operator_s_key_is_no_error_tells_the_client(inside: Inside) -> None:
+    errors: list[list[Any]] = [[answer(error(KEY))], [SSE, chunked(ROLE), chunked(event(json.loads(error(KEY)))), LAST]]
+    said = json.dumps(completion(f"you are {KEY}")).encode()
+    with Upstream(*errors, [answer(said)]) as server:
         app = make_app(make_state(Settings(upstream=server.url), read_rules(None), keys=Keys(upstream=KEY)))
-        for path, body in (("/v1/embeddings", {}), ("/v1/chat/completions", chat(stream=False))):
+        for path, body in (("/v1/embeddings", {}), ("/v1/chat/completions", chat())):
             headers = {"Authorization": "Bearer another-key"}
             response = app.test_client().post(path, json=body, headers=headers, buffered=True)
-            assert response.status_code == 200 and b"you are *****" in response.data
-            assert not quotes(response.get_data(as_text=True))
+            assert b"bad key *****" in response.data and not quotes(response.get_data(as_text=True))
+        assert app.test_client().post("/v1/chat/completions", json=chat(stream=False), buffered=True).data == said
         assert {seen.headers["Authorization"] for seen in server.seen} == {f"Bearer {KEY}"}
 
 
@@ -323,7 +488,7 @@ def test_a_key_counts_as_one_wherever_it_comes(
     inside: Inside, caplog: pytest.LogCaptureFixture, headers: dict[str, str], query: str
 ) -> None:
     caplog.set_level(logging.DEBUG, "proxy")
-    done, quoting = [answer(completion(f"you are {KEY}"))], [answer(error(KEY), 401)]
+    done, quoting = [answer(completion("a"))], [answer(error(KEY), 401)]
     with Upstream(done, quoting, done, quoting) as server:
         client = inside(server.url, verbose=True)
         for path in ("/v1/chat/completions", "/v1/embeddings"):
@@ -439,11 +604,13 @@ def test_no_part_of_it_gets_into_what_a_running_proxy_writes(
         server.paths["/v1/models"] = [VLLM]
         flags = ("--verbose", "--log-format", lines, "--audit-file", str(audit), "--capture", str(folder))
         running = proxy(server.url, *flags)
-        for model in ("tiny", "tiny", KEY, KEY, KEY):
+        for number, model in enumerate(("tiny", "tiny", KEY, KEY, KEY)):
             body = json.dumps(chat(tools=[WRITE_FILE], model=model)).encode()
             with closing(HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)) as client:
                 client.request("POST", "/v1/chat/completions", body, {**HEADERS, **JSON})
-                assert not quotes(client.getresponse().read().decode())
+                response = client.getresponse()
+                # What the model wrote in a call is its own.
+                assert quotes(response.read().decode()) == (number < 2) and not quotes(str(response.headers))
         running.logged('"status": 401' if lines == "json" else "status=401")
         assert running.idle()
         written = running.log.read_text()

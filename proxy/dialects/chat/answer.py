@@ -88,7 +88,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
             ]
         around = {name: value for name, value in entry.items() if name not in ("message", "logprobs")}
         said.append({"finish_reason": None, **around, "index": number, "delta": delta})
-    return Chunk({**answer, "choices": said}, b"")
+    return Chunk({**answer, "choices": said}, b"", streamed=False)
 
 
 def rebuild(

@@ -11,7 +11,7 @@ from proxy.commands.describe_rules import summary
 from proxy.config import load as config
 from proxy.config.load import load
 from proxy.config.rules import parse_rules
-from proxy.config.server_url import server_url
+from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.settings import Settings
 from proxy.errors import RulesError
 
@@ -31,65 +31,101 @@ def test_what_is_no_url_of_a_server_is_refused(text: str) -> None:
 
 def test_a_url_loses_its_v1() -> None:
     assert server_url("HTTPS://h:1/a/v1/") == "https://h:1/a"
+    assert load({"upstream": "http://a/v1"}, {})[0].upstream == "http://a"
 
 
-@pytest.mark.parametrize("text", ["http://a/v1,http://b", "http://a , http://b/v1/", "http://a,http://b,http://a"])
-def test_several_are_written_with_commas_and_count_once(text: str) -> None:
-    settings, _ = load({"upstream": text}, {})
-    assert (settings.upstream, settings.upstreams) == ("http://a,http://b", ("http://a", "http://b"))
+# A pool of servers was named by lists up to release 0.1: each of its forms is one line that says what to do instead.
 
 
-def test_several_come_from_a_variable_and_from_a_list_in_the_file() -> None:
-    Path("rules.yaml").write_text("settings: {upstream: [http://c/v1, http://d]}\n")
-    assert load({}, {})[0].upstreams == ("http://c", "http://d")
-    assert load({}, {"VLLM_URL": "http://a,http://b"})[0].upstreams == ("http://a", "http://b")
-
-
-def test_one_is_what_it_was() -> None:
-    assert (Settings().upstream, Settings().upstreams) == ("http://127.0.0.1:8000", ("http://127.0.0.1:8000",))
-
-
-@pytest.mark.parametrize("text", ["http://a,", ",http://a", "http://a,,http://b", "http://a,ftp://b", " http://a"])
-def test_if_one_of_them_is_none_all_are_refused(text: str) -> None:
-    with pytest.raises(RulesError, match=r"^--upstream: .* must be an http:// .* several of them with commas between$"):
+@pytest.mark.parametrize("text", ["http://a,http://b", "http://a,", ",", "http://a,ftp://b"])
+def test_a_list_in_the_flag_or_the_variable_says_what_to_do_instead(text: str) -> None:
+    with pytest.raises(RulesError) as flag:
         load({"upstream": text}, {})
+    assert flag.value.message == f"--upstream: {text!r} cannot be used; it must be {ONE_SERVER}"
+    with pytest.raises(RulesError) as variable:
+        load({}, {"TOOL_PROXY_UPSTREAM": text})
+    assert variable.value.message == f"TOOL_PROXY_UPSTREAM: {text!r} cannot be used; it must be {ONE_SERVER}"
 
 
-def test_the_flag_may_be_given_several_times_under_each_of_its_names() -> None:
-    words = ["check", "--upstream", "http://a", "--vllm-url=http://b/v1", "--target-url", "http://c,http://d"]
-    _, flags = cli._arguments(words)
-    assert load(flags, {})[0].upstreams == ("http://a", "http://b", "http://c", "http://d")
+@pytest.mark.parametrize("value", ["[http://c/v1, http://d]", "[http://c]", "http://c,http://d"])
+def test_a_list_in_the_file_names_its_line(value: str) -> None:
+    Path("rules.yaml").write_text(f"settings:\n  upstream: {value}\n")
+    with pytest.raises(RulesError) as caught:
+        load({}, {})
+    assert f"{Path.cwd()}/rules.yaml:2: upstream: " in caught.value.message
+    assert caught.value.message.endswith(ONE_SERVER)
+
+
+def test_a_list_with_a_password_in_it_is_not_shown() -> None:
+    with pytest.raises(RulesError) as caught:
+        load({"upstream": "http://a,http://u:secret@b"}, {})
+    assert "secret" not in caught.value.message and ONE_SERVER in caught.value.message
+
+
+@pytest.mark.parametrize("second", [["--upstream", "http://b"], ["--vllm-url=http://b"], ["--target-url", "http://a"]])
+def test_the_flag_given_twice_says_what_to_do_instead(second: list[str]) -> None:
+    with pytest.raises(RulesError, match="given twice") as caught:
+        cli._arguments(["check", "--upstream", "http://a", *second])
+    assert caught.value.message.startswith(second[0].partition("=")[0]) and caught.value.message.endswith(ONE_SERVER)
     assert cli._arguments(["--port", "1", "--port", "2"])[1]["port"] == "2"
 
 
+@pytest.mark.parametrize("servers", ["[]", "[http://a, http://b]", "http://a", "[http://u:secret@h]"])
+def test_servers_of_a_model_say_what_to_do_instead(servers: str) -> None:
+    with pytest.raises(RulesError) as caught:
+        parse_rules(f"models:\n  - {{match: a, servers: {servers}}}\n".encode(), "r.yaml")
+    words = f"models[].servers went in 0.2.0; write url: {ONE_SERVER}"
+    assert caught.value.message == f"r.yaml:2: {words} (vllm-tool-proxy check --migrate prints the new file)"
+
+
+# One server for a model.
+
+
 def test_each_that_cannot_be_reached_is_told_also_those_of_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
-    rules = parse_rules(b"models: [{match: a, servers: ['http://127.0.0.1:1', 'http://127.0.0.1:2']}]", "r.yaml")
-    cli._check_surroundings(Settings(upstream="http://127.0.0.1:1,http://127.0.0.1:3"), rules)
+    entries = ", ".join(f"{{match: a, url: 'http://127.0.0.1:{port}'}}" for port in (1, 2, 2))
+    rules = parse_rules(f"models: [{entries}]".encode(), "r.yaml")
+    cli._check_surroundings(Settings(upstream="http://127.0.0.1:1"), rules)
     told = capsys.readouterr().err.splitlines()
-    assert [line.split()[3] for line in told] == [f"http://127.0.0.1:{port}" for port in (1, 3, 2)]
+    assert [line.split()[3] for line in told] == [f"http://127.0.0.1:{port}" for port in (1, 2)]
 
 
-def test_a_model_of_the_rules_has_its_own_servers() -> None:
+def test_a_model_of_the_rules_has_a_server_of_its_own() -> None:
     rules = parse_rules(
-        b"models: [{match: 'a*', servers: [http://a/v1, http://b, http://a]}, {match: b}, {match: c, servers: [http://b]}]",
+        b"models: [{match: 'a*', url: http://a/v1}, {match: b}, {match: c, url: http://a}, {match: d, url: http://d}]",
         "r.yaml",
     )
-    assert [rules.profile(name, "").servers for name in ("ab", "b", "x")] == [("http://a", "http://b"), (), ()]
-    assert rules.servers == ("http://a", "http://b")
-    assert next(summary(rules)) == "models a*: at http://a http://b"
+    assert [rules.url(name) for name in ("ab", "b", "c", "d", "x")] == ["http://a", "", "http://a", "http://d", ""]
+    assert rules.urls == ("http://a", "http://d")
+    assert next(summary(rules)) == "models a*: at http://a"
 
 
 @pytest.mark.parametrize(
-    ("servers", "message"),
+    ("url", "message"),
     [
-        ("[]", "servers of an item of models are none at all; list some, or remove the line"),
-        ("[http://u:secret@h]", "an http:// or https:// URL"),
-        ("http://a", "must be a list"),
-        ("[5]", "an http:// or https:// URL"),
+        ("[http://a]", f"url of an item of models is a list; write {ONE_SERVER}"),
+        ("http://u:secret@h", "an http:// or https:// URL"),
+        ("'http://a,http://b'", "an http:// or https:// URL"),
+        ("''", "must be a text"),
+        ("5", "an http:// or https:// URL"),
     ],
 )
-def test_servers_of_a_model_that_are_none_are_refused_without_being_shown(servers: str, message: str) -> None:
+def test_a_url_of_a_model_that_is_none_is_refused_without_being_shown(url: str, message: str) -> None:
     with pytest.raises(RulesError) as caught:
-        parse_rules(f"models:\n  - {{match: a, servers: {servers}}}\n".encode(), "r.yaml")
+        parse_rules(f"models:\n  - {{match: a, url: {url}}}\n".encode(), "r.yaml")
     assert caught.value.message.startswith("r.yaml:2: ") and message in caught.value.message
     assert "secret" not in caught.value.message
+
+
+# The header that keeps a conversation at one of several equal servers.
+
+
+@pytest.mark.parametrize("name", ["X-Conversation-Key", "session", ""])
+def test_the_header_of_a_conversation_is_a_setting(name: str) -> None:
+    assert Settings().conversation_header == "X-Conversation-Key"
+    assert load({"conversation_header": name}, {})[0].conversation_header == name
+
+
+@pytest.mark.parametrize("name", ["Authorization", "content-length", "HOST", "X-Api-Key", "X Key", "X:", "-", "x" * 65])
+def test_a_header_that_requests_have_anyway_is_refused(name: str) -> None:
+    with pytest.raises(RulesError, match=r"^--conversation-header: .* must be the name of a header that nothing else"):
+        load({"conversation_header": name}, {})

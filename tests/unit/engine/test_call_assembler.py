@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.engine.call_assembler import CallAssembler
-from proxy.engine.call_chunks import Pieces
+from proxy.engine.call_chunks import DeltaOutcome
 from proxy.engine.call_delta import CallDelta, read_deltas
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
 from proxy.engine.pending_call import CallLimits
@@ -150,10 +150,10 @@ def test_a_string_leaves_while_it_arrives_and_a_number_waits() -> None:
     assert calls.feed(said(piece(0, "{", "bash", "a"))) == ()
     opened = (CallOpened(0, 0, "a", "bash"), CallArguments(0, 0, '{"command": "l'))
     assert calls.feed(said(piece(0, '"command": "l'))) == opened
-    assert calls.pieces is Pieces.LEFT
+    assert calls.outcome is DeltaOutcome.LEFT
     assert calls.feed(said(piece(0, "s"))) == (CallArguments(0, 0, "s"),)
     assert calls.feed(said(piece(0, '", "timeout": 1'))) == (CallArguments(0, 0, '"'),)
-    assert calls.pieces is Pieces.NEAR
+    assert calls.outcome is DeltaOutcome.NEAR
     assert calls.feed(said(piece(0, "0"))) == ()
     assert calls.feed(said(piece(0, "}"))) == (CallArguments(0, 0, ', "timeout": 10}'),)
 
@@ -171,7 +171,7 @@ def test_a_call_opens_with_the_first_byte_of_its_first_value(before: list[str], 
     calls = gatherer()
     for number, fragment in enumerate(before):
         assert calls.feed(said(piece(0, fragment, *(() if number else ("bash", "a"))))) == ()
-        assert calls.pieces is (Pieces.NEAR if fragment else Pieces.WAIT)
+        assert calls.outcome is (DeltaOutcome.NEAR if fragment else DeltaOutcome.WAIT)
     opened, arguments = calls.feed(said(piece(0, first)))
     assert opened == CallOpened(0, 0, "a", "bash")
     assert isinstance(arguments, CallArguments)
@@ -199,9 +199,9 @@ def clean_after(*deltas: dict[str, Any]) -> bool:
     calls = gatherer()
     for each in deltas:
         calls.feed(said(each))
-    clean = calls.pieces is not Pieces.CHANGED
+    clean = calls.outcome is not DeltaOutcome.CHANGED
     calls.end_calls()
-    return clean and calls.unchanged and not any(call.live.rest for call in calls._calls if call.live)
+    return clean and calls.unchanged and not any(call.live.rest for call in calls.calls if call.live)
 
 
 NOT_CLEAN: dict[str, list[dict[str, Any]]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.engine.choice_delta import read_entry
+from proxy.engine.choice_delta import read_choice
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
     CallArguments,
@@ -404,8 +404,8 @@ def test_what_has_the_wrong_type_counts_as_not_said() -> None:
         {"delta": "x"},
         {"delta": {"content": ["a"], "reasoning": 7, "tool_calls": {}}, "finish_reason": 7},
     ):
-        said = read_entry(entry)  # type: ignore[arg-type]
-        assert (said.text, said.reasoning, said.deltas, said.finish) == ("", "", (), None)
+        said = read_choice(entry)  # type: ignore[arg-type]
+        assert (said.text, said.reasoning, said.calls, said.finish) == ("", "", (), None)
 
 
 @pytest.mark.parametrize("choices", [None, "x", [], {}, [None, 7]])

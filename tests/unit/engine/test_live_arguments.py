@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject
-from proxy.engine.live_arguments import LiveArguments, ReleasePolicy
+from proxy.engine.live_arguments import LiveArguments
+from proxy.engine.release_policy import ReleasePolicy
 from proxy.limits import MAX_DEPTH
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
@@ -25,12 +26,12 @@ def tool(name: str = "typed") -> Tool:
     return found
 
 
-def fed(cut: list[str], which: Tool | None, *, over: bool = False, **gate: Any) -> tuple[str, LiveArguments]:
+def fed(cut: list[str], which: Tool | None, *, over: bool = False, **policy: Any) -> tuple[str, LiveArguments]:
     """What left; at every step it is a prefix of the text, and with the rest it is the text. `over`: the call is.
 
     What comes behind another object's beginning belongs to that one, as the gatherer sees to.
     """
-    live = LiveArguments(ReleasePolicy(which, **gate))
+    live = LiveArguments(ReleasePolicy(which, **policy))
     left, excess = "", ""
     for part in cut:
         if excess:
@@ -235,10 +236,10 @@ def test_after_it_broke_everything_is_kept() -> None:
     assert live.rest == '{"nope": 1, "label": "a"}'
 
 
-def test_a_shut_gate_lets_nothing_through() -> None:
+def test_nothing_leaves_where_all_is_held() -> None:
     """`arguments: whole`: nothing leaves before the end."""
     for cut in all_cuts('{"label": "a"}', 20):
-        left, live = fed(cut, tool(), shut=True)
+        left, live = fed(cut, tool(), hold_all=True)
         assert (left, live.broken, live.closed) == ("", True, True)
         assert live.tail({"label": "a"}) == '{"label": "a"}'
 
@@ -268,9 +269,9 @@ def test_the_value_that_a_rule_may_change_waits_and_goes_if_it_does_not() -> Non
         ('{"free": "x", "label": "bad"}', '{"free": "x"'),
     ):
         for cut in all_cuts(text, 30):
-            got, _ = fed(cut, tool(), over=True, waits=frozenset(("label",)), keeps=keeps)
+            got, _ = fed(cut, tool(), over=True, rule_keys=frozenset(("label",)), keeps=keeps)
             assert got == left
-    assert fed(['{"label": "goo'], tool(), waits=frozenset(("label",)), keeps=keeps)[0] == ""
+    assert fed(['{"label": "goo'], tool(), rule_keys=frozenset(("label",)), keeps=keeps)[0] == ""
 
 
 CHOOSY = function(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.engine.call_delta import CallDelta
-from proxy.engine.live_arguments import LiveArguments, ReleasePolicy
 from proxy.engine.pending_call import PendingCall
+from proxy.engine.release_policy import ReleasePolicy
 
 LS = '{"command": "ls"}'
 
@@ -15,11 +15,11 @@ def call(text: str = "", *, id_: str = "a", name: str = "bash") -> PendingCall:
     """A call of which this much has come; it is told as soon as its object begins."""
     pending = PendingCall(id_, 0, names=[name] if name else [])
     if text.startswith("{"):
-        pending.gate = ReleasePolicy(None)
-        pending.live = LiveArguments(pending.gate)
+        pending.begin(ReleasePolicy(None))
+        assert pending.live is not None
         pending.live.feed(text)
     elif text:
-        pending.early.append(text)
+        pending.collect(text)
     return pending
 
 
@@ -71,21 +71,21 @@ def test_a_delta_is_the_same_call_s(text: str, delta: CallDelta) -> None:
 )
 def test_what_clients_do_not_expect_is_seen(delta: CallDelta, odd: bool) -> None:
     seen = call(LS[:9])
-    seen.see(delta)
-    assert seen.odd is odd
+    seen.note(delta)
+    assert seen.irregular is odd
 
 
 def test_a_name_behind_the_arguments_is_seen() -> None:
     """Where there was none it is late (F38); where there was one it may be the next call's."""
     late = call("x", name="")
-    late.see(CallDelta(0, None, "bash", "", True))
-    assert late.odd and late.again == ""
+    late.note(CallDelta(0, None, "bash", "", True))
+    assert late.irregular and late.repeated_name == ""
     again = call(LS)
-    again.see(CallDelta(0, None, "bash", "", True))
-    assert again.again == "bash"
+    again.note(CallDelta(0, None, "bash", "", True))
+    assert again.repeated_name == "bash"
     again = call(LS)
-    again.see(CallDelta(0, "a", "bash", "", True))
-    assert again.again == ""
+    again.note(CallDelta(0, "a", "bash", "", True))
+    assert again.repeated_name == ""
 
 
 @pytest.mark.parametrize(("text", "empty"), [("{}", True), ("{ \n} ", True), ("{", False), (LS, False), ("", False)])
@@ -95,7 +95,8 @@ def test_empty_arguments_are_known_once_they_are_whole(text: str, empty: bool) -
 
 def test_arguments_that_left_are_not_empty_any_more() -> None:
     sent = call("{}")
-    sent.done = "{}"
+    sent.open(0, "a", "bash")
+    sent.complete("{}")
     assert not sent.empty
 
 

@@ -496,7 +496,7 @@ def test_no_byte_is_searched_again_and_again(unit: str) -> None:
     for each in text:
         scanner.feed(each)
         candidate = scanner._candidate
-        at = candidate.reader.pos if candidate else scanner._pos
+        at = candidate.cursor.pos if candidate else scanner._pos
         assert len(scanner._buffer.data) - at <= 32
 
 

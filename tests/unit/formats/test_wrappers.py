@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.formats.markers import MARKERS, WRAPPER_TAGS
-from proxy.formats.wrappers import BODIES, CALL, MAX_NESTED, WRAPPER, closed_by_itself, fence, read_call, read_wrapper
+from proxy.formats.wrappers import BODIES, MAX_NESTED, Closed, closed_by_itself, fence, read_call, read_wrapper
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Cursor
 from tests.support.helpers import call_json, offered, outcome, scan
@@ -213,8 +213,10 @@ def test_a_wrapper_that_holds_anything_else_is_none(name: str) -> None:
 
 
 def test_what_is_closed_by_itself_is_told_before_it_is_read() -> None:
-    kinds = {f"<tool_call>{LS}": WRAPPER, "<|tool_call_begin|>x": WRAPPER, "<｜DSML｜invoke name='a'>": WRAPPER}
-    kinds |= {TAGS: CALL, INVOKE: CALL, LS: "", "</tool_call>": "", "bash": "", "": "", "<": ""}
+    wrappers = (f"<tool_call>{LS}", "<|tool_call_begin|>x", "<｜DSML｜invoke name='a'>")
+    kinds = dict.fromkeys(wrappers, Closed.WRAPPER)
+    kinds |= dict.fromkeys((TAGS, INVOKE), Closed.CALL)
+    kinds |= dict.fromkeys((LS, "</tool_call>", "bash", "", "<"), Closed.NOTHING)
     for text, kind in kinds.items():
         found = outcome(closed_by_itself, text)
         assert (found.given, found.rest) == (kind, text)

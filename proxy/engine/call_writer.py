@@ -1,0 +1,139 @@
+"""How a structured call leaves: opened once, then piece by piece, or all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.audit_record import Repair
+from proxy.codec.literals import canonical
+from proxy.engine.call_registry import CallRegistry
+from proxy.engine.events import CallArguments, CallOpened, Event
+from proxy.engine.pending_call import PendingCall
+from proxy.repair.repairer import Repaired, Repairer
+
+
+class CallWriter:
+    """Gives the events of one choice's calls.
+
+    `take_index` and `new_id` are shared with the calls that are found in the choice's text; `take_index` gives None
+    where the client wants no further call (F52). `written` are those that were found in the text until now, by name and
+    canonical arguments: a structured one that only repeats one of them is dropped (F28).
+
+    `regular`: the last deltas are as clients expect them. `unchanged`: what was let go of earlier calls left as it
+    came. `audit` are the repairs of no call.
+    """
+
+    def __init__(
+        self,
+        choice: int,
+        repairer: Repairer,
+        take_index: Callable[[], int | None],
+        new_id: Callable[[int, str, str], str],
+        *,
+        used: set[str],
+        written: list[tuple[str, str]],
+        calls: CallRegistry,
+    ) -> None:
+        self.choice = choice
+        self._repairer = repairer
+        self._take_index = take_index
+        self._new_id = new_id
+        self._used = used
+        self._written = written
+        self._calls = calls
+        self.regular = True
+        self.unchanged = True
+        self.audit: list[Repair] = []
+
+    def repeats(self, name: str) -> bool:
+        """True if a call of this name was found in the text."""
+        return any(name == known for known, _ in self._written)
+
+    def open(self, call: PendingCall) -> list[Event]:
+        """Open a call under the name that the server wrote; nothing, if the client wants no further one."""
+        tools = self._repairer.tools
+        return self._open(call, call.written_name(tools), call.offered_name(tools))
+
+    def open_as(self, call: PendingCall, name: str) -> list[Event]:
+        """Open a call under this name, whatever the server wrote."""
+        return self._open(call, name, name)
+
+    def release(self, call: PendingCall, new: str) -> list[Event]:
+        """Let go what may leave of a call, as soon as it is open: with the first byte of its first value, unless an
+        earlier call is not told yet.
+        """
+        if new:
+            call.releasable.append(new)
+        if call.dropped or not call.releasable:
+            return []
+        events: list[Event] = []
+        if call.unresolved:
+            if self._calls.must_wait(call):
+                return []
+            events = self.open(call)
+        text = call.take_releasable()
+        if not call.was_opened:
+            return events
+        return [*events, CallArguments(self.choice, call.index, text)]
+
+    def release_whole(self, call: PendingCall) -> list[Event]:
+        """Open and fill a call of which nothing left, as soon as all of it came, if it is one."""
+        repaired = self._repairer.repair(call.written_name(self._repairer.tools), call.object, stopped=False)
+        if repaired is None:
+            return []
+        return self.write_whole(call, repaired)
+
+    def write_whole(self, call: PendingCall, repaired: Repaired) -> list[Event]:
+        """Open and fill a call of which nothing left; nothing, if it is dropped."""
+        self.regular = self.unchanged = False
+        if self._is_echo(repaired):
+            call.drop()
+            why = "the call was in the content already"
+            self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
+            return []
+        opened = self._open(call, self._written_name(call, repaired), repaired.name)
+        if call.dropped:
+            return []
+        call.complete(repaired.arguments)
+        call.fixes += repaired.fixes
+        return [*opened, CallArguments(self.choice, call.index, repaired.arguments)]
+
+    def _is_echo(self, repaired: Repaired) -> bool:
+        """True for a call that was found in the text already; each of those is repeated once."""
+        same = (repaired.name, canonical(repaired.arguments))
+        if same not in self._written:
+            return False
+        self._written.remove(same)
+        return True
+
+    def _written_name(self, call: PendingCall, repaired: Repaired) -> str:
+        """The name that is told as repaired: of one that a rule changed, the rule tells it."""
+        if any(fix.id.startswith("rule:") for fix in repaired.fixes):
+            return repaired.name
+        return call.written_name(self._repairer.tools) or repaired.name
+
+    def _open(self, call: PendingCall, written: str, name: str) -> list[Event]:
+        index = self._take_index()
+        if index is None:
+            call.drop()
+            self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
+            return []
+        call.open(index, self._id_of(call, index, name), name)
+        if name != written:
+            why = "the only offered tool that this name can mean"
+            call.fixes += (Repair("name", written, name, why, name),)
+        if call.id != call.server_id:
+            why = "the server gave none, or another call's"
+            call.fixes += (Repair("id", call.server_id, call.id, why, name),)
+        if call.fixes or index != call.server_index:
+            # What the server said otherwise leaves otherwise.
+            self.regular = self.unchanged = False
+        return [CallOpened(self.choice, index, call.id, name)]
+
+    def _id_of(self, call: PendingCall, index: int, name: str) -> str:
+        """The server's id if it is one, and no other call's; else a new one."""
+        id_ = call.server_id
+        if not id_ or id_ in self._used:
+            id_ = self._new_id(index, name, call.server_id)
+        self._used.add(id_)
+        return id_

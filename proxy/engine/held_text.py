@@ -1,0 +1,186 @@
+"""The text of a choice that waits until it is decided what it is: prose, or a call that the model wrote.
+
+Positions count bytes of the choice's text in UTF-8, from its beginning:
+
+    0 <= sent <= decided <= received
+
+`received` came from the server. Up to `decided` the scanner has said what it is. Up to `sent` it has left, or has
+become a call. With the text `Let me look.<tool_call>{"na` that came in three chunks:
+
+    Let me look.<tool_call>{"na
+    |   chunk 0   |  1   |  2  |
+                ^ decided      ^ received          (`<tool_call>` may be a call)
+
+Chunk 0 holds a part of both: its prose waits with it, so that the chunk can leave as the very bytes that came, until
+that waits too long (`split`) or the rest became a call (`discard`): then its prose leaves by itself, and the chunk is
+not forwarded verbatim any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proxy.engine.choice_delta import ChoiceDelta
+from proxy.engine.events import Chunk, Event, Reasoning, Text
+
+
+@dataclass(slots=True)
+class HeldChunk:
+    """A chunk in the queue: the place of its text in the choice's, and how far that has left.
+
+    `forward_verbatim`: nothing of it has left in another shape, and it says nothing of other choices or calls: it may
+    leave as the bytes that came. `reasoning` is what of it is still to be said. `final` if it says the finish: it waits
+    for the end of the reply, since only then the true finish is known.
+    """
+
+    chunk: Chunk
+    data: bytes
+    start: int
+    sent: int
+    forward_verbatim: bool
+    reasoning: str
+    final: bool
+
+    @property
+    def end(self) -> int:
+        """The position behind its text."""
+        return self.start + len(self.data)
+
+    @property
+    def says_something(self) -> bool:
+        """True if it has a text, or reasoning that is still to be said, or the finish."""
+        return any((self.final, self.data, self.reasoning))
+
+
+class HeldText:
+    """The chunks of one choice that wait, in order; what leaves of them is given as events.
+
+    `queue`, `received` and `decided` are read and counted on by the fast path, where nothing waits.
+    """
+
+    def __init__(self, choice: int) -> None:
+        self._choice = choice
+        self.queue: deque[HeldChunk] = deque()
+        self.received = 0
+        self.decided = 0
+
+    @property
+    def sent(self) -> int:
+        """The position up to which all has left or became a call."""
+        if not self.queue:
+            return self.decided
+        return self.queue[0].sent
+
+    @property
+    def waits(self) -> bool:
+        """True if a chunk waits for a decision: one that says the finish waits for the end anyway."""
+        if not self.queue:
+            return False
+        return not self.queue[0].final
+
+    def receive(self, chunk: Chunk, delta: ChoiceDelta, *, forward_verbatim: bool) -> HeldChunk:
+        """Count the text of the next chunk. It is not in the queue yet: it may pass at once."""
+        data = delta.text.encode("utf-8", "surrogatepass")
+        start = self.received
+        self.received += len(data)
+        return HeldChunk(chunk, data, start, start, forward_verbatim, delta.reasoning, delta.finish is not None)
+
+    def append(self, held: HeldChunk) -> None:
+        """Let a received chunk wait."""
+        self.queue.append(held)
+
+    def may_pass_by(self, held: HeldChunk) -> bool:
+        """True if a received chunk has nothing to wait for, if its text is prose."""
+        if self.queue:
+            return False
+        return not held.final
+
+    def pass_by(self, held: HeldChunk) -> list[Event]:
+        """Let a received chunk leave that is prose and has nothing to wait for."""
+        self.decided = held.end
+        return self._let_go(held, held.end)
+
+    def leave(self, decided: int) -> list[Event]:
+        """The text is prose up to `decided`: let the chunks go of which all is. One of which only a part is waits, to
+        leave as it came.
+        """
+        self.decided = decided
+        events: list[Event] = []
+        while self.waits and self.queue[0].end <= decided:
+            held = self.queue.popleft()
+            events += self._let_go(held, held.end)
+        return events
+
+    def split(self) -> list[Event]:
+        """Let the decided part of the first chunk go without the rest."""
+        if not self.queue or self.queue[0].sent >= self.decided:
+            return []
+        held = self.queue[0]
+        held.forward_verbatim = False
+        return self._let_go(held, min(held.end, self.decided))
+
+    def discard(self, end: int) -> list[Event]:
+        """Forget the text up to `end`, which became a call; the prose before it leaves, and the reasoning."""
+        events = [*self.leave(self.decided), *self.split()]
+        self.decided = end
+        for held in self.queue:
+            if held.start > end:
+                break
+            if held.start == end and held.data:
+                break
+            events += self._take_reasoning(held)
+            held.forward_verbatim = False
+            held.sent = max(held.sent, min(end, held.end))
+        while self.waits and self.queue[0].sent == self.queue[0].end:
+            self.queue.popleft()
+        return events
+
+    def release_reasoning(self) -> list[Event]:
+        """The reasoning of the chunks that wait: it led to what leaves before them."""
+        events: list[Event] = []
+        for held in self.queue:
+            if held.reasoning:
+                events += self._take_reasoning(held)
+                held.forward_verbatim = False
+        return events
+
+    def finish(self, *, keep_final: bool) -> tuple[list[Event], Chunk | None]:
+        """All that waits, and the chunk that says the finish. `keep_final` if what it says is true.
+
+        If that chunk can leave as it came it is the last event, as an `Unchanged`, and the only one.
+        """
+        final = next((held for held in reversed(self.queue) if held.final), None)
+        # Nothing follows the finish: what came behind it goes before it, and then it is written anew.
+        if final is not self._last():
+            keep_final = False
+        events: list[Event] = []
+        for held in self.queue:
+            whole = held.sent == held.start
+            if not all((held is final, keep_final, whole)):
+                held.forward_verbatim = False
+            events += self._let_go(held, held.end)
+        return events, None if final is None else final.chunk
+
+    def _last(self) -> HeldChunk | None:
+        """The last chunk that says something."""
+        return next((held for held in reversed(self.queue) if held.says_something), None)
+
+    def _let_go(self, held: HeldChunk, end: int) -> list[Event]:
+        """What a chunk says up to a position: the chunk itself if it is forwarded verbatim."""
+        events: list[Text | Reasoning] = [*self._take_reasoning(held)]
+        text = held.data[held.sent - held.start : end - held.start]
+        if text:
+            events.append(Text(self._choice, text.decode("utf-8", "surrogatepass")))
+        held.sent = end
+        if held.forward_verbatim:
+            return [held.chunk.unchanged(tuple(events))]
+        return [*events]
+
+    def _take_reasoning(self, held: HeldChunk) -> Iterable[Reasoning]:
+        """The reasoning of a chunk, once: before its text, and before the calls to which it led."""
+        reasoning, held.reasoning = held.reasoning, ""
+        if not reasoning:
+            return ()
+        return (Reasoning(self._choice, reasoning),)

@@ -1,0 +1,34 @@
+"""Where a request goes, and by which header it stays there. Sans-IO; asked once for each request.
+
+A model has one URL: that of its entry in the rules (`models[].url`), else that of the settings (`upstream`). Behind a
+URL there may be several equal servers, and what stands before them (HAProxy, vLLM's router) chooses among them. It
+keeps a conversation at one server, whose cache then has its beginning, by a header that all requests of a conversation
+share (docs/scale.md):
+
+    X-Conversation-Key: 3f9c0d5b6a1e4f7788aa90bb12cd34ef
+"""
+
+from __future__ import annotations
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.rules import Rules
+from proxy.config.settings import Settings
+from proxy.dialects.conversation_key import conversation_key
+
+
+def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
+    """The URL of the server for a model, by the name under which servers know it; None is no model in particular."""
+    if model is None:
+        return settings.upstream
+    return rules.url(model) or settings.upstream
+
+
+def conversation_of(body: JsonObject) -> str:
+    """What tells the conversation of a client's request, in any dialect: a digest in hex, and no text.
+
+    It is that of the client's own words: the model as it calls it, the first system and the first user message. Empty
+    where there is no such message.
+    """
+    model = body.get("model")
+    name = model if isinstance(model, str) else ""
+    return conversation_key(name, body).hex()

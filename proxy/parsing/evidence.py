@@ -1,0 +1,79 @@
+"""Why text that looked like a call is none, and what is known of a candidate while it is read (contract C3)."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Rejection(Enum):
+    """Why a candidate is no call.
+
+    `label` is what metrics count it by (`refused="not_offered"`); `sentence` is what people read of it, if the place
+    that rejects says nothing more precise. Several reasons may share a label.
+    """
+
+    NOT_OFFERED = "not_offered", "no such tool is offered"
+    QUOTED = "quoted", "it is quoted"
+    COPIED = "copied", "it was copied from a tool result"
+    OVER_LIMIT = "limit", "it is over a limit"
+    RELEASED = "waited", "it waited too long, or something else came"
+    FORMAT_OFF = "format_off", "its format is off for this model"
+    JSON_REPLY = "json_reply", "the client asked for JSON"
+    CUT_OFF = "cut_off", "the text ends in the middle of it"
+    DEFINITION = "broken", "it is the definition of a tool"
+    BROKEN = "broken", "it is of another kind"
+
+    def __init__(self, label: str, sentence: str) -> None:
+        self.label = label
+        self.sentence = sentence
+
+    @property
+    def telling(self) -> bool:
+        """True if it is worth counting even where no offered tool was named.
+
+        Prose is full of brackets that come to nothing, and whatever is undecided when something else comes is let go.
+        """
+        return self.label not in (Rejection.BROKEN.label, Rejection.RELEASED.label)
+
+
+class NotACall(Exception):
+    """The text cannot become a call any more; it is the model's prose after all.
+
+    `rejection` says why, the text of the exception says it in words: `NotACall(Rejection.QUOTED)`,
+    `NotACall(Rejection.NOT_OFFERED, "no tool 'read' is offered")`. With words alone it is BROKEN:
+    `NotACall("a key was expected")`.
+    """
+
+    def __init__(self, rejection: Rejection | str = Rejection.BROKEN, detail: str = "") -> None:
+        if isinstance(rejection, str):
+            super().__init__(rejection)
+            self.rejection = Rejection.BROKEN
+        else:
+            super().__init__(detail or rejection.sentence)
+            self.rejection = rejection
+
+
+class Truncated(NotACall):
+    """The text ended in the middle of what was read."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(Rejection.CUT_OFF, detail)
+
+
+class Verdict(Enum):
+    """What is known of a candidate while it is read.
+
+    OPEN becomes VOID once nothing can come of it any more. In a wrapper that may hold other calls it becomes SKIPPING
+    instead, and OPEN again behind the body that names no offered tool: of
+
+        <tool_call>{"name": "unknown", "arguments": {…}}{"name": "read", "arguments": {…}}</tool_call>
+
+    the first object stays text, and the second is a call. What is let go while it is SKIPPING is VOID.
+    """
+
+    # It may become a call.
+    OPEN = auto()
+    # Of this body nothing will come, but of what stands beside it.
+    SKIPPING = auto()
+    # Nothing will come of it. It is read on to its end, because markup inside a string of it is no call either.
+    VOID = auto()

@@ -1,0 +1,48 @@
+"""The longest of many fixed texts that stands at a position, found by its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+
+
+class Literals:
+    """Texts of which the longest that stands somewhere is looked for, by their first two bytes."""
+
+    def __init__(self, literals: Collection[bytes]) -> None:
+        self._by_prefix: dict[bytes, list[bytes]] = {}
+        for literal in sorted(literals, key=len, reverse=True):
+            for prefix in {literal[:1], literal[:2]}:
+                self._by_prefix.setdefault(prefix, []).append(literal)
+        self._single = {literal: literal for literal in literals if len(literal) == 1}
+        self.longest = max(map(len, literals), default=0)
+
+    def match(self, here: bytes, ended: bool) -> bytes | None:
+        """The longest literal that `here` begins with; empty if none; None while more text could tell otherwise."""
+        near = self._by_prefix.get(here[:2])
+        if near is None:
+            return self._match_single(here, ended)
+        for literal in near:
+            if here.startswith(literal):
+                return literal
+            if not ended and literal.startswith(here):
+                return None
+        return self._single.get(here[:1], b"")
+
+    def _match_single(self, here: bytes, ended: bool) -> bytes | None:
+        """The same where no longer literal can begin."""
+        if not here and not ended:
+            return None
+        return self._single.get(here[:1], b"")
+
+    def breaks_off(self, here: bytes) -> bool:
+        """True if the text ends in the middle of a literal: `here` is all of it."""
+        if not 0 < len(here) < self.longest:
+            return False
+        return any(literal.startswith(here) for literal in self._by_prefix.get(here[:2], ()))
+
+
+@lru_cache(maxsize=256)
+def literal_table(literals: tuple[bytes, ...]) -> Literals:
+    """The table of these texts, made once."""
+    return Literals(literals)

@@ -1,0 +1,264 @@
+"""Where a request goes: to the server of its model, with the header that keeps its conversation at one of several."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.conftest import Inside, Start
+from tests.real.processes import free_port
+from tests.support.scripted import (
+    DONE,
+    PATIENCE,
+    ROLE,
+    Client,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    completion,
+    finish,
+    stream,
+    text,
+)
+
+pytestmark = pytest.mark.once
+
+CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+COUNT = "/v1/messages/count_tokens"
+KEY = "X-Conversation-Key"
+REPLY = stream(ROLE, text("a"), finish(), DONE)
+MODELS: Script = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
+
+
+def nowhere() -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
+def named(name: str) -> dict[str, Script]:
+    """What a server answers, as often as it is asked: its name."""
+    return {
+        CHAT: stream(ROLE, text(name), finish(), DONE),
+        "/v1/models": MODELS,
+        "/tokenize": [answer({"count": 7, "max_model_len": 99, "tokens": [], "name": name})],
+        "/v1/completions": [answer({"name": name})],
+        "/health": [answer({})],
+    }
+
+
+@pytest.fixture
+def two() -> Iterator[list[Upstream]]:
+    """Two servers: that of the settings, named usual, and one named own."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Upstream()) for _ in range(2)]
+        for server, name in zip(servers, ("usual", "own"), strict=True):
+            server.paths = named(name)
+        yield servers
+
+
+def said(data: bytes) -> str:
+    """The text of a stream."""
+    chunks = [json.loads(line[6:]) for line in data.split(b"\n\n") if line.startswith(b"data: {")]
+    return "".join(each["choices"][0]["delta"].get("content") or "" for each in chunks)
+
+
+def messages_body(words: str, *turns: str, **more: Any) -> dict[str, Any]:
+    """A Messages conversation that begins with these words."""
+    roles = ["user", "assistant"] * (1 + len(turns))
+    said = [{"role": role, "content": turn} for role, turn in zip(roles, (words, *turns), strict=False)]
+    return {"model": "claude-x", "max_tokens": 9, "messages": said, "stream": True, **more}
+
+
+def keys_of(client: FlaskClient, server: Upstream, path: str, *bodies: dict[str, Any], **sent: Any) -> list[str | None]:
+    """The key that each of these requests goes up with."""
+    server.play(*[REPLY] * len(bodies))
+    server.paths["/v1/models"] = MODELS
+    for body in bodies:
+        assert client.post(path, json=body, **sent).status_code == 200
+    return [seen.headers.get(KEY) for seen in server.seen]
+
+
+# The header.
+
+
+def test_all_turns_of_a_conversation_have_one_key_and_each_conversation_its_own(inside: Inside) -> None:
+    with Upstream() as server:
+        client = inside(server.url)
+        first, other = chat("task 1"), chat("task 2")
+        more = [{"role": "assistant", "content": "I look."}, {"role": "user", "content": "Go on."}]
+        turn = {**first, "messages": first["messages"] + more}
+        one, two, three, four = keys_of(client, server, CHAT, first, turn, other, {**first, "model": "large"})
+        assert one == two and len({one, three, four}) == 3
+        mine, later, others = keys_of(
+            client, server, MESSAGES, messages_body("a"), messages_body("a", "b", "c"), messages_body("b")
+        )
+        assert mine == later != others
+        assert all(re.fullmatch("[0-9a-f]{32}", str(key)) for key in (one, three, four, mine, others))
+
+
+def test_what_changes_in_claude_code_s_system_message_changes_no_key(inside: Inside) -> None:
+    with Upstream() as server:
+        bodies = [messages_body("a", system=f"x-anthropic-billing-header: {n}\nYou are an agent.") for n in (1, 2)]
+        one, two = keys_of(inside(server.url), server, MESSAGES, *bodies)
+        assert one == two is not None
+
+
+def test_counting_the_tokens_of_a_conversation_has_its_key(inside: Inside) -> None:
+    with Upstream() as server:
+        client = inside(server.url)
+        (key,) = keys_of(client, server, MESSAGES, messages_body("a"))
+        server.play([answer({"count": 7, "max_model_len": 99, "tokens": []})])
+        server.paths["/v1/models"] = MODELS
+        body = messages_body("a", "b", "c")
+        del body["stream"]
+        assert client.post(COUNT, json=body).json == {"input_tokens": 7}
+        assert server.seen[-1].line.startswith("POST /tokenize") and server.seen[-1].headers[KEY] == key
+
+
+@pytest.mark.parametrize("settings", [{}, {"observe": True}])
+def test_the_key_is_the_client_s_own_words_whatever_an_alias_makes_of_them(
+    inside: Inside, settings: dict[str, Any]
+) -> None:
+    with Upstream() as server:
+        plain, mapped = inside(server.url, **settings), inside(server.url, "aliases: {tiny: other}", **settings)
+        assert keys_of(plain, server, CHAT, chat("a")) == keys_of(mapped, server, CHAT, chat("a")) != [None]
+
+
+def test_a_second_try_has_the_same_key(inside: Inside) -> None:
+    refused = [answer({"error": {"message": "'store' is not supported"}}, 400)]
+    with Upstream(refused, REPLY) as server:
+        assert inside(server.url).post(CHAT, json=chat("a", store=True)).status_code == 200
+        first, second = (seen.headers[KEY] for seen in server.seen)
+        assert first == second
+
+
+def test_a_request_without_words_has_none(inside: Inside) -> None:
+    with Upstream([answer(completion("a"))]) as server:
+        assert inside(server.url).post(CHAT, json=chat(messages=[], stream=False)).status_code == 200
+        assert KEY not in server.seen[0].headers
+
+
+@pytest.mark.parametrize("words", ["a", None])
+def test_a_client_s_own_header_of_that_name_does_not_go_up(inside: Inside, words: str | None) -> None:
+    """Also where the name is one of those that else pass, and where there is no key."""
+    body = chat(words) if words else chat(messages=[])
+    with Upstream() as server:
+        forged = {KEY: "forged", "OpenAI-Session": "forged"}
+        (key,) = keys_of(inside(server.url), server, CHAT, body, headers=forged)
+        assert key != "forged" and server.seen[0].headers["Openai-Session"] == "forged"
+        keys_of(inside(server.url, conversation_header="OpenAI-Session"), server, CHAT, body, headers=forged)
+        assert server.seen[0].headers.get("OpenAI-Session") == key and KEY not in server.seen[0].headers
+
+
+def test_an_empty_name_turns_it_off(inside: Inside) -> None:
+    with Upstream() as server:
+        client = inside(server.url, conversation_header="")
+        assert keys_of(client, server, CHAT, chat("a"), headers={KEY: "forged"}) == [None]
+
+
+def test_what_passes_as_it_came_has_none(inside: Inside, two: list[Upstream]) -> None:
+    client = inside(two[0].url)
+    for path in ("/v1/completions", "/tokenize"):
+        two[0].play([answer({})])
+        assert client.post(path, json=chat("a"), headers={KEY: "forged"}).status_code == 200
+        assert KEY not in two[0].seen[-1].headers
+
+
+# A model's own server.
+
+
+def test_a_model_with_a_server_of_its_own_is_asked_of_that_in_every_dialect(
+    inside: Inside, two: list[Upstream]
+) -> None:
+    usual, own = two
+    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}/v1'}}]")
+    own.paths["/v1/models/own"] = [answer({"id": "own"})]
+    assert said(client.post(CHAT, json=chat(model="own")).data) == "own"
+    assert said(client.post(CHAT, json=chat()).data) == "usual"
+    assert b'"own"' in client.post(MESSAGES, json=messages_body("a", model="own")).data
+    assert b'"usual"' in client.post(MESSAGES, json=messages_body("a")).data
+    assert client.post("/v1/completions", json={"model": "own", "prompt": "a"}).json["name"] == "own"
+    assert client.post("/v1/completions", json={"model": "tiny", "prompt": "a"}).json["name"] == "usual"
+    assert client.post("/v1/completions", data=b"\x00 no json {").json["name"] == "usual"
+    assert client.post("/v1/completions", data=b"[]").json["name"] == "usual"
+    assert client.get("/v1/models/own").json == {"id": "own"}
+
+
+def test_a_model_is_shown_to_messages_clients_by_its_own_server(inside: Inside, two: list[Upstream]) -> None:
+    usual, own = two
+    own.paths["/v1/models"] = [answer({"data": [{"id": "own", "owned_by": "sglang"}]})]
+    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}]")
+    asked = {"anthropic-version": "2023-06-01"}
+    assert client.get("/v1/models/own", headers=asked).json["id"] == "own"
+    assert client.get("/v1/models/tiny", headers=asked).json["id"] == "tiny"
+
+
+def test_the_plan_is_made_for_the_server_of_the_model(inside: Inside) -> None:
+    """vLLM is asked for the raw text; SGLang, which would drop the tools, is not."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    with Upstream(REPLY) as usual, Upstream(REPLY) as own:
+        usual.paths["/v1/models"] = MODELS
+        own.paths["/v1/models"] = [answer({"data": [{"id": "own", "owned_by": "sglang"}]})]
+        client = inside(
+            usual.url, f"models: [{{match: own, url: '{own.url}', parse: proxy}}, {{match: '*', parse: proxy}}]"
+        )
+        for model in ("tiny", "own"):
+            assert client.post(CHAT, json=chat(model=model, tools=[tool])).status_code == 200
+        assert [server.seen[0].json.get("tool_choice") for server in (usual, own)] == ["none", None]
+
+
+@pytest.mark.parametrize("stream_", [True, False])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_a_server_that_cannot_be_reached_is_said_and_no_other_one_is_asked(
+    inside: Inside, two: list[Upstream], path: str, stream_: bool
+) -> None:
+    gone = nowhere()
+    client = inside(two[0].url, f"models: [{{match: own, url: '{gone}'}}]")
+    for _ in range(2):
+        response = client.post(path, json={**chat(model="own"), "max_tokens": 9, "stream": stream_})
+        assert (response.status_code, response.headers["Retry-After"]) == (502, "5")
+        assert response.json["error"]["message"].startswith(f"the model server at {gone} ")
+    assert CHAT not in two[0].asked
+
+
+@pytest.mark.parametrize(("healths", "ready"), [((200, 503), True), ((503, 200), True), ((503, 503), False)])
+def test_ready_is_true_as_long_as_one_server_is(inside: Inside, healths: tuple[int, ...], ready: bool) -> None:
+    with Upstream() as usual, Upstream() as own:
+        for server, status in zip((usual, own), healths, strict=True):
+            server.paths["/health"] = [answer({}, status)]
+        client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}, {{match: x, url: '{nowhere()}'}}]")
+        assert client.get("/_ready").status_code == (200 if ready else 503)
+
+
+def test_health_names_the_servers(inside: Inside) -> None:
+    usual, own = nowhere(), nowhere()
+    health = inside(usual, f"models: [{{match: own, url: '{own}'}}, {{match: b, url: '{usual}'}}]").get("/health").json
+    assert health["vllm_url"] == health["target_host"] == usual
+    assert health["servers"] == [{"url": usual}, {"url": own}]
+
+
+def test_a_reload_takes_another_server_for_a_model(proxy: Start, two: list[Upstream], tmp_path: Any) -> None:
+    """The real thing."""
+    usual, own = two
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("models: [{match: '*'}]\n")
+    front = proxy(usual.url, "--rules", str(rules))
+
+    def home() -> str:
+        with Client.post(front.port, chat(model="own")) as client, client.answer() as response:
+            return said(response.read())
+
+    assert home() == "usual"
+    rules.write_text(f"models: [{{match: own, url: '{own.url}'}}]\n")
+    with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)) as operator:
+        operator.request("POST", "/_reload")
+        assert operator.getresponse().status == 200
+    assert home() == "own"

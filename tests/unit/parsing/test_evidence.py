@@ -1,0 +1,50 @@
+"""Why a candidate is no call: the labels that metrics count, and the sentences that people read."""
+
+from __future__ import annotations
+
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import Cursor
+from proxy.parsing.evidence import NotACall, Rejection, Truncated
+from tests.support.helpers import offered
+
+# What dashboards read: a label that changes breaks them.
+LABELS = {
+    "NOT_OFFERED": "not_offered",
+    "QUOTED": "quoted",
+    "COPIED": "copied",
+    "OVER_LIMIT": "limit",
+    "RELEASED": "waited",
+    "FORMAT_OFF": "format_off",
+    "JSON_REPLY": "json_reply",
+    "CUT_OFF": "cut_off",
+    "DEFINITION": "broken",
+    "BROKEN": "broken",
+}
+
+
+def test_the_labels_stay() -> None:
+    assert {rejection.name: rejection.label for rejection in Rejection} == LABELS
+
+
+def test_a_refusal_says_why_in_words() -> None:
+    assert str(NotACall(Rejection.QUOTED)) == "it is quoted"
+    assert str(NotACall(Rejection.NOT_OFFERED, "no tool 'x' is offered")) == "no tool 'x' is offered"
+    worded = NotACall("a key was expected")
+    assert (worded.rejection, str(worded)) == (Rejection.BROKEN, "a key was expected")
+    assert Truncated("the text ends").rejection is Rejection.CUT_OFF
+
+
+def test_what_prose_is_full_of_is_not_worth_counting() -> None:
+    silent = {rejection.name for rejection in Rejection if not rejection.telling}
+    assert silent == {"BROKEN", "DEFINITION", "RELEASED"}
+
+
+def test_the_first_reason_is_kept_until_another_is_given() -> None:
+    cursor = Cursor(TextBuffer(), 0, offered())
+    assert str(cursor.rejected("nothing was found")) == "nothing was found"
+    cursor.tool("unknown")
+    cursor.reject(Rejection.QUOTED)
+    assert (cursor.rejection, cursor.why) == (Rejection.NOT_OFFERED, "no tool 'unknown' is offered")
+    assert cursor.rejected("nothing was found").rejection is Rejection.NOT_OFFERED
+    cursor.explain(NotACall("more text follows"))
+    assert (cursor.rejection, cursor.why) == (Rejection.BROKEN, "more text follows")

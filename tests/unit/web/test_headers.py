@@ -1,0 +1,85 @@
+"""What of a client's headers goes up, and what they tell of who asks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from proxy.web.headers import credential, request_id, upstream_headers
+
+
+@pytest.mark.parametrize(
+    "headers,key",
+    [
+        ({}, ""),
+        ({"HTTP_AUTHORIZATION": "Bearer k1"}, "k1"),
+        ({"HTTP_AUTHORIZATION": "bearer   k1 "}, "k1"),
+        ({"HTTP_AUTHORIZATION": "Basic dXNlcg=="}, ""),
+        ({"HTTP_AUTHORIZATION": "Bearer "}, ""),
+        ({"HTTP_X_API_KEY": " k2 "}, "k2"),
+        ({"HTTP_AUTHORIZATION": "Bearer k1", "HTTP_X_API_KEY": "k2"}, "k1"),
+        ({"HTTP_AUTHORIZATION": "Bearer", "HTTP_X_API_KEY": "k2"}, "k2"),
+    ],
+)
+def test_the_key_comes_from_either_header(headers: dict[str, str], key: str) -> None:
+    assert credential(headers) == key
+
+
+@pytest.mark.parametrize("given", ["r-1", "A.b_c-9", "x" * 64])
+def test_a_plain_request_id_is_kept(given: str) -> None:
+    assert request_id({"HTTP_X_REQUEST_ID": given}) == given
+
+
+@pytest.mark.parametrize("given", ["", "a b", "a\nb", "x" * 65, "r\u00e9", "a/b", "a;b", "a\n"])
+def test_any_other_request_id_is_made_anew(given: str) -> None:
+    made = request_id({"HTTP_X_REQUEST_ID": given})
+    assert made != given and re.fullmatch("[0-9a-f]{32}", made)
+    assert made != request_id({"HTTP_X_REQUEST_ID": given})
+
+
+def test_only_the_allowlist_goes_up() -> None:
+    """Header policy, section 4."""
+    sent = {
+        "HTTP_HOST": "evil",
+        "HTTP_COOKIE": "a=b",
+        "HTTP_CONNECTION": "x-foo",
+        "HTTP_X_FOO": "1",
+        "HTTP_X_FORWARDED_FOR": "1.2.3.4",
+        "HTTP_FORWARDED": "for=1",
+        "HTTP_PROXY_AUTHORIZATION": "Basic x",
+        "HTTP_EXPECT": "100-continue",
+        "HTTP_TE": "trailers",
+        "HTTP_TRANSFER_ENCODING": "chunked",
+        "HTTP_CONTENT_ENCODING": "identity",
+        "HTTP_ACCEPT_ENCODING": "gzip",
+        "HTTP_USER_AGENT": "agent/1",
+        "HTTP_X_API_KEY": "k2",
+        "CONTENT_LENGTH": "5",
+        "HTTP_ACCEPT": "text/event-stream",
+        "HTTP_ANTHROPIC_VERSION": "2023-06-01",
+        "HTTP_ANTHROPIC_BETA": "b1",
+        "HTTP_OPENAI_ORGANIZATION": "o1",
+    }
+    headers = upstream_headers(sent, "application/json", "r1")
+    assert headers.pop("User-Agent").startswith("vllm-tool-proxy/")
+    assert headers == {
+        "X-Request-Id": "r1",
+        "Content-Type": "application/json",
+        "Authorization": "Bearer k2",
+        "Accept": "text/event-stream",
+        "Anthropic-Version": "2023-06-01",
+        "Anthropic-Beta": "b1",
+        "Openai-Organization": "o1",
+    }
+
+
+def test_without_a_key_or_a_type_none_goes_up() -> None:
+    assert set(upstream_headers({}, "", "r1")) == {"User-Agent", "X-Request-Id"}
+
+
+def test_a_header_of_the_proxy_s_own_goes_up_and_never_the_client_s() -> None:
+    sent = {"HTTP_OPENAI_SESSION": "forged", "HTTP_X_CONVERSATION_KEY": "forged"}
+    assert upstream_headers(sent, "", "r1", {"OpenAI-Session": "k"}).get("OpenAI-Session") == "k"
+    assert "forged" not in upstream_headers(sent, "", "r1", {"OpenAI-Session": "k"}).values()
+    assert {*upstream_headers(sent, "", "r1", {"OpenAI-Session": ""})} == {"User-Agent", "X-Request-Id"}
