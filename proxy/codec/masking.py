@@ -69,7 +69,9 @@ class Mask:
     def text(self, text: str) -> str:
         """A text without the secrets."""
         data = text.encode("utf-8", "replace")
-        return text if self._holds_none(data) else self.whole(data).decode("utf-8", "replace")
+        if self._holds_none(data):
+            return text
+        return self.whole(data).decode("utf-8", "replace")
 
     def clean(self, data: bytes) -> bool:
         """True if the data plainly holds no secret, and none may have begun at its end: nearly always."""
@@ -90,11 +92,15 @@ class Mask:
     def found(self, data: bytes) -> Found:
         """What of the secrets is in the data."""
         opened = _OPEN.search(data, max(0, len(data) - _WINDOW))
-        text = _Unescaped(data[: opened.start()] if opened else data)
+        whole = data
+        if opened is not None:
+            whole = data[: opened.start()]
+        text = _Unescaped(whole)
         spans = [(_begin(data, start), end) for form in self._forms for start, end in text.spans(form)]
         begun = max(map(text.overlap, self._forms, self._fallbacks), default=0)
         at = text.place(len(text.text) - begun)
-        at = _begin(data, at) if begun else at
+        if begun:
+            at = _begin(data, at)
         # What is starred in part must be known as a secret then, too.
         for start, end in sorted(spans, reverse=True):
             if start < at < end:
@@ -137,8 +143,10 @@ class Masking:
         if not rest:
             return b""
         found = self._mask.found(rest)
-        begun = [(found.open, len(rest))] if cut_off and found.begun >= _MIN_PART else []
-        return _starred(rest, [*found.spans, *begun])
+        spans = found.spans
+        if cut_off and found.begun >= _MIN_PART:
+            spans = [*spans, (found.open, len(rest))]
+        return _starred(rest, spans)
 
 
 def _starred(data: bytes, spans: list[_Span]) -> bytes:
@@ -153,7 +161,9 @@ def _starred(data: bytes, spans: list[_Span]) -> bytes:
 def _begin(data: bytes, start: int) -> int:
     """Where to begin to star what begins at `start`: no escape is left in half (`\\n` before the rest of a key)."""
     found = _OPEN.search(data, max(0, start - _WINDOW), start)
-    return found.end(1) - 1 if found and len(found[1]) % 2 else start
+    if found is None or len(found[1]) % 2 == 0:
+        return start
+    return found.end(1) - 1
 
 
 class _Unescaped:
@@ -172,10 +182,13 @@ class _Unescaped:
         size = end = 0
         for found in _ESCAPE.finditer(data):
             begin, backslashes, digits = found.start(), len(found[1]), found[2]
-            if digits and backslashes % 2:
-                begin += backslashes - 1  # the others are escaped backslashes
+            character = b"/"
+            if digits:
+                character = bytes((int(digits, 16),))
+                if backslashes % 2:
+                    begin += backslashes - 1  # the others are escaped backslashes
             size += begin - end
-            parts += [data[end:begin], bytes((int(digits, 16),)) if digits else b"/"]
+            parts += [data[end:begin], character]
             end = found.end()
             self._at.append(size)
             self._ends.append(end)
@@ -185,7 +198,9 @@ class _Unescaped:
     def place(self, at: int) -> int:
         """Where in the data a place in the text is."""
         before = bisect_left(self._at, at)
-        return self._ends[before - 1] + at - self._at[before - 1] - 1 if before else at
+        if not before:
+            return at
+        return self._ends[before - 1] + at - self._at[before - 1] - 1
 
     def spans(self, form: bytes) -> Iterator[_Span]:
         """Where in the data a form of a secret stands."""
@@ -220,7 +235,9 @@ def _fallback(form: bytes) -> list[int]:
         size = found[-1]
         while size and form[size] != byte:
             size = found[size - 1]
-        found.append(size + 1 if form[size] == byte else 0)
+        if form[size] == byte:
+            size += 1
+        found.append(size)
     return found
 
 
@@ -231,7 +248,9 @@ def _made(secrets: tuple[str, ...]) -> Mask:
 
 def mask_of(secrets: Secrets) -> Mask:
     """The mask of a secret, or of several."""
-    return _made((secrets,) if isinstance(secrets, str) else secrets)
+    if isinstance(secrets, str):
+        return _made((secrets,))
+    return _made(secrets)
 
 
 def _forms(secret: str) -> Iterator[bytes]:

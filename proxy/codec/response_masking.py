@@ -98,7 +98,9 @@ class ErrorMasking:
             return self._decided.feed(data)
         self._held += data
         self._decided = self._decide()
-        return b"" if self._decided is None else self._decided.feed(self._take())
+        if self._decided is None:
+            return b""
+        return self._decided.feed(self._take())
 
     def _decide(self) -> BodyMasking | None:
         """What is known by the beginning of the body; None if nothing."""

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from proxy.audit_record import Repair
-from proxy.codec.json_text import Json
-from proxy.codec.literals import canonical
+from proxy.codec.json_text import Json, canonical
 from proxy.engine.call_chunks import Piece, Pieces
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.events import Call, CallArguments, CallClosed, CallOpened, Event, Failed, Text

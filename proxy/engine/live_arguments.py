@@ -17,8 +17,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.codec.literals import dump, read_json
+from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
 from proxy.repair.schema_fixes import FIXES, apply_fixes

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
-from proxy.codec.literals import read_json
+from proxy.codec.json_text import read_json
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.live_arguments import LiveArguments, ReleasePolicy
 from proxy.errors import UpstreamBroken

@@ -8,13 +8,12 @@ that the schema accepts what comes of it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import Also, dump, missing_closers, printed_by_python, read_json, read_literal
+from proxy.codec.json_text import Json, JsonObject, dump, load_json, load_prefix, read_json
+from proxy.codec.literals import Also, missing_closers, printed_by_python, read_literal
 from proxy.repair.unescaped_strings import read_unescaped
 from proxy.tools.schema import Schema, same
 
@@ -175,13 +174,10 @@ def _nothing(text: str, hints: Hints) -> Json:
 
 def _inner(text: str, hints: Hints) -> Json:
     """The text that a JSON string holds."""
-    value = json.loads(text)
+    value = load_json(text)
     if isinstance(value, str) and "{" in value:
         return value
     return None
-
-
-_DECODER = json.JSONDecoder()
 
 
 def objects_in(text: str) -> list[str]:
@@ -192,8 +188,8 @@ def objects_in(text: str) -> list[str]:
     start = 0
     while text.startswith("{", start):
         try:
-            end = _DECODER.raw_decode(text, start)[1]
-        except (ValueError, RecursionError):
+            end = load_prefix(text, start)[1]
+        except ValueError:
             end = len(text)
         found.append(text[start:end])
         start = _behind_blanks(text, end)
@@ -205,12 +201,12 @@ def objects_in(text: str) -> list[str]:
 def _doubled(text: str, hints: Hints) -> Json:
     """The first object, if only repetitions of it follow."""
     start = _behind_blanks(text, 0)
-    first, end = _DECODER.raw_decode(text, start)
+    first, end = load_prefix(text, start)
     at = _behind_blanks(text, end)
     if not isinstance(first, dict) or at == len(text):
         return None
     while at < len(text):
-        again, at = _DECODER.raw_decode(text, at)
+        again, at = load_prefix(text, at)
         if again != first:
             return None
         at = _behind_blanks(text, at)
@@ -238,7 +234,7 @@ def _without_junk(text: str, hints: Hints) -> Json:
     if not text.startswith("{", start):
         return None
     try:
-        end = _DECODER.raw_decode(text, start)[1]
+        end = load_prefix(text, start)[1]
     except ValueError:
         end = text.rfind("}") + 1
     if end <= start or not _BEHIND.fullmatch(text, end):

@@ -13,8 +13,7 @@ from itertools import islice
 from typing import get_args
 
 from proxy.audit_record import Repair
-from proxy.codec.json_text import JsonObject
-from proxy.codec.literals import dump
+from proxy.codec.json_text import JsonObject, dump
 from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule

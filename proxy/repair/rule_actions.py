@@ -16,8 +16,8 @@ from html.entities import html5
 from itertools import islice
 from typing import TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.codec.literals import VerbatimNumber, dump, is_deep, read_literal
+from proxy.codec.json_text import Json, JsonObject, VerbatimNumber, dump, is_deep, load_json
+from proxy.codec.literals import read_literal
 from proxy.repair.policy import Action, Condition, ToolRule
 from proxy.tools.schema import same
 from proxy.tools.schema_types import type_of

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import dump, read_literal
+from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.codec.literals import read_literal
 from proxy.tools.key_spelling import fold, without_markup
 from proxy.tools.schema import Schema, Score, Validator, all_parts, children, inner_schemas, members, type_fits
 

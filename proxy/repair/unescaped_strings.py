@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import ClassVar
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import has_doubtful_path, is_deep, read_literal, unescape
+from proxy.codec.json_text import Json, JsonObject, is_deep
+from proxy.codec.literals import has_doubtful_path, read_literal, unescape
 from proxy.limits import MAX_DEPTH
 from proxy.tools.schema import Schema, all_parts, children
 
