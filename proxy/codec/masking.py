@@ -60,7 +60,9 @@ class Mask:
 
     def whole(self, data: bytes, *, cut_off: bool = False) -> bytes:
         """The data without the secrets; if it may be `cut_off`, also without the beginning of one at its end."""
-        if self._holds_none(data) and not (cut_off and self._may_go_on(data)):
+        if self.clean(data):
+            return data
+        if not cut_off and self._holds_none(data):
             return data
         masking = Masking(self)
         parts = [masking.feed(data[at : at + _SLICE]) for at in range(0, len(data), _SLICE)]
@@ -82,7 +84,7 @@ class Mask:
 
     def _holds_none(self, data: bytes) -> bool:
         """Each event of each stream comes by here, so single bytes are looked for first: that takes a tenth of it."""
-        if _BACKSLASH in data and self._forms and (b"\\u00" in data or b"\\/" in data):
+        if _BACKSLASH in data and self._forms and _holds_escape(data):
             return False
         for form, rare, next_rare in self._rare:  # noqa: SIM110 (a generator would cost as much again)
             if rare in data and next_rare in data and form in data:
@@ -166,6 +168,11 @@ def _begin(data: bytes, start: int) -> int:
     return found.end(1) - 1
 
 
+def _holds_escape(data: bytes) -> bool:
+    """True if an escape may be in the data that a secret may have."""
+    return b"\\u00" in data or b"\\/" in data
+
+
 class _Unescaped:
     """The data with the escapes undone that may be of a secret, and where in it each byte of that stands."""
 
@@ -174,7 +181,7 @@ class _Unescaped:
         # For each escape its place in the text, and the end of it in the data.
         self._at: list[int] = []
         self._ends: list[int] = []
-        if b"\\u00" in data or b"\\/" in data:
+        if _holds_escape(data):
             self._undo(data)
 
     def _undo(self, data: bytes) -> None:
@@ -215,10 +222,7 @@ class _Unescaped:
         if self.text[-1:] not in form:
             return size
         for byte in self.text[max(0, len(self.text) - len(form) + 1) :]:
-            while size and form[size] != byte:
-                size = fallback[size - 1]
-            if form[size] == byte:
-                size += 1
+            size = _matched(form, fallback, size, byte)
         return size
 
 
@@ -232,13 +236,17 @@ def _fallback(form: bytes) -> list[int]:
     """For each beginning of a form the longest one that it also ends with (Knuth, Morris and Pratt)."""
     found = [0]
     for byte in form[1:]:
-        size = found[-1]
-        while size and form[size] != byte:
-            size = found[size - 1]
-        if form[size] == byte:
-            size += 1
-        found.append(size)
+        found.append(_matched(form, found, found[-1], byte))
     return found
+
+
+def _matched(form: bytes, fallback: list[int], size: int, byte: int) -> int:
+    """How much of a form's beginning a text ends with, of which `size` bytes were matched before this one."""
+    while size and form[size] != byte:
+        size = fallback[size - 1]
+    if form[size] == byte:
+        size += 1
+    return size
 
 
 @lru_cache(maxsize=256)

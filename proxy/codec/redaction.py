@@ -228,7 +228,8 @@ def _index_of(entry: Json, at: int) -> int:
 def _rewritten(event: sse.ServerSentEvent, changes: list[tuple[_Path, str]]) -> bytes:
     if not changes:
         return event.raw
-    body = load_chunk(event.data or b"null")
+    assert event.data is not None  # it held what changes
+    body = load_chunk(event.data)
     for path, text in changes:
         body = _replaced(body, ("choices", *path), text)
     return sse.encode(dump_json(body), event.name)

@@ -217,11 +217,12 @@ def is_error(data: bytes) -> bool:
         body = load_chunk(data)
     except ValueError:
         return True
-    if not isinstance(body, dict) or body.get("object") == "error":
+    assert isinstance(body, dict)  # so it begins
+    if body.get("object") == "error":
         return True
     if body.get("type") in _ERROR_TYPES:
         return True
-    return body.get("error") is not None or body.get("detail") is not None
+    return any(body.get(name) is not None for name in ("error", "detail"))
 
 
 def _is_no_object(data: bytes | bytearray) -> bool:

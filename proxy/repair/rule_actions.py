@@ -109,7 +109,9 @@ def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> 
             return name
         wanted = "write"
     tool = tools.resolve(wanted)
-    return name if tool is None else tool.name
+    if tool is None:
+        return name
+    return tool.name
 
 
 def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Found]:

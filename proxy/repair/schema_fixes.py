@@ -22,6 +22,7 @@ MAX_VALUES = 2_000
 # Steps of judging in one call, and pairs of keys that are compared letter by letter.
 MAX_JUDGED = 100_000
 MAX_PAIRS = 10_000
+_TEXT = frozenset(("string",))
 _WRAPPERS = frozenset(
     ("arguments", "parameters", "input", "args", "kwargs", "params", "tool_input", "parsed_arguments")
 )
@@ -147,9 +148,15 @@ def _known_keys(value: JsonObject, shape: Schema, validator: Validator) -> froze
 def _renamed(values: JsonObject, shape: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
     declared = frozenset(key for part in all_parts(shape) for key in part.properties)
-    meant = {key: new_key(key) for key in values if key not in declared}
+    meant: dict[str, str] = {}
+    for key in values:
+        if key in declared:
+            continue
+        name = new_key(key)
+        if name:
+            meant[key] = name
     times = Counter(meant.values())
-    new = {key: name for key, name in meant.items() if name and times[name] == 1}
+    new = {key: name for key, name in meant.items() if times[name] == 1}
     if not new:
         return values
     return {new.get(key, key): value for key, value in values.items()}
@@ -261,9 +268,9 @@ def read_value(value: Json, shape: Schema, _: Validator) -> Json:
     if not isinstance(value, str):
         return value
     meant = _literal(value)
-    if isinstance(meant, str) or not type_fits(meant, shape.kinds):
-        return value
-    return meant
+    if type_fits(meant, shape.kinds - _TEXT):
+        return meant
+    return value
 
 
 def _literal(text: str) -> Json:
@@ -277,18 +284,23 @@ def write_text(value: Json, shape: Schema, _: Validator) -> Json:
     """The JSON text of an object or a number where the schema wants a string (F23)."""
     if isinstance(value, bool) or not isinstance(value, dict | int | float):
         return value
-    if "string" not in shape.kinds or type_fits(value, shape.kinds):
-        return value
-    return dump(value)
+    if _wants(shape, "string", value):
+        return dump(value)
+    return value
 
 
 def wrap_item(value: Json, shape: Schema, _: Validator) -> Json:
     """A lone value as the only item of the array that the schema wants."""
-    if value in (None, "") or "array" not in shape.kinds:
+    if value in (None, ""):
         return value
-    if type_fits(value, shape.kinds):
-        return value
-    return [value]
+    if _wants(shape, "array", value):
+        return [value]
+    return value
+
+
+def _wants(shape: Schema, kind: str, value: Json) -> bool:
+    """True if the schema allows this kind, and not what the value is."""
+    return kind in shape.kinds and not type_fits(value, shape.kinds)
 
 
 def match_enum(value: Json, shape: Schema, _: Validator) -> Json:
@@ -319,16 +331,16 @@ def _last_values(value: Json, shape: Schema) -> Iterator[tuple[str, Json, tuple[
     validator = Validator()
     schemas: tuple[Schema, ...] = (shape,)
     place = ""
-    while isinstance(value, dict | list) and value:
+    while inside := list(members(value)):
         applied = [part for schema in schemas for part in validator.applied(value, schema)]
-        key, value = list(members(value))[-1]
+        key, value = inside[-1]
         schemas = inner_schemas(key, applied)
         place = _place(place, key)
         yield place, value, schemas
 
 
 def _should_be_text(value: Json, schemas: Iterable[Schema]) -> bool:
-    return any("string" in said.kinds and not type_fits(value, said.kinds) for said in schemas)
+    return any(_wants(said, "string", value) for said in schemas)
 
 
 def _object(properties: JsonObject, *required: str) -> JsonObject:

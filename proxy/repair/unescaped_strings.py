@@ -63,7 +63,7 @@ class _Object:
     extensible: bool = field(init=False)
     given: list[str] = field(default_factory=list)
 
-    def expects(self, key: str) -> bool:
+    def expects(self, key: str | None) -> bool:
         """True for an own key that was not given yet."""
         return key in self.own and key not in self.given
 
@@ -269,10 +269,9 @@ class _Parser:
 
         `paired` if the marks before it come in pairs, so that it would be an end as good as any.
         """
-        if paired:
-            broken = _BROKEN_KEY.match(self._text, at)
-            if broken is not None and frame.expects(broken.group(1)):
-                raise ValueError(_QUOTED_TWO_WAYS)
+        broken = _group(_BROKEN_KEY.match(self._text, at), 1)
+        if paired and frame.expects(broken):
+            raise ValueError(_QUOTED_TWO_WAYS)
         behind = self._behind_blanks(at)
         if self._text.startswith(",", behind):
             self._refuse_key_behind_comma(self._behind_blanks(behind + 1), frame, paired=paired)
@@ -292,7 +291,7 @@ class _Parser:
     def _refuse_key_without_comma(self, at: int, frame: _Object, *, paired: bool) -> None:
         """`"a" "b": …` where the comma before `b` may be lost."""
         key = self._key_at(at)
-        if key is None or key not in frame.own:
+        if key not in frame.own:
             return
         if paired or key not in frame.given:
             raise ValueError(_QUOTED_TWO_WAYS)
@@ -304,14 +303,12 @@ class _Parser:
         """
         if not outside and not self._text[max(0, at - _NEAR) : at].rstrip().endswith(","):
             return
-        key = self._key_at(at)
-        if key is not None and frame.expects(key):
+        if frame.expects(self._key_at(at)):
             raise ValueError(_QUOTED_TWO_WAYS)
 
     def _key_at(self, at: int) -> str | None:
         """The key whose opener stands at a place."""
-        found = _KEY.match(self._text, at)
-        return None if found is None else found.group(2)
+        return _group(_KEY.match(self._text, at), 2)
 
     def _end_behind(self, at: int, frame: _Object | _Array | None) -> _End | None:
         """What follows a value that ends at `at` in this object or array, if it may end there; else None."""
@@ -331,7 +328,7 @@ class _Parser:
         if isinstance(frame, _Array):
             return self._next_item(at, frame)
         key = self._key_at(at)
-        if key is None or not frame.expects(key):
+        if not frame.expects(key):
             return None
         if key in frame.required:
             return _End.SURE
@@ -345,6 +342,13 @@ class _Parser:
         if self._text.startswith("}", inside) or self._key_at(inside) in frame.item_keys:
             return _End.PAIRED_ONLY
         return None
+
+
+def _group(found: re.Match[str] | None, number: int) -> str | None:
+    """A group of what was found; None if nothing was."""
+    if found is None:
+        return None
+    return found.group(number)
 
 
 def _opens_more(inside: str) -> bool:

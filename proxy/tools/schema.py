@@ -141,21 +141,21 @@ def _words(values: tuple[Json, ...]) -> Mapping[str, tuple[str, ...]]:
     return {folded: tuple(alike) for folded, alike in found.items()}
 
 
-# How a measure is wrong by a limit.
-_OUTSIDE: Mapping[str, Callable[[float, float], bool]] = {
-    "minimum": operator.lt,
-    "maximum": operator.gt,
-    "exclusiveMinimum": operator.le,
-    "exclusiveMaximum": operator.ge,
-    "minLength": operator.lt,
-    "maxLength": operator.gt,
-    "minItems": operator.lt,
-    "maxItems": operator.gt,
+# What each limit is about, and how that is wrong by it.
+_LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
+    "minimum": ("number", operator.lt),
+    "maximum": ("number", operator.gt),
+    "exclusiveMinimum": ("number", operator.le),
+    "exclusiveMaximum": ("number", operator.ge),
+    "minLength": ("string", operator.lt),
+    "maxLength": ("string", operator.gt),
+    "minItems": ("array", operator.lt),
+    "maxItems": ("array", operator.gt),
 }
 
 
 def _limits(schema: JsonObject) -> tuple[tuple[str, float], ...]:
-    found = ((name, schema.get(name)) for name in _OUTSIDE)
+    found = ((name, schema.get(name)) for name in _LIMITS)
     return tuple((name, limit) for name, limit in found if type(limit) in (int, float))  # type: ignore[misc]
 
 
@@ -166,12 +166,13 @@ def same(one: Json, other: Json) -> bool:
 
 def _strictly(one: Json, other: Json) -> bool:
     """The same for what Python says is equal: it takes `true` for 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return all(map(_strictly, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_strictly(value, other[key]) for key, value in one.items())
+    match one, other:
+        case (bool(), _) | (_, bool()):
+            return one is other
+        case list() as items, list() as other_items:
+            return all(map(_strictly, items, other_items))
+        case dict() as inside, dict() as other_inside:
+            return all(_strictly(value, other_inside[key]) for key, value in inside.items())
     return one == other
 
 
@@ -179,12 +180,13 @@ def type_fits(value: Json, kinds: frozenset[str]) -> bool:
     """True if the value is of one of these types; 10.0 is an integer too, and so are digits beyond a float's range."""
     if type_of(value) in kinds:
         return True
-    if "integer" not in kinds or not isinstance(value, float):
+    return "integer" in kinds and _is_whole(value)
+
+
+def _is_whole(value: Json) -> bool:
+    """True for a float without a fraction: 10.0 is 10."""
+    if not isinstance(value, float):
         return False
-    return _is_whole(value)
-
-
-def _is_whole(value: float) -> bool:
     if isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit():
         return True
     return value.is_integer()
@@ -220,6 +222,10 @@ class Validator:
         """True if its answers are not to be trusted any more."""
         return self._left < 0
 
+    @property
+    def _is_over(self) -> bool:
+        return self._left < 0 or self._depth >= MAX_LEVELS
+
     def faults(self, value: Json, shape: Schema) -> int:
         """How many things are wrong with a value."""
         if shape.never:
@@ -229,7 +235,7 @@ class Validator:
         known = self._known.get(key)
         if known is not None:
             return known[0]
-        if self._left < 0 or self._depth >= MAX_LEVELS:
+        if self._is_over:
             return 0
         self._depth += 1
         self._known[key] = 0, value  # a circle adds nothing to itself
@@ -246,7 +252,7 @@ class Validator:
         """How far a value is from what a schema says: the wrong type is worse than any number of faults inside, and
         these are worse than keys that the schema does not know.
         """
-        wrong_type = not type_fits(value, shape.kinds) or shape.never
+        wrong_type = not type_fits(value, shape.kinds)  # of `false` there are no kinds
         return wrong_type, self.faults(value, shape), self.unknown_keys(value, shape)
 
     def unknown_keys(self, value: Json, shape: Schema) -> int:
@@ -260,7 +266,7 @@ class Validator:
         known = self._unknown.get(key)
         if known is not None:
             return known[0]
-        if self._left < 0 or self._depth >= MAX_LEVELS:
+        if self._is_over:
             return 0
         self._depth += 1
         self._unknown[key] = 0, value  # a circle adds nothing to itself
@@ -288,7 +294,7 @@ class Validator:
     def _of(self, value: Json, shape: Schema) -> int:
         if not type_fits(value, shape.own):
             return 1
-        if shape.values is not None and not self._is_listed(value, shape.values, shape.words):
+        if not self._is_listed(value, shape):
             return 1
         found = sum(_beyond(value, name, limit) for name, limit in shape.limits)
         if isinstance(value, dict):
@@ -297,11 +303,14 @@ class Validator:
             found += self._of_list(value, shape)
         return found
 
-    def _is_listed(self, value: Json, values: Sequence[Json], words: Mapping[str, tuple[str, ...]]) -> bool:
+    def _is_listed(self, value: Json, shape: Schema) -> bool:
+        """True for one of the values that the schema lists, and where it lists none."""
+        if shape.values is None:
+            return True
         if isinstance(value, str):
-            return value in words.get(value.casefold(), ())
-        self._left -= len(values) // _CHEAP
-        return any(same(value, allowed) for allowed in values)
+            return value in shape.words.get(value.casefold(), ())
+        self._left -= len(shape.values) // _CHEAP
+        return any(same(value, allowed) for allowed in shape.values)
 
     def _of_object(self, values: JsonObject, shape: Schema) -> int:
         found = len(shape.required - values.keys())
@@ -328,23 +337,23 @@ class Validator:
 
 def _beyond(value: Json, name: str, limit: float) -> bool:
     """True if the value is over or under this limit."""
-    measured = _measured(value, name)
-    if measured is None:
-        return False
-    return _OUTSIDE[name](measured, limit)
+    about, is_outside = _LIMITS[name]
+    kind, measure = _measure(value)
+    return kind == about and is_outside(measure, limit)
 
 
-def _measured(value: Json, name: str) -> float | None:
-    """What a limit is about: a text's or a list's length, else a number; None if it says nothing of such a value."""
-    if isinstance(value, str) and name.endswith("Length"):
-        return len(value)
-    if isinstance(value, list) and name.endswith("Items"):
-        return len(value)
-    if isinstance(value, bool) or not name.lower().endswith("imum"):
-        return None
-    if isinstance(value, int | float):
-        return value
-    return None
+def _measure(value: Json) -> tuple[str, float]:
+    """What a limit compares: a number, or how long a text or a list is."""
+    match value:
+        case bool():
+            return "boolean", 0
+        case int() | float():
+            return "number", value
+        case str():
+            return "string", len(value)
+        case list():
+            return "array", len(value)
+    return "other", 0
 
 
 def _undeclared(value: list[Json] | JsonObject, shape: Schema) -> int:
@@ -360,11 +369,11 @@ def _undeclared(value: list[Json] | JsonObject, shape: Schema) -> int:
     return len(value.keys() - declared)
 
 
-def members(value: list[Json] | JsonObject) -> Iterator[tuple[str | int, Json]]:
-    """The members or items of a value, each with its key or its number."""
+def members(value: Json) -> Iterator[tuple[str | int, Json]]:
+    """The members of an object or the items of a list, each with its key or its number; none of anything else."""
     if isinstance(value, dict):
         yield from value.items()
-    else:
+    elif isinstance(value, list):
         yield from enumerate(value)
 
 

@@ -82,7 +82,7 @@ def _named_types(schema: JsonObject) -> frozenset[str]:
     names = {name for name in as_list(said) if isinstance(name, str)}
     if isinstance(said, str):
         names = {said}
-    if not names or not names <= _TYPES:
+    if not names or names - _TYPES:
         return _TYPES
     if "number" in names:
         names.add("integer")
@@ -142,9 +142,9 @@ def typed(text: str, schema: Json, root: JsonObject) -> Json:
     if types in (_TYPES, _STRING):
         return text
     value = literal(text)
-    if isinstance(value, str) or type_of(value) not in types:
-        return text
-    return value
+    if type_of(value) in types - _STRING:
+        return value
+    return text
 
 
 def literal(text: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -95,7 +96,7 @@ class Tool:
     def _allows_more(self, value: Json) -> bool:
         """True if the value of a key that is not declared may stand there."""
         for part in parts(self.schema, self.schema):
-            if part.get("additionalProperties") is False or part.get("unevaluatedProperties") is False:
+            if any(part.get(key) is False for key in ("additionalProperties", "unevaluatedProperties")):
                 return False
             others = part.get("additionalProperties")
             if isinstance(others, dict) and type_of(value) not in allowed_types(others, self.schema):
@@ -175,7 +176,7 @@ class ToolSet:
             return None
         without_counter = name.rpartition("_")[0]
         without_prefix = name.removeprefix("functions_")
-        if without_counter in self._exact or without_prefix in self._exact:
+        if self._exact.keys() & {without_counter, without_prefix}:
             return None
         return self._exact.get(found["bare"])
 
@@ -202,9 +203,13 @@ _FOLDS: tuple[Callable[[str], str], ...] = (_case, _separators)
 def _unique(tools: Iterable[Tool], fold: Callable[[str], str]) -> dict[str, Tool | None]:
     """Tools by folded name; None where two tools fold to the same."""
     table: dict[str, Tool | None] = {}
+    times: Counter[str] = Counter()
     for tool in tools:
-        key = fold(tool.name)
-        table[key] = None if key in table else tool
+        times[fold(tool.name)] += 1
+        table[fold(tool.name)] = tool
+    for key in table:
+        if times[key] > 1:
+            table[key] = None
     return table
 
 
