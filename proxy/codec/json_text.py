@@ -1,15 +1,46 @@
-"""JSON text: which function reads or writes what."""
+"""JSON text: every reader and writer of it, and which is for what.
+
+| function | lone surrogates | huge integers | duplicate keys | depth | used by |
+| --- | --- | --- | --- | --- | --- |
+| `load_json` | taken | exact | the last counts | ValueError where Python's stack ends | requests, captures, answers |
+| `load_chunk` | taken | as floats beyond 64 bits | the last counts | the same | events of a stream, error bodies |
+| `load_prefix` | taken | exact | the last counts | the same | objects that stand behind each other |
+| `read_json` | taken | as written | refused, or `pairs` decides | MAX_DEPTH | a call's arguments |
+| `dump_json` | escaped | exact | | as deep as Python writes | chunks and answers of chat |
+| `dump_strict` | as U+FFFD | exact | | the same | what every client must be able to read: Messages |
+| `dump_request` | escaped | exact | | the same | a request's body on its way up, ASCII alone |
+| `dump` | escaped | as written | | ValueError where Python's stack ends | a call's arguments |
+| `canonical` | escaped | exact | the last counts | the text itself | to compare a call's arguments |
+
+"As written": fractions and integers of 4,000 digits and more are `VerbatimNumber`s, so that 1.10 and 1e999 stay what
+they are. None of the readers takes NaN or Infinity, but `load_prefix` and `canonical`, whose values go nowhere. What is
+not quite JSON is read by `literals.read_literal`, and by `repair`.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeAlias
 
 import orjson
 
+from proxy.limits import MAX_DEPTH
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = dict[str, Json]
+
+# Python reads no integer of more than 4,300 digits.
+_MAX_DIGITS = 4_000
+_DECODER = json.JSONDecoder()
+
+
+class VerbatimNumber(float):
+    """A number that remembers how it was written: 1.10 as a text is not 1.1, and 1e999 is no infinity."""
+
+    __slots__ = ("text",)
+    text: str
 
 
 def load_json(data: bytes | str) -> Json:
@@ -38,6 +69,117 @@ def load_chunk(data: bytes) -> Json:
         except UnicodeDecodeError:
             value = load_json(data.decode("utf-8", "replace"))
     return value
+
+
+def load_prefix(text: str, at: int) -> tuple[Json, int]:
+    """The value that a text holds from a place on, whatever is behind it, and where that ends; ValueError if none."""
+    value: Json
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value, end
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def read_json(
+    text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = _refuse_duplicates
+) -> Json:
+    """The value of a strict JSON text, with its numbers as they were written; ValueError for everything else.
+
+    `pairs` makes an object of its keys and values; as a rule a key that is there twice is refused.
+    """
+    try:
+        value: Json = json.loads(
+            text, object_pairs_hook=pairs, parse_constant=_refuse, parse_float=_verbatim, parse_int=_whole
+        )
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if is_deep(value):
+        raise ValueError("nested too deeply")  # it could not be written again
+    return value
+
+
+def _verbatim(text: str) -> float:
+    number = VerbatimNumber(text)
+    number.text = text
+    return number
+
+
+def _whole(text: str) -> int | float:
+    if len(text) < _MAX_DIGITS:
+        return int(text)
+    return _verbatim(text)
+
+
+def is_deep(value: Json) -> bool:
+    """True if a value has more than MAX_DEPTH levels."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Json) -> Iterable[Json]:
+    """The values of an object or the items of a list; none of anything else."""
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, list):
+        return value
+    return ()
+
+
+def dump(value: Json) -> str:
+    """The JSON text of a value, numbers as they were written; escaped where a string holds a lone surrogate, so that it
+    can be sent at all. ValueError if it is nested too deeply.
+    """
+    try:
+        text = _written(value, ascii_only=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return _written(value, ascii_only=True)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return text
+
+
+def _written(value: Json, *, ascii_only: bool) -> str:
+    if not _has_verbatim(value):
+        return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    if isinstance(value, dict):
+        keys = (json.dumps(key, ensure_ascii=ascii_only) for key in value)
+        texts = (_written(inner, ascii_only=ascii_only) for inner in value.values())
+        return f"{{{', '.join(map('{}: {}'.format, keys, texts))}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_written(item, ascii_only=ascii_only) for item in value)}]"
+    assert isinstance(value, VerbatimNumber)
+    return value.text
+
+
+def _has_verbatim(value: Json) -> bool:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, VerbatimNumber):
+            return True
+        waiting += _children(each)
+    return False
+
+
+def canonical(arguments: str) -> str:
+    """The same text for the same arguments, however they are written; the text itself if it is no JSON."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def dump_json(value: object) -> bytes:

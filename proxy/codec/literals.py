@@ -7,9 +7,9 @@ and keys without any. It never evaluates anything, never guesses where a string 
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Collection, Iterable
+import sys
+from collections.abc import Collection
 from enum import Enum, Flag, auto
 
 from proxy.codec.json_text import Json, JsonObject, finite, load_json
@@ -42,19 +42,13 @@ _DRIVE_PATH = re.compile(rf"{_LETTER}\\(?:[bfnrt][\w$]|[bft]\\\w)")
 _SERVER_PATH = re.compile(r"""(?:^|(?<=[\s"'=(,])|(?<=\\[nrt]))\\\\[\w.$-]+\\(?=[\w$])""")
 # How far back the end of the value before a missing comma is looked for.
 _NEAR = 64
-_HEX = {"u": 4}
-_PYTHON_HEX = {"x": 2, "u": 4, "U": 8}
+_HEX = re.compile(r"u[0-9a-fA-F]{4}")
+_PYTHON_HEX = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}")
+_ESCAPED_AS_IT_IS = ("\\", '"', "'", "/")
 _IN_NESTED = re.compile(r"""["'{}\[\]]""")
 _STRING_REST = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*+{mark}", re.DOTALL) for mark in "\"'"}
+_CLOSERS = {"{": "}", "[": "]"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_MAX_DIGITS = 4_000
-
-
-class VerbatimNumber(float):
-    """A number that remembers how it was written: 1.10 as a text is not 1.1, and 1e999 is no infinity."""
-
-    __slots__ = ("text",)
-    text: str
 
 
 class Also(Flag):
@@ -75,7 +69,9 @@ JSON_AND_PYTHON = Also(0)
 
 def printed_by_python(text: str) -> Also:
     """What a text may hold: Python's escapes too, if its first key is in Python's quotation marks."""
-    return Also.PYTHON if text.lstrip("{[( \t\r\n").startswith("'") else JSON_AND_PYTHON
+    if text.lstrip("{[( \t\r\n").startswith("'"):
+        return Also.PYTHON
+    return JSON_AND_PYTHON
 
 
 def read_literal(
@@ -98,110 +94,6 @@ def read_literal(
     return value
 
 
-def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] | None = None) -> Json:
-    """The value of a strict JSON text, with its numbers as they were written; ValueError for everything else.
-
-    A key that is there twice is refused, or `pairs` makes the object.
-    """
-    try:
-        value: Json = json.loads(
-            text,
-            object_pairs_hook=pairs or _no_doubles,
-            parse_constant=_refuse,
-            parse_float=_spelled,
-            parse_int=_whole,
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if is_deep(value):
-        raise ValueError("nested too deeply")  # it could not be written again
-    return value
-
-
-def is_deep(value: Json) -> bool:
-    """True if a value has more than MAX_DEPTH levels."""
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            return False
-    return True
-
-
-def _children(value: Json) -> Iterable[Json]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
-def _no_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
-    return found
-
-
-def _refuse(word: str) -> Json:
-    raise ValueError(f"{word} is no JSON")
-
-
-def _spelled(text: str) -> float:
-    number = VerbatimNumber(text)
-    number.text = text
-    return number
-
-
-def _whole(text: str) -> int | float:
-    """An integer; Python reads none of more than 4,300 digits."""
-    return int(text) if len(text) < _MAX_DIGITS else _spelled(text)
-
-
-def dump(value: Json) -> str:
-    """The JSON text of a value, numbers as they were written; escaped where a string holds a lone surrogate, so that it
-    can be sent at all. ValueError if it is nested too deeply.
-    """
-    try:
-        text = _written(value, ascii_only=False)
-        text.encode()
-    except UnicodeEncodeError:
-        return _written(value, ascii_only=True)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    return text
-
-
-def _written(value: Json, *, ascii_only: bool) -> str:
-    if not _has_spelled(value):
-        return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
-    if isinstance(value, dict):
-        keys = (json.dumps(key, ensure_ascii=ascii_only) for key in value)
-        texts = (_written(inner, ascii_only=ascii_only) for inner in value.values())
-        return f"{{{', '.join(map('{}: {}'.format, keys, texts))}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(_written(item, ascii_only=ascii_only) for item in value)}]"
-    assert isinstance(value, VerbatimNumber)
-    return value.text
-
-
-def _has_spelled(value: Json) -> bool:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, VerbatimNumber):
-            return True
-        if isinstance(each, dict | list):
-            waiting += each.values() if isinstance(each, dict) else each
-    return False
-
-
-def canonical(arguments: str) -> str:
-    """The same text for the same arguments, however they are written; the text itself if it is no JSON."""
-    try:
-        return json.dumps(json.loads(arguments), sort_keys=True)
-    except (ValueError, RecursionError):
-        return arguments
-
-
 def missing_closers(text: str) -> str:
     """The brackets that are open at the end of a JSON text, closed; empty inside a string, whose end is not known."""
     stack: list[str] = []
@@ -214,8 +106,8 @@ def missing_closers(text: str) -> str:
             if end is None:
                 return ""
             pos = end.end()
-        elif mark in "{[":
-            stack.append("}" if mark == "{" else "]")
+        elif mark in _CLOSERS:
+            stack.append(_CLOSERS[mark])
         elif not stack or stack.pop() != mark:
             return ""
     return "".join(reversed(stack))
@@ -234,11 +126,15 @@ class _LiteralParser:
         self._text = text
         self._python = Also.PYTHON in also
         self._commas_lost = Also.LOST_COMMAS in also
-        self._strings = _ALL_STRINGS if Also.TYPOGRAPHIC in also else _STRING
-        self._bare_key = _IDENTIFIER if Also.BARE_KEYS in also else None
+        self._strings = _STRING
+        if Also.TYPOGRAPHIC in also:
+            self._strings = _ALL_STRINGS
+        self._bare_key: re.Pattern[str] | None = None
         if marks:
             # A format with marks of its own around strings writes keys without any.
             self._bare_key = _WORD
+        elif Also.BARE_KEYS in also:
+            self._bare_key = _IDENTIFIER
         self._marks = tuple(marks)
         self._lists = lists
         self.pos = 0
@@ -246,7 +142,8 @@ class _LiteralParser:
     def blanks(self) -> str:
         """Go over blanks; give the character behind them, empty at the end."""
         found = _BLANKS.match(self._text, self.pos)
-        self.pos = found.end() if found else self.pos
+        assert found is not None  # it matches nothing, too
+        self.pos = found.end()
         return self._text[self.pos : self.pos + 1]
 
     def value(self, depth: int) -> Json:
@@ -263,7 +160,9 @@ class _LiteralParser:
         if first == "(":
             return self._tuple(depth)
         marked = self._marked()
-        return self._word() if marked is None else marked
+        if marked is not None:
+            return marked
+        return self._word()
 
     def _object(self, depth: int) -> JsonObject:
         values: JsonObject = {}
@@ -274,12 +173,17 @@ class _LiteralParser:
                 raise ValueError("a colon was expected")
             self.pos += 1
             value = self.value(depth + 1)
-            if not depth and key in self._lists and isinstance(value, dict):
+            if isinstance(value, dict) and self._is_list(key, depth):
                 value = self._lost_list(value, depth)
-            if key in values and (values[key] != value or type(values[key]) is not type(value)):
+            before = values.setdefault(key, value)
+            if before != value or type(before) is not type(value):
                 raise ValueError("a key is there twice, with two values")
             values[key] = value
         return values
+
+    def _is_list(self, key: str, depth: int) -> bool:
+        """True for an argument that can be nothing but a list."""
+        return depth == 0 and key in self._lists
 
     def _lost_list(self, first: Json, depth: int) -> list[Json]:
         """Objects behind each other that were an array's items."""
@@ -303,32 +207,42 @@ class _LiteralParser:
     def _tuple(self, depth: int) -> Json:
         """What stands in Python's brackets: only a comma makes a tuple, `(1)` is 1."""
         items: list[Json] = []
-        comma = False
+        commas = 0
         self.pos += 1
         while self._more(")", not items):
             items.append(self.value(depth + 1))
-            comma = comma or self.blanks() == ","
-        return items[0] if len(items) == 1 and not comma else items
+            commas += self.blanks() == ","
+        if len(items) == 1 and not commas:
+            return items[0]
+        return items
 
     def _more(self, closer: str, first: bool) -> bool:
         """Read up to the next item, or past the end, where a comma may stand too many; whether there is one."""
-        if not first and self.blanks() == ",":
-            self.pos += 1
-        elif not first and self.blanks() != closer and not self._comma_lost(closer):
-            raise ValueError("a comma was expected")
+        if not first:
+            self._comma(closer)
         if self.blanks() != closer:
             return True
         self.pos += 1
         return False
 
+    def _comma(self, closer: str) -> None:
+        """Go over the comma behind an item; before the closer there need be none, and it may be lost."""
+        here = self.blanks()
+        if here == ",":
+            self.pos += 1
+        elif here != closer and not self._comma_lost(closer):
+            raise ValueError("a comma was expected")
+
     def _comma_lost(self, closer: str) -> bool:
         """True if the next key, or the next item, follows without a comma; not behind a string in an array, where the
         marks may be those of one string: `["a" "b"]`, or three of them a delimiter.
         """
-        before = self._text[max(0, self.pos - _NEAR) : self.pos].rstrip()[-1:]
-        if not before or (before in _STRING and (closer != "}" or self._text[self.pos - 1] == before)):
+        if not self._commas_lost or self.blanks() not in ('"', "'", "{"):
             return False
-        return self._commas_lost and self.blanks() in ('"', "'", "{")
+        before = self._text[max(0, self.pos - _NEAR) : self.pos].rstrip()[-1:]
+        if before in _STRING:
+            return closer == "}" and self._text[self.pos - 1] != before
+        return bool(before)
 
     def _key(self) -> str:
         first = self.blanks()
@@ -337,11 +251,12 @@ class _LiteralParser:
         marked = self._marked()
         if marked is not None:
             return marked
-        found = self._bare_key.match(self._text, self.pos) if self._bare_key else None
-        if not found:
-            raise ValueError("a key was expected")
-        self.pos = found.end()
-        return found.group()
+        if self._bare_key is not None:
+            found = self._bare_key.match(self._text, self.pos)
+            if found is not None:
+                self.pos = found.end()
+                return found.group()
+        raise ValueError("a key was expected")
 
     def _marked(self) -> str | None:
         """A string in the format's own marks."""
@@ -357,16 +272,15 @@ class _LiteralParser:
 
     def _word(self) -> Json:
         found = _WORD.match(self._text, self.pos)
-        word = found.group() if found else ""
-        if word not in _WORDS and not _NUMBER.match(word):
+        if found is None:
             raise ValueError("no value stands here")
-        self.pos += len(word)
+        self.pos = found.end()
+        word = found.group()
         if word in _WORDS:
             return _WORDS[word]
-        try:
-            return load_json(word)
-        except ValueError:
-            return int(word) if word.lstrip("-").isdigit() else finite(word)
+        if _NUMBER.match(word):
+            return _number(word)
+        raise ValueError("no value stands here")
 
     def _string(self, quote: str) -> str:
         parts: list[str] = []
@@ -387,22 +301,48 @@ class _LiteralParser:
             parts.append(part)
 
 
+def _number(word: str) -> Json:
+    """The number that a word says, also one that JSON does not know: `1.`, `.5`, `007`."""
+    try:
+        return load_json(word)
+    except ValueError:
+        if word.lstrip("-").isdigit():
+            return int(word)
+        return finite(word)
+
+
 def _escape(text: str, at: int, *, python: bool = False) -> tuple[str, int]:
     """What the escape behind a backslash stands for, and where it ends. What escapes nothing stays as it is: in JSON
     `\\033` and `\\app` are no escapes, as they are in Python.
     """
+    if python:
+        octal = _OCTAL.match(text, at)
+        if octal is not None:
+            return chr(int(octal.group(), 8)), octal.end()
+        return _escaped(text, at, _PYTHON_HEX, _PYTHON_ESCAPES)
+    return _escaped(text, at, _HEX, _ESCAPES)
+
+
+def _escaped(text: str, at: int, hexadecimal: re.Pattern[str], letters: dict[str, str]) -> tuple[str, int]:
+    """The same by what stands for a character: digits behind a letter, and single letters."""
+    found = hexadecimal.match(text, at)
+    if found is not None:
+        return _character(found.group()), found.end()
     letter = text[at : at + 1]
-    lengths, escapes = (_PYTHON_HEX, _PYTHON_ESCAPES) if python else (_HEX, _ESCAPES)
-    octal = _OCTAL.match(text, at) if python else None
-    if octal:
-        return chr(int(octal.group(), 8)), octal.end()
-    digits = text[at + 1 : at + 1 + lengths.get(letter, 0)]
-    if digits and len(digits) == lengths[letter] and all(digit in "0123456789abcdefABCDEF" for digit in digits):
-        code = int(digits, 16)
-        return (chr(code) if code <= 0x10FFFF else f"\\{letter}{digits}"), at + 1 + len(digits)
-    if letter in escapes:
-        return escapes[letter], at + 1
-    return (letter if letter in ("\\", '"', "'", "/") else f"\\{letter}"), at + len(letter)
+    end = at + len(letter)
+    if letter in letters:
+        return letters[letter], end
+    if letter in _ESCAPED_AS_IT_IS:
+        return letter, end
+    return f"\\{letter}", end
+
+
+def _character(escape: str) -> str:
+    """The character of `u00e9`; the escape itself if there is none of that number."""
+    code = int(escape[1:], 16)
+    if code > sys.maxunicode:
+        return f"\\{escape}"
+    return chr(code)
 
 
 def unescape(inside: str) -> str:
@@ -433,9 +373,11 @@ class _Escape(Enum):
 
 def _kind_of_escape(part: str) -> _Escape:
     """The kind of an escape, by what it stands for."""
-    if part in ("\\", '"', "'", "/"):
+    if part in _ESCAPED_AS_IT_IS:
         return _Escape.SURE
-    return _Escape.NOTHING if part.startswith("\\") else _Escape.CHARACTER
+    if part.startswith("\\"):
+        return _Escape.NOTHING
+    return _Escape.CHARACTER
 
 
 def _check_escapes(kinds: set[_Escape], written: str) -> None:

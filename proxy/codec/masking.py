@@ -60,7 +60,9 @@ class Mask:
 
     def whole(self, data: bytes, *, cut_off: bool = False) -> bytes:
         """The data without the secrets; if it may be `cut_off`, also without the beginning of one at its end."""
-        if self._holds_none(data) and not (cut_off and self._may_go_on(data)):
+        if self.clean(data):
+            return data
+        if not cut_off and self._holds_none(data):
             return data
         masking = Masking(self)
         parts = [masking.feed(data[at : at + _SLICE]) for at in range(0, len(data), _SLICE)]
@@ -69,7 +71,9 @@ class Mask:
     def text(self, text: str) -> str:
         """A text without the secrets."""
         data = text.encode("utf-8", "replace")
-        return text if self._holds_none(data) else self.whole(data).decode("utf-8", "replace")
+        if self._holds_none(data):
+            return text
+        return self.whole(data).decode("utf-8", "replace")
 
     def clean(self, data: bytes) -> bool:
         """True if the data plainly holds no secret, and none may have begun at its end: nearly always."""
@@ -80,7 +84,7 @@ class Mask:
 
     def _holds_none(self, data: bytes) -> bool:
         """Each event of each stream comes by here, so single bytes are looked for first: that takes a tenth of it."""
-        if _BACKSLASH in data and self._forms and (b"\\u00" in data or b"\\/" in data):
+        if _BACKSLASH in data and self._forms and _holds_escape(data):
             return False
         for form, rare, next_rare in self._rare:  # noqa: SIM110 (a generator would cost as much again)
             if rare in data and next_rare in data and form in data:
@@ -90,11 +94,15 @@ class Mask:
     def found(self, data: bytes) -> Found:
         """What of the secrets is in the data."""
         opened = _OPEN.search(data, max(0, len(data) - _WINDOW))
-        text = _Unescaped(data[: opened.start()] if opened else data)
+        whole = data
+        if opened is not None:
+            whole = data[: opened.start()]
+        text = _Unescaped(whole)
         spans = [(_begin(data, start), end) for form in self._forms for start, end in text.spans(form)]
         begun = max(map(text.overlap, self._forms, self._fallbacks), default=0)
         at = text.place(len(text.text) - begun)
-        at = _begin(data, at) if begun else at
+        if begun:
+            at = _begin(data, at)
         # What is starred in part must be known as a secret then, too.
         for start, end in sorted(spans, reverse=True):
             if start < at < end:
@@ -137,8 +145,10 @@ class Masking:
         if not rest:
             return b""
         found = self._mask.found(rest)
-        begun = [(found.open, len(rest))] if cut_off and found.begun >= _MIN_PART else []
-        return _starred(rest, [*found.spans, *begun])
+        spans = found.spans
+        if cut_off and found.begun >= _MIN_PART:
+            spans = [*spans, (found.open, len(rest))]
+        return _starred(rest, spans)
 
 
 def _starred(data: bytes, spans: list[_Span]) -> bytes:
@@ -153,7 +163,14 @@ def _starred(data: bytes, spans: list[_Span]) -> bytes:
 def _begin(data: bytes, start: int) -> int:
     """Where to begin to star what begins at `start`: no escape is left in half (`\\n` before the rest of a key)."""
     found = _OPEN.search(data, max(0, start - _WINDOW), start)
-    return found.end(1) - 1 if found and len(found[1]) % 2 else start
+    if found is None or len(found[1]) % 2 == 0:
+        return start
+    return found.end(1) - 1
+
+
+def _holds_escape(data: bytes) -> bool:
+    """True if an escape may be in the data that a secret may have."""
+    return b"\\u00" in data or b"\\/" in data
 
 
 class _Unescaped:
@@ -164,7 +181,7 @@ class _Unescaped:
         # For each escape its place in the text, and the end of it in the data.
         self._at: list[int] = []
         self._ends: list[int] = []
-        if b"\\u00" in data or b"\\/" in data:
+        if _holds_escape(data):
             self._undo(data)
 
     def _undo(self, data: bytes) -> None:
@@ -172,10 +189,13 @@ class _Unescaped:
         size = end = 0
         for found in _ESCAPE.finditer(data):
             begin, backslashes, digits = found.start(), len(found[1]), found[2]
-            if digits and backslashes % 2:
-                begin += backslashes - 1  # the others are escaped backslashes
+            character = b"/"
+            if digits:
+                character = bytes((int(digits, 16),))
+                if backslashes % 2:
+                    begin += backslashes - 1  # the others are escaped backslashes
             size += begin - end
-            parts += [data[end:begin], bytes((int(digits, 16),)) if digits else b"/"]
+            parts += [data[end:begin], character]
             end = found.end()
             self._at.append(size)
             self._ends.append(end)
@@ -185,7 +205,9 @@ class _Unescaped:
     def place(self, at: int) -> int:
         """Where in the data a place in the text is."""
         before = bisect_left(self._at, at)
-        return self._ends[before - 1] + at - self._at[before - 1] - 1 if before else at
+        if not before:
+            return at
+        return self._ends[before - 1] + at - self._at[before - 1] - 1
 
     def spans(self, form: bytes) -> Iterator[_Span]:
         """Where in the data a form of a secret stands."""
@@ -200,10 +222,7 @@ class _Unescaped:
         if self.text[-1:] not in form:
             return size
         for byte in self.text[max(0, len(self.text) - len(form) + 1) :]:
-            while size and form[size] != byte:
-                size = fallback[size - 1]
-            if form[size] == byte:
-                size += 1
+            size = _matched(form, fallback, size, byte)
         return size
 
 
@@ -217,11 +236,17 @@ def _fallback(form: bytes) -> list[int]:
     """For each beginning of a form the longest one that it also ends with (Knuth, Morris and Pratt)."""
     found = [0]
     for byte in form[1:]:
-        size = found[-1]
-        while size and form[size] != byte:
-            size = found[size - 1]
-        found.append(size + 1 if form[size] == byte else 0)
+        found.append(_matched(form, found, found[-1], byte))
     return found
+
+
+def _matched(form: bytes, fallback: list[int], size: int, byte: int) -> int:
+    """How much of a form's beginning a text ends with, of which `size` bytes were matched before this one."""
+    while size and form[size] != byte:
+        size = fallback[size - 1]
+    if form[size] == byte:
+        size += 1
+    return size
 
 
 @lru_cache(maxsize=256)
@@ -231,7 +256,9 @@ def _made(secrets: tuple[str, ...]) -> Mask:
 
 def mask_of(secrets: Secrets) -> Mask:
     """The mask of a secret, or of several."""
-    return _made((secrets,) if isinstance(secrets, str) else secrets)
+    if isinstance(secrets, str):
+        return _made((secrets,))
+    return _made(secrets)
 
 
 def _forms(secret: str) -> Iterator[bytes]:

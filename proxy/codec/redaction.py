@@ -19,12 +19,13 @@ from proxy.errors import ProxyError, UpstreamRefused
 
 # What is nested deeper than the texts of a chunk is not looked at.
 _MAX_DEPTH = 12
+_BEARER = b"earer "
 # The literal that a key begins with, and the key; what follows `Bearer ` is the key alone.
 _SHAPES = tuple(
     (start, re.compile(pattern))
     for start, pattern in (
         (b"sk-", rb"sk-[A-Za-z0-9_-]{16,}"),
-        (b"earer ", rb"(?<=earer )[A-Za-z0-9._~+/=-]{16,}"),
+        (_BEARER, rb"(?<=earer )[A-Za-z0-9._~+/=-]{16,}"),
         *((b"gh%b_" % kind, rb"gh[pousr]_[A-Za-z0-9]{16,}") for kind in (b"p", b"o", b"u", b"s", b"r")),
         (b"github_pat_", rb"github_pat_[A-Za-z0-9_]{16,}"),
         (b"AKIA", rb"AKIA[A-Z0-9]{16}"),
@@ -78,7 +79,8 @@ def redact_error(error: ProxyError, secrets: Secrets) -> None:
     error.headers = tuple((name, clean(value, secrets)) for name, value in error.headers)
     if isinstance(error, UpstreamRefused):
         error.kind = clean(error.kind, secrets)
-        error.body = None if error.body is None else _clean_body(error.body, secrets)
+        if error.body is not None:
+            error.body = _clean_body(error.body, secrets)
 
 
 def _clean_body(body: bytes, secrets: Secrets) -> bytes:
@@ -91,7 +93,9 @@ def _clean_body(body: bytes, secrets: Secrets) -> bytes:
     except ValueError:
         return body
     found = redact(plain, secrets)
-    return body if found == plain else found
+    if found == plain:
+        return body
+    return found
 
 
 class Redactor:
@@ -145,10 +149,20 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
     for start, shape in _SHAPES:
         at = data.find(start)
         while at >= 0:
-            found = shape.match(data, at + len(start) if start == b"earer " else at)
-            if found and (start == b"earer " or _begins(data, at)):
-                yield found.span()
-            at = data.find(start, found.end() if found else at + len(start))
+            found = _shape_at(data, at, start, shape)
+            behind = at + len(start)
+            if found is not None:
+                behind = found.end()
+                if start == _BEARER or _begins(data, at):
+                    yield found.span()
+            at = data.find(start, behind)
+
+
+def _shape_at(data: bytes, at: int, start: bytes, shape: re.Pattern[bytes]) -> re.Match[bytes] | None:
+    """What has the shape of a key where its beginning stands; what follows `Bearer ` is the key alone."""
+    if start == _BEARER:
+        return shape.match(data, at + len(start))
+    return shape.match(data, at)
 
 
 def _begins(data: bytes, at: int) -> bool:
@@ -183,7 +197,9 @@ def _choices(data: bytes | None) -> Json:
         body = load_chunk(data or b"null")
     except ValueError:
         return None
-    return body.get("choices") if isinstance(body, dict) else None
+    if isinstance(body, dict):
+        return body.get("choices")
+    return None
 
 
 def _texts(value: Json, same: _Path, path: _Path) -> Iterator[tuple[_Path, _Path, str]]:
@@ -197,14 +213,23 @@ def _texts(value: Json, same: _Path, path: _Path) -> Iterator[tuple[_Path, _Path
             yield from _texts(inner, (*same, key), (*path, key))
     elif isinstance(value, list):
         for at, inner in enumerate(value):
-            index = inner.get("index") if isinstance(inner, dict) else None
-            yield from _texts(inner, (*same, index if isinstance(index, int) else at), (*path, at))
+            yield from _texts(inner, (*same, _index_of(inner, at)), (*path, at))
+
+
+def _index_of(entry: Json, at: int) -> int:
+    """The number that a choice or a call has in every event; its place in this one where it says none."""
+    if isinstance(entry, dict):
+        index = entry.get("index")
+        if isinstance(index, int):
+            return index
+    return at
 
 
 def _rewritten(event: sse.ServerSentEvent, changes: list[tuple[_Path, str]]) -> bytes:
     if not changes:
         return event.raw
-    body = load_chunk(event.data or b"null")
+    assert event.data is not None  # it held what changes
+    body = load_chunk(event.data)
     for path, text in changes:
         body = _replaced(body, ("choices", *path), text)
     return sse.encode(dump_json(body), event.name)
@@ -212,8 +237,11 @@ def _rewritten(event: sse.ServerSentEvent, changes: list[tuple[_Path, str]]) -> 
 
 def _replaced(value: Json, path: _Path, text: str) -> Json:
     """The value with `text` at this place in it."""
-    if isinstance(value, dict):
-        return {key: _replaced(inner, path[1:], text) if key == path[0] else inner for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_replaced(inner, path[1:], text) if at == path[0] else inner for at, inner in enumerate(value)]
-    return text
+    if not path:
+        return text
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(step, str):
+        return {**value, step: _replaced(value[step], rest, text)}
+    if isinstance(value, list) and isinstance(step, int):
+        return [*value[:step], _replaced(value[step], rest, text), *value[step + 1 :]]
+    return value

@@ -98,7 +98,9 @@ class ErrorMasking:
             return self._decided.feed(data)
         self._held += data
         self._decided = self._decide()
-        return b"" if self._decided is None else self._decided.feed(self._take())
+        if self._decided is None:
+            return b""
+        return self._decided.feed(self._take())
 
     def _decide(self) -> BodyMasking | None:
         """What is known by the beginning of the body; None if nothing."""
@@ -215,11 +217,12 @@ def is_error(data: bytes) -> bool:
         body = load_chunk(data)
     except ValueError:
         return True
-    if not isinstance(body, dict) or body.get("object") == "error":
+    assert isinstance(body, dict)  # so it begins
+    if body.get("object") == "error":
         return True
     if body.get("type") in _ERROR_TYPES:
         return True
-    return body.get("error") is not None or body.get("detail") is not None
+    return any(body.get(name) is not None for name in ("error", "detail"))
 
 
 def _is_no_object(data: bytes | bytearray) -> bool:

@@ -83,7 +83,9 @@ class Decoder:
         if not raw.strip(b"\r\n"):
             return ()
         # After a lone CR, one LF would only make a CRLF of it.
-        ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
+        ending = b"\n\n"
+        if raw.endswith(b"\n"):
+            ending = b"\n"
         return (self._event(raw + ending),)
 
     def _boundary(self) -> int:
@@ -126,7 +128,9 @@ def _parse(raw: bytes, text: bytes) -> ServerSentEvent:
 
 def encode(data: bytes, name: str = "") -> bytes:
     """One event as bytes: `data` may hold line ends; `name` becomes its `event` field."""
-    head = f"event: {name}\n".encode() if name else b""
+    head = b""
+    if name:
+        head = f"event: {name}\n".encode()
     lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
     return head + lines + b"\n"
 

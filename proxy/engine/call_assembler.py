@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from proxy.audit_record import Repair
-from proxy.codec.literals import canonical
+from proxy.codec.json_text import canonical
 from proxy.engine.call_chunks import AssignedDelta, DeltaOutcome
 from proxy.engine.call_closer import CallCloser
 from proxy.engine.call_delta import CallDelta

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from proxy.audit_record import Repair
-from proxy.codec.literals import canonical, read_json
+from proxy.codec.json_text import canonical, read_json
 from proxy.engine.call_registry import check_calls
 from proxy.engine.call_state import CallState
 from proxy.engine.call_writer import CallWriter

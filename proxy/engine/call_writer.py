@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.audit_record import Repair
-from proxy.codec.literals import canonical
+from proxy.codec.json_text import canonical
 from proxy.engine.call_registry import CallRegistry
 from proxy.engine.events import CallArguments, CallOpened, Event
 from proxy.engine.pending_call import PendingCall

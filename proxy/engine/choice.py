@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from proxy.audit_record import Repair
-from proxy.codec.literals import canonical
+from proxy.codec.json_text import canonical
 from proxy.engine.call_assembler import CallAssembler
 from proxy.engine.call_chunks import CallChunks
 from proxy.engine.call_delta import CallDelta

@@ -16,8 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.codec.literals import dump, read_json
+from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing

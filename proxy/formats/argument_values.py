@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import islice, pairwise
 
-from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.codec.literals import dump, printed_by_python, read_json, read_literal
+from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
+from proxy.codec.literals import printed_by_python, read_literal
 from proxy.parsing.cursor import NotACall
 from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.tools.schema import violations

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json
-from proxy.codec.literals import Also, dump, read_literal
+from proxy.codec.json_text import Json, dump
+from proxy.codec.literals import Also, read_literal
 from proxy.formats.argument_values import read_string
 from proxy.formats.gemma import MARKS
 from proxy.limits import MAX_DEPTH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from proxy.codec.literals import dump
+from proxy.codec.json_text import dump
 from proxy.formats.argument_values import arguments
 from proxy.formats.xml_calls import CallTag, parameters
 from proxy.formats.xml_tags import peek_tag, tag

@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from proxy.codec.literals import dump, read_literal
+from proxy.codec.json_text import dump
+from proxy.codec.literals import read_literal
 from proxy.formats.markers import MARKER_CLOSERS, MARKER_OPENERS, encoded
 from proxy.formats.terminators import TURN_ENDS, blanks
 from proxy.limits import MAX_DEPTH

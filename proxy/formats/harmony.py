@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from proxy.codec.literals import dump
+from proxy.codec.json_text import dump
 from proxy.formats.markers import WRAPPER_KINDS
 from proxy.formats.name_then_arguments import called
 from proxy.formats.unwrapped import closed, rest_of_calls

@@ -12,8 +12,7 @@ from __future__ import annotations
 import html
 import re
 
-from proxy.codec.json_text import Json
-from proxy.codec.literals import dump
+from proxy.codec.json_text import Json, dump
 from proxy.formats.end_tag_chains import Level, Mark, Markup
 from proxy.formats.raw_values import RawValues
 from proxy.formats.xml_tags import MAX_TAG

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from proxy.codec.literals import dump
+from proxy.codec.json_text import dump
 from proxy.formats.argument_values import arguments
 from proxy.formats.glm_pairs import KEY, VALUE, bare_key, glm_pairs
 from proxy.formats.json_arguments import arguments_value

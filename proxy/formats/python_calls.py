@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import re
 
-from proxy.codec.json_text import Json
-from proxy.codec.literals import Also, dump, has_doubtful_path, read_literal
+from proxy.codec.json_text import Json, dump
+from proxy.codec.literals import Also, has_doubtful_path, read_literal
 from proxy.formats.argument_values import arguments
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import ends_here

@@ -17,8 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, load_json
-from proxy.codec.literals import dump
+from proxy.codec.json_text import Json, dump, load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
 from proxy.formats.json_arguments import arguments_value

@@ -8,13 +8,12 @@ that the schema accepts what comes of it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import Also, dump, missing_closers, printed_by_python, read_json, read_literal
+from proxy.codec.json_text import Json, JsonObject, dump, load_json, load_prefix, read_json
+from proxy.codec.literals import Also, missing_closers, printed_by_python, read_literal
 from proxy.repair.unescaped_strings import read_unescaped
 from proxy.tools.schema import Schema, same
 
@@ -109,11 +108,15 @@ class _Readers:
         if isinstance(strict, dict):
             yield ReadArguments(strict, text, below)
             return
-        for rung in self._rungs if len(below) < MAX_RUNGS else ():
-            if rung in below or not _may_follow(rung, below):
+        if len(below) == MAX_RUNGS:
+            return
+        for rung in self._rungs:
+            if not _may_follow(rung, below):
                 continue
             self._left -= 1
-            value = _read(rung.read, text, self._hints) if self._left >= 0 else None
+            if self._left < 0:
+                return
+            value = _read(rung.read, text, self._hints)
             if isinstance(value, dict):
                 yield from _read_by(value, (*below, rung))
             elif isinstance(value, str):
@@ -121,7 +124,11 @@ class _Readers:
 
 
 def _may_follow(rung: ArgumentReader, below: tuple[ArgumentReader, ...]) -> bool:
-    return rung.behind is None or all(each.id in rung.behind for each in below)
+    if rung in below:
+        return False
+    if rung.behind is None:
+        return True
+    return all(each.id in rung.behind for each in below)
 
 
 def _read_by(values: JsonObject, rungs: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
@@ -154,20 +161,23 @@ def _same_doubles(pairs: list[tuple[str, Json]]) -> JsonObject:
 
 def _same_twice(text: str, hints: Hints) -> Json:
     found = read_json(text, _same_doubles)
-    return found if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return found
+    return None
 
 
 def _nothing(text: str, hints: Hints) -> Json:
-    return {} if text.strip() in ("", "null", '""') else None
+    if text.strip() in ("", "null", '""'):
+        return {}
+    return None
 
 
 def _inner(text: str, hints: Hints) -> Json:
     """The text that a JSON string holds."""
-    value = json.loads(text)
-    return value if isinstance(value, str) and "{" in value else None
-
-
-_DECODER = json.JSONDecoder()
+    value = load_json(text)
+    if isinstance(value, str) and "{" in value:
+        return value
+    return None
 
 
 def objects_in(text: str) -> list[str]:
@@ -176,25 +186,27 @@ def objects_in(text: str) -> list[str]:
     """
     found: list[str] = []
     start = 0
-    while start < len(text) and text[start] == "{":
+    while text.startswith("{", start):
         try:
-            end = _DECODER.raw_decode(text, start)[1]
-        except (ValueError, RecursionError):
+            end = load_prefix(text, start)[1]
+        except ValueError:
             end = len(text)
         found.append(text[start:end])
         start = _behind_blanks(text, end)
-    return found if start == len(text) and found else [text]
+    if not found or start < len(text):
+        return [text]
+    return found
 
 
 def _doubled(text: str, hints: Hints) -> Json:
     """The first object, if only repetitions of it follow."""
     start = _behind_blanks(text, 0)
-    first, end = _DECODER.raw_decode(text, start)
+    first, end = load_prefix(text, start)
     at = _behind_blanks(text, end)
     if not isinstance(first, dict) or at == len(text):
         return None
     while at < len(text):
-        again, at = _DECODER.raw_decode(text, at)
+        again, at = load_prefix(text, at)
         if again != first:
             return None
         at = _behind_blanks(text, at)
@@ -203,26 +215,31 @@ def _doubled(text: str, hints: Hints) -> Json:
 
 def _behind_blanks(text: str, at: int) -> int:
     blanks = _BLANKS.match(text, at)
-    return blanks.end() if blanks else at
+    assert blanks is not None  # it matches nothing, too
+    return blanks.end()
 
 
 def _opened(text: str, hints: Hints) -> Json:
-    return "{" + text if _MEMBER.match(text) else None
+    if _MEMBER.match(text) is None:
+        return None
+    return "{" + text
 
 
 def _without_junk(text: str, hints: Hints) -> Json:
     """The object without what stands before it and behind it."""
+    start = len(text) - len(text.lstrip())
     before = _BEFORE.match(text)
-    start = before.end() if before else len(text) - len(text.lstrip())
-    if text[start : start + 1] != "{":
+    if before is not None:
+        start = before.end()
+    if not text.startswith("{", start):
         return None
     try:
-        end = _DECODER.raw_decode(text, start)[1]
+        end = load_prefix(text, start)[1]
     except ValueError:
         end = text.rfind("}") + 1
     if end <= start or not _BEHIND.fullmatch(text, end):
         return None
-    return text[start:end] if end - start < len(text.strip()) else None
+    return _changed(text.strip(), text[start:end])
 
 
 def _literals(text: str, hints: Hints) -> Json:
@@ -234,11 +251,17 @@ def _without_comments(text: str, hints: Hints) -> Json:
 
     What holds a quotation mark may be a string's own: `{"code": "f("} // x")"}`.
     """
-    marks = "\"'" if text.lstrip("{ \t\r\n").startswith("'") else '"'
-    for found in _COMMENT.finditer(text):
-        if not found.group(1) and any(mark in found.group() for mark in marks):
-            return None
+    marks = _DOUBLE_MARK
+    if text.lstrip("{ \t\r\n").startswith("'"):
+        marks = _ANY_MARK
+    comments = (found.group() for found in _COMMENT.finditer(text) if not found.group(1))
+    if any(map(marks.search, comments)):
+        return None
     return _changed(text, _bare(text))
+
+
+_DOUBLE_MARK = re.compile('"')
+_ANY_MARK = re.compile("[\"']")
 
 
 def _bare(text: str) -> str:
@@ -251,14 +274,17 @@ def _typographic(text: str, hints: Hints) -> Json:
 
 
 def _changed(before: str, after: str) -> str | None:
-    return after if after != before else None
+    if after == before:
+        return None
+    return after
 
 
 def _closed(text: str, hints: Hints) -> Json:
     closers = missing_closers(text)
-    if not closers or text.rstrip()[-1:] in (",", ":", "["):
+    written = text.strip()
+    if not closers or written.endswith((",", ":", "[")):
         return None
-    if text.rstrip().endswith("{") and text.strip() != "{":
+    if written.endswith("{") and written != "{":
         return None  # the first key of an object inside did not come
     return text + closers
 
@@ -277,7 +303,9 @@ def _without_commas(text: str, hints: Hints) -> Json:
 def _unescaped(text: str, hints: Hints) -> Json:
     """The object whose strings hold marks without a backslash; markup behind it is not its own."""
     end = text.rfind("}") + 1
-    if hints.shape is None or not end or not _MARKUP_BEHIND.fullmatch(text, end):
+    if hints.shape is None or not end:
+        return None
+    if not _MARKUP_BEHIND.fullmatch(text, end):
         return None
     found = read_unescaped(text[:end], hints.shape)
     bare = _bare(text[:end])

@@ -16,6 +16,12 @@ class _Row:
     groups: tuple[tuple[str, ...], ...]
     without: frozenset[str] = frozenset()
 
+    def fits(self, keys: frozenset[str]) -> bool:
+        """True if the keys tell this tool."""
+        if keys & self.without:
+            return False
+        return all(keys.intersection(group) for group in self.groups)
+
 
 _FILE = ("file_path", "filePath")
 # What the users of qwen3-call-patch-proxy rely on, in its order.
@@ -41,15 +47,19 @@ def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool |
 
     `by_table`: where the schemas leave several or none, the table decides, over tools whose properties hold every key.
     """
-    accepting = [tool for tool in tools if keys and tool.accepts(keys)]
+    if not keys:
+        return None
+    accepting = [tool for tool in tools if tool.accepts(keys)]
     if len(accepting) == 1:
         return accepting[0]
-    return _by_table(frozenset(keys), tools) if by_table and keys else None
+    if not by_table:
+        return None
+    return _by_table(frozenset(keys), tools)
 
 
 def _by_table(keys: frozenset[str], tools: ToolSet) -> Tool | None:
     for row in _TABLE:
-        if keys & row.without or not all(keys.intersection(group) for group in row.groups):
+        if not row.fits(keys):
             continue
         tool = tools.resolve(row.tool)
         if tool is not None and keys <= tool.properties.keys():

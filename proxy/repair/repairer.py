@@ -1,8 +1,8 @@
 """A call's name and arguments as they must have been meant: the ladder, the rules and the fixes in their order.
 
-The text is read (`ladder`); the rules of the user's own file change what is there; the schema's fixes follow; then
-those rules have the last word, now also on what is missing. At last the built-in rules are tried where the schema still
-finds something wrong. The text of a call that needs nothing of it stays what it is, byte for byte (contract C1).
+The text is read (`argument_readers`); the rules of the user's own file change what is there; the schema's fixes follow;
+then those rules have the last word, now also on what is missing. At last the built-in rules are tried where the schema
+still finds something wrong. The text of a call that needs nothing of it stays what it is, byte for byte (contract C1).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from itertools import islice
 from typing import get_args
 
 from proxy.audit_record import Repair
-from proxy.codec.json_text import JsonObject
-from proxy.codec.literals import dump
+from proxy.codec.json_text import JsonObject, dump
 from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
@@ -55,20 +54,23 @@ class Repairer:
 
         `name` is empty where the server gave none. `stopped` if the model ended by itself.
         """
-        tool = self.tools.resolve(name)
-        lists = [key for key in tool.properties if tool.is_list(key)] if tool else []
         best: Repaired | None = None
-        shape = tool.shape if tool else None
-        for climbed in islice(read_arguments(text, lists=lists, shape=shape, stopped=stopped), _MAX_COMPARED):
-            try:
-                found = self._repaired(name, text, climbed)
-            except ValueError:  # nested too deeply to be written anew
+        for reading in islice(self._readings(name, text, stopped=stopped), _MAX_COMPARED):
+            found = self._candidate(name, text, reading)
+            if found is None:
                 continue
-            if found is not None and (best is None or found.faults < best.faults):
+            if best is None or found.faults < best.faults:
                 best = found
-            if best is not None and not best.faults:
+            if not best.faults:
                 break
         return best
+
+    def _readings(self, name: str, text: str, *, stopped: bool) -> Iterator[ReadArguments]:
+        tool = self.tools.resolve(name)
+        if tool is None:
+            return read_arguments(text, stopped=stopped)
+        lists = [key for key in tool.properties if tool.is_list(key)]
+        return read_arguments(text, lists=lists, shape=tool.shape, stopped=stopped)
 
     def rules(self, name: str) -> tuple[ToolRule, ...]:
         """The rules of the user's file for the calls of a tool."""
@@ -78,25 +80,55 @@ class Repairer:
         """The built-in rules for the calls of a tool."""
         return rules_for(self.policy.guarded, name, case_sensitive=self.policy.case_sensitive)
 
-    def _repaired(self, name: str, text: str, climbed: ReadArguments) -> Repaired | None:
-        tool = self.tools.resolve(name) if name else self._inferred(climbed.values)
-        if tool is None and (not name or climbed.by_schema):
+    def _candidate(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
+        """The call of one reading of its arguments; None if that cannot be what was meant."""
+        try:
+            return self._repaired(name, text, reading)
+        except ValueError:  # nested too deeply to be written anew
             return None
-        call = _Call(tool.name if tool else name, tool, climbed.values)
-        allowed = FIXES if self.policy.typos else USUAL
-        if climbed.completed and tool is not None and ends_in_text(climbed.values, tool.shape, allowed):
+
+    def _repaired(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
+        tool = self._tool_of(name, reading.values)
+        if tool is None:
+            if not name or reading.by_schema:
+                return None
+            call = _Call(name, None, reading.values)
+        else:
+            call = _Call(tool.name, tool, reading.values)
+        if reading.completed and self._ends_in_text(call):
             return None
-        call = self._by_rules(self._mended(self._by_rules(call, _OF_WHAT_IS_THERE), allowed), _ALL_CONDITIONS)
-        wrong = violations(call.values, call.tool.shape) if call.tool else 0
+        call = self._by_rules(call, _OF_WHAT_IS_THERE)
+        call = self._mended(call, self._fixes)
+        call = self._by_rules(call, _ALL_CONDITIONS)
+        wrong = call.faults
         if wrong:
             call, wrong = self._by_guarded_rules(call, wrong)
-        if wrong and climbed.by_schema:
+        if wrong and reading.by_schema:
             return None
-        unchanged = same(call.values, climbed.values)
-        arguments = climbed.text if unchanged else dump(call.values)
-        done = () if unchanged and tool is call.tool else dict.fromkeys(call.fixes)
-        fixes = (*_read(climbed, text, arguments, call.name), *_named(name, call), *done)
+        unchanged = same(call.values, reading.values)
+        arguments = reading.text
+        if not unchanged:
+            arguments = dump(call.values)
+        done: Iterable[Repair] = dict.fromkeys(call.fixes)
+        if unchanged and tool is call.tool:
+            done = ()
+        fixes = (*_read(reading, text, arguments, call.name), *_named(name, call), *done)
         return Repaired(call.name, call.tool, arguments, call.values, fixes, wrong)
+
+    @property
+    def _fixes(self) -> tuple[Fix, ...]:
+        if self.policy.typos:
+            return FIXES
+        return USUAL
+
+    def _tool_of(self, name: str, values: JsonObject) -> Tool | None:
+        if name:
+            return self.tools.resolve(name)
+        return self._inferred(values)
+
+    def _ends_in_text(self, call: _Call) -> bool:
+        """True if nobody knows where the last value of the arguments was meant to end."""
+        return call.tool is not None and ends_in_text(call.values, call.tool.shape, self._fixes)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.by_table)
@@ -110,10 +142,10 @@ class Repairer:
         return _Call(call.name, call.tool, values, (*call.fixes, *_told(steps, call.name)))
 
     def _by_rules(self, call: _Call, conditions: Collection[Condition]) -> _Call:
-        now = call
         for rule in self.rules(call.name):
-            now = self._applied(rule, now) if rule.condition in conditions else now
-        return now
+            if rule.condition in conditions:
+                call = self._applied(rule, call)
+        return call
 
     def _by_guarded_rules(self, call: _Call, wrong: int) -> tuple[_Call, int]:
         for rule in self.guarded(call.name):
@@ -121,21 +153,34 @@ class Repairer:
             if after is call:
                 continue
             after = self._mended(after)
-            left = violations(after.values, after.tool.shape) if after.tool else wrong
-            renamed = after.name != call.name
-            if left < wrong and not (renamed and left):
-                call, wrong = after, left
+            if after.tool is None:
+                continue
+            left = after.faults
+            if left >= wrong:
+                continue
+            # Another tool is meant only if it accepts the arguments.
+            if left and after.name != call.name:
+                continue
+            call, wrong = after, left
         return call, wrong
 
     def _applied(self, rule: ToolRule, call: _Call) -> _Call:
         name, values = apply_rule(rule, call.name, call.values, self.tools)
-        if name == call.name and values is call.values:
+        if name != call.name:
+            repair = Repair(f"rule:{rule.name}", call.name, name, _why(rule), call.name)
+            return _Call(name, self.tools.resolve(name), values, (*call.fixes, repair))
+        if values is call.values:
             return call
-        before, after = (call.name, name) if name != call.name else (dump(call.values), dump(values))
-        why = rule.description or f"a rule for {'.'.join(rule.parameter) or rule.tool}: {rule.action}"
-        repair = Repair(f"rule:{rule.name}", before, after, why, call.name)
-        tool = self.tools.resolve(name) if name != call.name else call.tool
-        return _Call(name, tool, values, (*call.fixes, repair))
+        repair = Repair(f"rule:{rule.name}", dump(call.values), dump(values), _why(rule), call.name)
+        return _Call(name, call.tool, values, (*call.fixes, repair))
+
+
+def _why(rule: ToolRule) -> str:
+    """What the rules' author says of a rule, else what it does and where."""
+    if rule.description:
+        return rule.description
+    where = ".".join(rule.parameter) or rule.tool
+    return f"a rule for {where}: {rule.action}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +190,16 @@ class _Call:
     values: JsonObject
     fixes: tuple[Repair, ...] = ()
 
+    @property
+    def faults(self) -> int:
+        """How many things the schema finds wrong; none where no tool is known."""
+        if self.tool is None:
+            return 0
+        return violations(self.values, self.tool.shape)
 
-def _read(climbed: ReadArguments, before: str, after: str, name: str) -> Iterator[Repair]:
-    for rung in climbed.rungs:
+
+def _read(reading: ReadArguments, before: str, after: str, name: str) -> Iterator[Repair]:
+    for rung in reading.rungs:
         yield Repair(rung.id, before, after, rung.why, name)
 
 
@@ -158,5 +210,7 @@ def _named(name: str, call: _Call) -> Iterator[Repair]:
 
 def _told(steps: Iterable[Step], name: str) -> Iterator[Repair]:
     for step in steps:
-        where = f" (at {step.place})" if step.place else ""
-        yield Repair(step.fix.id, dump(step.before), dump(step.after), step.fix.why + where, name)
+        why = step.fix.why
+        if step.place:
+            why += f" (at {step.place})"
+        yield Repair(step.fix.id, dump(step.before), dump(step.after), why, name)

@@ -6,6 +6,7 @@ is to be done, and to apply a rule twice is to apply it once.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -15,9 +16,9 @@ from html.entities import html5
 from itertools import islice
 from typing import TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.codec.literals import VerbatimNumber, dump, is_deep, read_literal
-from proxy.repair.policy import Action, ToolRule
+from proxy.codec.json_text import Json, JsonObject, VerbatimNumber, dump, is_deep, load_json
+from proxy.codec.literals import read_literal
+from proxy.repair.policy import Action, Condition, ToolRule
 from proxy.tools.schema import same
 from proxy.tools.schema_types import type_of
 from proxy.tools.toolset import ToolSet
@@ -31,12 +32,14 @@ ITEMS = "[]"
 _RENAMES_TOOL = frozenset(("rename_tool", "convert_tool_to_write"))
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _MAX_TAG = 256
+_GLOB_MARK = re.compile(r"[*?\[]")
 _BLANKS = " \t\r\n"
 _TAG = re.compile(
     r"</?(?:[\w-]{1,32}:)?(?:parameter|function|function_calls?|invoke|tool_calls?|arg_key|arg_value|arguments)"
     r"(?:[=\s][^<>]{0,200})?/?>|<\|(?:tool|function)_\w{1,40}\|>",
     re.IGNORECASE,
 )
+_BLANKS_AND_TAG = re.compile(rf"[{_BLANKS}]*+(?:{_TAG.pattern})", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 # What stands at a place: nothing, or one value.
@@ -45,7 +48,9 @@ _Found: TypeAlias = tuple[Json, ...]
 
 def applies_to_model(rule: ToolRule, model: str) -> bool:
     """True if the rule is for `model`: it names none, or one of its globs matches."""
-    return not rule.models or any(fnmatchcase(model, glob) for glob in rule.models)
+    if not rule.models:
+        return True
+    return any(fnmatchcase(model, glob) for glob in rule.models)
 
 
 def rules_for(rules: Iterable[ToolRule], tool_name: str, *, case_sensitive: bool) -> tuple[ToolRule, ...]:
@@ -57,14 +62,22 @@ def rules_for(rules: Iterable[ToolRule], tool_name: str, *, case_sensitive: bool
 
 
 def _is_named(name: str, glob: str) -> bool:
-    return name == glob or (any(mark in glob for mark in "*?[") and fnmatchcase(name, glob))
+    if _GLOB_MARK.search(glob) is None:
+        return name == glob
+    return name == glob or fnmatchcase(name, glob)
 
 
 def touched(rules: Iterable[ToolRule]) -> frozenset[str]:
     """The names of the arguments that the rules may change, add or remove, or rename to."""
-    changing = [rule for rule in rules if rule.action not in _RENAMES_TOOL]
-    renamed = (rule.to for rule in changing if rule.action == "rename_parameter" and len(rule.parameter) == 1)
-    return frozenset((*(rule.parameter[0] for rule in changing), *renamed))
+    found: set[str] = set()
+    for rule in rules:
+        if rule.action in _RENAMES_TOOL:
+            continue
+        found.add(rule.parameter[0])
+        # Deeper down it is no argument that is renamed.
+        if rule.action == "rename_parameter" and len(rule.parameter) == 1:
+            found.add(rule.to)
+    return frozenset(found)
 
 
 def renames(rules: Iterable[ToolRule]) -> bool:
@@ -84,7 +97,8 @@ def apply_rule(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) ->
     if rule.action in _RENAMES_TOOL:
         return _new_name(rule, name, values, tools), values
     changed = _changed(rule, values, rule.parameter)
-    return name, changed if isinstance(changed, dict) else values
+    assert isinstance(changed, dict)  # a path changes what is in an object, never the object to another kind
+    return name, changed
 
 
 def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> str:
@@ -95,77 +109,137 @@ def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> 
             return name
         wanted = "write"
     tool = tools.resolve(wanted)
-    return name if tool is None or tool.name == name else tool.name
+    if tool is None:
+        return name
+    return tool.name
 
 
 def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Found]:
-    """What stands at each place that the path names; at a key that an object lacks, nothing."""
+    """What stands at each place that the path names; at a key that an object lacks, nothing.
+
+    `("todos", "[]", "content")` names the content of each item of `{"todos": [{"content": "a"}, {}]}`: ("a",), ().
+    """
     step, rest = path[0], path[1:]
     if step == ITEMS:
-        for item in node if isinstance(node, list) else ():
-            yield from _places(item, rest) if rest else [(item,)]
-    elif isinstance(node, dict) and not rest:
-        yield (node[step],) if step in node else ()
-    elif isinstance(node, dict) and step in node:
+        if isinstance(node, list):
+            yield from _places_of_items(node, rest)
+        return
+    if not isinstance(node, dict):
+        return
+    if not rest:
+        yield _member(node, step)
+    elif step in node:
         yield from _places(node[step], rest)
+
+
+def _places_of_items(items: list[Json], rest: tuple[str, ...]) -> Iterator[_Found]:
+    for item in items:
+        if rest:
+            yield from _places(item, rest)
+        else:
+            yield (item,)
+
+
+def _member(node: JsonObject, key: str) -> _Found:
+    if key in node:
+        return (node[key],)
+    return ()
 
 
 def _holds(rule: ToolRule, found: _Found) -> bool:
     """True if the rule's condition holds for what stands at a place."""
-    if not found:
-        return rule.condition in ("missing", "missing_or_empty")
-    here = found[0]
-    match rule.condition:
-        case "missing":
-            return False
-        case "missing_or_empty":
-            return here is None or (isinstance(here, str | list | dict) and not here)
-        case "exists":
-            return True
-        case "is_string":
-            return isinstance(here, str)
-        case "invalid_enum":
-            return not any(same(here, valid) for valid in rule.valid)
-        case "matches":
-            return isinstance(here, str) and fnmatchcase(here, rule.pattern)
-        case "is_type":
-            return type_of(here) in ((rule.type, "integer") if rule.type == "number" else (rule.type,))
+    if found:
+        return _CONDITIONS[rule.condition](rule, found[0])
+    return rule.condition in ("missing", "missing_or_empty")
+
+
+def _is_empty(_: ToolRule, here: Json) -> bool:
+    if isinstance(here, str | list | dict):
+        return not here
+    return here is None
+
+
+def _is_not_listed(rule: ToolRule, here: Json) -> bool:
+    return not any(same(here, valid) for valid in rule.valid)
+
+
+def _matches(rule: ToolRule, here: Json) -> bool:
+    return isinstance(here, str) and fnmatchcase(here, rule.pattern)
+
+
+def _is_of_type(rule: ToolRule, here: Json) -> bool:
+    if rule.type == "number":
+        return type_of(here) in ("number", "integer")
+    return type_of(here) == rule.type
+
+
+# What a condition says of a value that is there.
+_CONDITIONS: Mapping[Condition, Callable[[ToolRule, Json], bool]] = {
+    "missing": lambda rule, here: False,
+    "missing_or_empty": _is_empty,
+    "exists": lambda rule, here: True,
+    "is_string": lambda rule, here: isinstance(here, str),
+    "invalid_enum": _is_not_listed,
+    "matches": _matches,
+    "is_type": _is_of_type,
+}
 
 
 def _changed(rule: ToolRule, node: Json, path: tuple[str, ...]) -> Json:
     """The node with the rule applied at each place that the path names: a copy, or itself if nothing changes."""
     step, rest = path[0], path[1:]
     if step == ITEMS:
-        return _changed_items(rule, node, rest) if isinstance(node, list) else node
+        if isinstance(node, list):
+            return _changed_items(rule, node, rest)
+        return node
     if not isinstance(node, dict):
         return node
-    if not rest:
-        return _renamed(rule, node, step) if rule.action == "rename_parameter" else _changed_key(rule, node, step)
-    inner = _changed(rule, node[step], rest) if step in node else None
-    return node if step not in node or inner is node[step] else {**node, step: inner}
+    if rest:
+        return _changed_inside(rule, node, step, rest)
+    if rule.action == "rename_parameter":
+        return _renamed(rule, node, step)
+    return _changed_key(rule, node, step)
+
+
+def _changed_inside(rule: ToolRule, node: JsonObject, key: str, rest: tuple[str, ...]) -> JsonObject:
+    if key not in node:
+        return node
+    inner = _changed(rule, node[key], rest)
+    if inner is node[key]:
+        return node
+    return {**node, key: inner}
 
 
 def _changed_items(rule: ToolRule, items: list[Json], rest: tuple[str, ...]) -> list[Json]:
     changed: list[Json] = []
     for item in items:
-        changed += [_changed(rule, item, rest)] if rest else _after(rule, (item,))
-    kept = len(changed) == len(items) and all(new is old for new, old in zip(changed, items, strict=True))
-    return items if kept else changed
+        if rest:
+            changed.append(_changed(rule, item, rest))
+        else:
+            changed += _after(rule, (item,))
+    if len(changed) == len(items) and all(map(operator.is_, changed, items)):
+        return items
+    return changed
 
 
 def _changed_key(rule: ToolRule, node: JsonObject, key: str) -> JsonObject:
-    found: _Found = (node[key],) if key in node else ()
+    found = _member(node, key)
     after = _after(rule, found)
     if after is found:
         return node
-    return {**node, key: after[0]} if after else {name: item for name, item in node.items() if name != key}
+    if after:
+        return {**node, key: after[0]}
+    return {name: item for name, item in node.items() if name != key}
 
 
 def _renamed(rule: ToolRule, node: JsonObject, key: str) -> JsonObject:
     """The object with the key called otherwise, in its place."""
-    if key not in node or rule.to in node or not _holds(rule, (node[key],)):
+    if key not in node or rule.to in node:
         return node
-    return {rule.to if name == key else name: item for name, item in node.items()}
+    if not _holds(rule, (node[key],)):
+        return node
+    names = {key: rule.to}
+    return {names.get(name, name): item for name, item in node.items()}
 
 
 def _after(rule: ToolRule, found: _Found) -> _Found:
@@ -173,13 +247,21 @@ def _after(rule: ToolRule, found: _Found) -> _Found:
     if not _holds(rule, found):
         return found
     if rule.action == "set_default":
-        return found if found and same(found[0], rule.default[0]) else (deepcopy(rule.default[0]),)
+        return _defaulted(rule, found)
     if not found:
         return found
     if rule.action == "remove_parameter":
         return ()
     changed = _CHANGES[rule.action](rule, found[0])
-    return found if changed is found[0] else (changed,)
+    if changed is found[0]:
+        return found
+    return (changed,)
+
+
+def _defaulted(rule: ToolRule, found: _Found) -> _Found:
+    if found and same(found[0], rule.default[0]):
+        return found
+    return (deepcopy(rule.default[0]),)
 
 
 def _parse_array(rule: ToolRule, here: Json) -> Json:
@@ -191,13 +273,17 @@ def _parse_object(rule: ToolRule, here: Json) -> Json:
 
 
 def _parsed(rule: ToolRule, here: Json, kind: type) -> Json:
+    if not isinstance(here, str):
+        return here
     # The fallback may itself be a text.
-    if not isinstance(here, str) or here in rule.fallback:
+    if here in rule.fallback:
         return here
     read = _read(here)
     if isinstance(read, kind):
         return read
-    return deepcopy(rule.fallback[0]) if rule.fallback else here
+    if rule.fallback:
+        return deepcopy(rule.fallback[0])
+    return here
 
 
 def _read(text: str) -> Json:
@@ -207,22 +293,30 @@ def _read(text: str) -> Json:
             found = read(text)
         except ValueError:
             continue
-        return None if is_deep(found) else found
+        if is_deep(found):
+            return None
+        return found
     return None
 
 
 def _to_boolean(_: ToolRule, here: Json) -> Json:
-    return _TRUTHS.get(here.lower(), here) if isinstance(here, str) else here
+    if isinstance(here, str):
+        return _TRUTHS.get(here.lower(), here)
+    return here
 
 
 def _wrap(_: ToolRule, here: Json) -> Json:
-    return here if isinstance(here, list) else [here]
+    if isinstance(here, list):
+        return here
+    return [here]
 
 
 def _to_string(_: ToolRule, here: Json) -> Json:
     if isinstance(here, VerbatimNumber):
         return here.text
-    return here if isinstance(here, str) or is_deep(here) else dump(here)
+    if isinstance(here, str) or is_deep(here):
+        return here
+    return dump(here)
 
 
 def _strip_markup(_: ToolRule, here: Json) -> Json:
@@ -234,16 +328,17 @@ def _strip_markup(_: ToolRule, here: Json) -> Json:
         start = after
     while (before := _tag_start(here, start, end)) < end:
         end = before
-    return here if (start, end) == (0, len(here)) else here[start:end]
+    if (start, end) == (0, len(here)):
+        return here
+    return here[start:end]
 
 
 def _tag_end(text: str, start: int) -> int:
     """Where the tag ends that the text begins with from `start` on; `start` if there is none."""
-    at = start
-    while text[at : at + 1] in (" ", "\t", "\r", "\n"):
-        at += 1
-    found = _TAG.match(text, at)
-    return found.end() if found else start
+    found = _BLANKS_AND_TAG.match(text, start)
+    if found is None:
+        return start
+    return found.end()
 
 
 def _tag_start(text: str, start: int, end: int) -> int:
@@ -252,7 +347,9 @@ def _tag_start(text: str, start: int, end: int) -> int:
     while at > start and text[at - 1] in _BLANKS:
         at -= 1
     opener = text.rfind("<", max(start, at - _MAX_TAG), at)
-    return opener if opener >= 0 and _TAG.fullmatch(text, opener, at) else end
+    if opener < 0 or _TAG.fullmatch(text, opener, at) is None:
+        return end
+    return opener
 
 
 def _unescape_html(_: ToolRule, here: Json) -> Json:
@@ -260,7 +357,9 @@ def _unescape_html(_: ToolRule, here: Json) -> Json:
     if not isinstance(here, str):
         return here
     once = _decoded(here)
-    return once if once != here and _decoded(once) == once else here
+    if once == here or _decoded(once) != once:
+        return here
+    return once
 
 
 def _decoded(text: str) -> str:
@@ -270,7 +369,9 @@ def _decoded(text: str) -> str:
 
 def _character(found: re.Match[str]) -> str:
     entity = found.group()
-    return unescape(entity) if entity[1] == "#" or entity[1:] in html5 else entity
+    if entity[1] == "#" or entity[1:] in html5:
+        return unescape(entity)
+    return entity
 
 
 _CHANGES: Mapping[Action, Callable[[ToolRule, Json], Json]] = {

@@ -8,13 +8,13 @@ keys among those that it declares, and what it gives is taken only if the schema
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import dump, read_literal
+from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.codec.literals import read_literal
 from proxy.tools.key_spelling import fold, without_markup
-from proxy.tools.schema import Schema, Validator, all_parts, children, inner_schemas, type_fits
+from proxy.tools.schema import Schema, Score, Validator, all_parts, children, inner_schemas, members, type_fits
 
 MAX_DEPTH = 64
 # Values that are looked at in one call.
@@ -22,6 +22,7 @@ MAX_VALUES = 2_000
 # Steps of judging in one call, and pairs of keys that are compared letter by letter.
 MAX_JUDGED = 100_000
 MAX_PAIRS = 10_000
+_TEXT = frozenset(("string",))
 _WRAPPERS = frozenset(
     ("arguments", "parameters", "input", "args", "kwargs", "params", "tool_input", "parsed_arguments")
 )
@@ -64,104 +65,142 @@ class _SchemaFixer:
     def __init__(self, fixes: tuple[Fix, ...]) -> None:
         self._fixes = fixes
         self._left = MAX_VALUES
-        self._judge = Validator(MAX_JUDGED)
+        self._validator = Validator(MAX_JUDGED)
 
     def mend(self, value: Json, shape: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Mend what is in the value, then the value, until no fix brings it nearer."""
-        judge = self._judge
         self._left -= 1
-        if depth > MAX_DEPTH or self._left < 0 or not self._is_odd(value, shape):
+        if depth > MAX_DEPTH or self._left < 0:
+            return value, ()
+        if not self._is_odd(value, shape):
             return value, ()
         now, steps = self._inside(value, shape, place, depth)
-        best = judge.score(now, shape)
+        best = self._validator.score(now, shape)
         for fix in self._fixes:
-            changed = fix.apply(now, shape, judge) if any(best) and not judge.spent else now
+            if self._validator.spent or not any(best):
+                break
+            changed = fix.apply(now, shape, self._validator)
             if changed is now:
                 continue
             result, inner = self._inside(changed, shape, place, depth)
-            reached = judge.score(result, shape)
-            if not judge.spent and reached < best and not (fix.complete and reached[1]):
+            reached = self._validator.score(result, shape)
+            if self._is_taken(fix, reached, best):
                 steps += (Step(fix, place, now, changed), *inner)
                 now, best = result, reached
         return now, steps
 
+    def _is_taken(self, fix: Fix, reached: Score, best: Score) -> bool:
+        """True if what a fix gives is nearer to the schema than the best so far."""
+        if self._validator.spent or reached >= best:
+            return False
+        _, faults, _ = reached
+        return not fix.complete or not faults
+
     def _is_odd(self, value: Json, shape: Schema) -> bool:
         """True if the schema refuses the value, or does not know a key of it."""
-        return bool(self._judge.faults(value, shape) or self._judge.unknown_keys(value, shape))
+        if self._validator.faults(value, shape):
+            return True
+        return self._validator.unknown_keys(value, shape) > 0
 
     def _inside(self, value: Json, shape: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Mend the members or items of a value by what the schemas that apply to it say of them."""
-        if not isinstance(value, dict | list) or not self._is_odd(value, shape):
+        if not isinstance(value, dict | list):
             return value, ()
-        shapes = self._judge.applied(value, shape)
+        if not self._is_odd(value, shape):
+            return value, ()
+        schemas = self._validator.applied(value, shape)
         steps: list[Step] = []
-        found: dict[str | int, Json] = {}
-        for key, member in _members(value):
-            found[key] = member
-            for said in inner_schemas(key, shapes) if self._left >= 0 else ():
-                found[key], done = self.mend(found[key], said, f"{place}.{key}" if place else str(key), depth + 1)
-                steps += done
+        mended: list[Json] = []
+        for key, member in members(value):
+            inner, done = self._member(member, inner_schemas(key, schemas), _place(place, key), depth + 1)
+            mended.append(inner)
+            steps += done
         if not steps:
             return value, ()
-        return (_strings(found) if isinstance(value, dict) else list(found.values())), tuple(steps)
+        if isinstance(value, dict):
+            return dict(zip(value, mended, strict=True)), tuple(steps)
+        return mended, tuple(steps)
+
+    def _member(
+        self, value: Json, schemas: tuple[Schema, ...], place: str, depth: int
+    ) -> tuple[Json, tuple[Step, ...]]:
+        """Mend one member or item by all that is said of it."""
+        steps: tuple[Step, ...] = ()
+        if self._left < 0:
+            return value, steps
+        for schema in schemas:
+            value, done = self.mend(value, schema, place, depth)
+            steps += done
+        return value, steps
 
 
-def _members(value: list[Json] | JsonObject) -> Iterator[tuple[str | int, Json]]:
-    yield from value.items() if isinstance(value, dict) else enumerate(value)
+def _place(outer: str, key: str | int) -> str:
+    """A place as records name it: `todos.0.content`."""
+    if outer:
+        return f"{outer}.{key}"
+    return str(key)
 
 
-def _strings(found: Mapping[str | int, Json]) -> JsonObject:
-    return {str(key): value for key, value in found.items()}
-
-
-def _known_keys(value: JsonObject, shape: Schema, judge: Validator) -> frozenset[str]:
-    return frozenset(key for part in judge.applied(value, shape) for key in part.properties)
+def _known_keys(value: JsonObject, shape: Schema, validator: Validator) -> frozenset[str]:
+    return frozenset(key for part in validator.applied(value, shape) for key in part.properties)
 
 
 def _renamed(values: JsonObject, shape: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
-    parts = all_parts(shape)
-    meant = {key: new_key(key) for key in values if not any(key in part.properties for part in parts)}
+    declared = frozenset(key for part in all_parts(shape) for key in part.properties)
+    meant: dict[str, str] = {}
+    for key in values:
+        if key in declared:
+            continue
+        name = new_key(key)
+        if name:
+            meant[key] = name
     times = Counter(meant.values())
-    new = {key: name for key, name in meant.items() if name and times[name] == 1}
-    return {new.get(key, key): value for key, value in values.items()} if new else values
+    new = {key: name for key, name in meant.items() if times[name] == 1}
+    if not new:
+        return values
+    return {new.get(key, key): value for key, value in values.items()}
 
 
 def _only(candidates: Sequence[str]) -> str | None:
-    return candidates[0] if len(candidates) == 1 else None
+    if len(candidates) == 1:
+        return candidates[0]
+    return None
 
 
-def clean_keys(values: Json, shape: Schema, judge: Validator) -> Json:
+def clean_keys(values: Json, shape: Schema, validator: Validator) -> Json:
     """Keys without the markup and the quotation marks that stuck to them (F7, F15)."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, shape, judge)
+    known = _known_keys(values, shape, validator)
     free = known - values.keys()
 
     def new_key(key: str) -> str | None:
         bare = without_markup(key)
-        return bare if bare in free else None
+        if bare in free:
+            return bare
+        return None
 
     return _renamed(values, shape, new_key)
 
 
-def spell_keys(values: Json, shape: Schema, judge: Validator) -> Json:
+def spell_keys(values: Json, shape: Schema, validator: Validator) -> Json:
     """Keys in the letter case and with the separators of the schema (F34): `filePath` for `file_path`."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, shape, judge)
+    known = _known_keys(values, shape, validator)
     alike: dict[str, list[str]] = {}
     for name in known - values.keys():
         alike.setdefault(fold(name), []).append(name)
     return _renamed(values, shape, lambda key: _only(alike.get(fold(key), ())))
 
 
-def fix_typos(values: Json, shape: Schema, judge: Validator) -> Json:
+def fix_typos(values: Json, shape: Schema, validator: Validator) -> Json:
     """Keys that are one letter from a required one that is missing (F33)."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, shape, judge)
-    required = frozenset(name for part in judge.applied(values, shape) for name in part.required)
+    known = _known_keys(values, shape, validator)
+    required = frozenset(name for part in validator.applied(values, shape) for name in part.required)
     missing = (required & known) - values.keys()
     if len(missing) * len(values) > MAX_PAIRS:
         return values
@@ -176,40 +215,52 @@ def _one_apart(one: str, other: str) -> bool:
     start = next((at for at, letter in enumerate(short) if letter != long[at]), len(short))
     if len(short) < len(long):
         return short[start:] == long[start + 1 :]
+    if short[start + 1 :] == long[start + 1 :]:
+        return True
     swapped = short[start + 1 : start + 2] + short[start : start + 1] + short[start + 2 :]
-    return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
+    return swapped == long[start:]
 
 
-def unwrap(values: Json, shape: Schema, judge: Validator) -> Json:
+def unwrap(values: Json, shape: Schema, validator: Validator) -> Json:
     """The arguments out of an object whose only key no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`,
     `{"get_weather": {…}}`. Under a name that no wrapper has, all of its keys must be the schema's.
     """
     if not isinstance(values, dict) or len(values) != 1:
         return values
     key, inner = next(iter(values.items()))
-    known = _known_keys(values, shape, judge)
+    known = _known_keys(values, shape, validator)
     if key in known or not known:
         return values
     if isinstance(inner, str):
         inner = _literal(inner)
-    if not isinstance(inner, dict):
-        return values
-    return inner if key in _WRAPPERS or (inner and inner.keys() <= known) else values
+    if isinstance(inner, dict) and _wraps(key, inner, known):
+        return inner
+    return values
 
 
-def drop_optional(values: Json, shape: Schema, judge: Validator) -> Json:
+def _wraps(key: str, inner: JsonObject, known: frozenset[str]) -> bool:
+    """True if an object is what a key should not have been put around."""
+    if key in _WRAPPERS:
+        return True
+    return bool(inner) and inner.keys() <= known
+
+
+def drop_optional(values: Json, shape: Schema, validator: Validator) -> Json:
     """The object without those optional members that are empty or null where the schema forbids it (F35)."""
     if not isinstance(values, dict):
         return values
-    shapes = judge.applied(values, shape)
+    shapes = validator.applied(values, shape)
     required = frozenset(name for part in shapes for name in part.required)
 
-    def stays(key: str, value: Json) -> bool:
-        empty = value is None or value == ""
-        return key in required or not empty or not any(judge.faults(value, said) for said in children(key, shapes))
+    def goes(key: str, value: Json) -> bool:
+        if key in required or value not in (None, ""):
+            return False
+        return any(validator.faults(value, said) for said in children(key, shapes))
 
-    kept = {key: value for key, value in values.items() if stays(key, value)}
-    return kept if len(kept) < len(values) else values
+    kept = {key: value for key, value in values.items() if not goes(key, value)}
+    if len(kept) == len(values):
+        return values
+    return kept
 
 
 def read_value(value: Json, shape: Schema, _: Validator) -> Json:
@@ -217,7 +268,9 @@ def read_value(value: Json, shape: Schema, _: Validator) -> Json:
     if not isinstance(value, str):
         return value
     meant = _literal(value)
-    return meant if not isinstance(meant, str) and type_fits(meant, shape.kinds) else value
+    if type_fits(meant, shape.kinds - _TEXT):
+        return meant
+    return value
 
 
 def _literal(text: str) -> Json:
@@ -231,16 +284,23 @@ def write_text(value: Json, shape: Schema, _: Validator) -> Json:
     """The JSON text of an object or a number where the schema wants a string (F23)."""
     if isinstance(value, bool) or not isinstance(value, dict | int | float):
         return value
-    if "string" not in shape.kinds or type_fits(value, shape.kinds):
-        return value
-    return dump(value)
+    if _wants(shape, "string", value):
+        return dump(value)
+    return value
 
 
 def wrap_item(value: Json, shape: Schema, _: Validator) -> Json:
     """A lone value as the only item of the array that the schema wants."""
-    if value in (None, "") or "array" not in shape.kinds or type_fits(value, shape.kinds):
+    if value in (None, ""):
         return value
-    return [value]
+    if _wants(shape, "array", value):
+        return [value]
+    return value
+
+
+def _wants(shape: Schema, kind: str, value: Json) -> bool:
+    """True if the schema allows this kind, and not what the value is."""
+    return kind in shape.kinds and not type_fits(value, shape.kinds)
 
 
 def match_enum(value: Json, shape: Schema, _: Validator) -> Json:
@@ -249,7 +309,9 @@ def match_enum(value: Json, shape: Schema, _: Validator) -> Json:
         return value
     folded = value.strip().casefold()
     alike = {choice for part in all_parts(shape) for choice in part.words.get(folded, ())}
-    return value if len(alike) != 1 or value in alike else alike.pop()
+    if len(alike) != 1 or value in alike:
+        return value
+    return alike.pop()
 
 
 def ends_in_text(values: JsonObject, shape: Schema, fixes: Iterable[Fix]) -> bool:
@@ -261,19 +323,24 @@ def ends_in_text(values: JsonObject, shape: Schema, fixes: Iterable[Fix]) -> boo
     if not isinstance(now, dict):
         return False
     texts = {step.place for step in steps if step.fix.id == "text"}
-    judge = Validator()
-    shapes: tuple[Schema, ...] = (shape,)
+    return any(place in texts or _should_be_text(value, said) for place, value, said in _last_values(now, shape))
+
+
+def _last_values(value: Json, shape: Schema) -> Iterator[tuple[str, Json, tuple[Schema, ...]]]:
+    """The last value of a value, the last one of that, and so on: its place, and what the schema says of it."""
+    validator = Validator()
+    schemas: tuple[Schema, ...] = (shape,)
     place = ""
-    while isinstance(now, dict | list) and now:
-        applied = [part for said in shapes for part in judge.applied(now, said)]
-        key, now = list(_members(now))[-1]
-        shapes = inner_schemas(key, applied)
-        place = f"{place}.{key}" if place else str(key)
-        if place in texts:
-            return True
-        if any("string" in said.kinds and not type_fits(now, said.kinds) for said in shapes):
-            return True
-    return False
+    while inside := list(members(value)):
+        applied = [part for schema in schemas for part in validator.applied(value, schema)]
+        key, value = inside[-1]
+        schemas = inner_schemas(key, applied)
+        place = _place(place, key)
+        yield place, value, schemas
+
+
+def _should_be_text(value: Json, schemas: Iterable[Schema]) -> bool:
+    return any(_wants(said, "string", value) for said in schemas)
 
 
 def _object(properties: JsonObject, *required: str) -> JsonObject:

@@ -22,9 +22,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import ClassVar
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import has_doubtful_path, is_deep, read_literal, unescape
+from proxy.codec.json_text import Json, JsonObject, is_deep
+from proxy.codec.literals import has_doubtful_path, read_literal, unescape
 from proxy.limits import MAX_DEPTH
 from proxy.tools.schema import Schema, all_parts, children
 
@@ -37,6 +38,7 @@ _BROKEN_KEY = re.compile(r"""(?:[ \t\r\n]*[,;][ \t\r\n]*["']?|[ \t\r\n]+["']?|["
 _STRICT_STRING = {mark: re.compile(rf"{mark}((?:[^{mark}\\]|\\.)*+){mark}", re.DOTALL) for mark in "\"'"}
 # How far back a comma is looked for.
 _NEAR = 32
+_QUOTED_TWO_WAYS = "where a string ends can be read in two ways"
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
 
 
@@ -55,10 +57,15 @@ class _Object:
 
     parts: tuple[Schema, ...]
     parent: _Object | _Array | None
+    closer: ClassVar[str] = "}"
     own: frozenset[str] = field(init=False)
     required: frozenset[str] = field(init=False)
     extensible: bool = field(init=False)
     given: list[str] = field(default_factory=list)
+
+    def expects(self, key: str | None) -> bool:
+        """True for an own key that was not given yet."""
+        return key in self.own and key not in self.given
 
     def __post_init__(self) -> None:
         self.own = frozenset(key for part in self.parts for key in part.properties)
@@ -72,6 +79,7 @@ class _Array:
 
     parts: tuple[Schema, ...]
     parent: _Object | _Array | None
+    closer: ClassVar[str] = "]"
 
     @property
     def item_keys(self) -> frozenset[str]:
@@ -83,15 +91,14 @@ def read_unescaped(text: str, shape: Schema) -> JsonObject:
 
     ValueError if the text has no reading, or more than one.
     """
-    reader = _Reader(text)
-    values = reader.whole_object(_Object(all_parts(shape), None))
+    values = _Parser(text).whole_object(_Object(all_parts(shape), None))
     if is_deep(values):
         raise ValueError("nested too deeply")
     return values
 
 
-class _Reader:
-    """A position in the text."""
+class _Parser:
+    """One pass through the text: recursive descent, with the schema's keys in place of backslashes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -110,14 +117,15 @@ class _Reader:
         if self._behind_blanks(self._pos) < len(self._text):
             raise ValueError("more text follows the object")
         if self._needs_pairs and self._unpaired:
-            raise ValueError("where a string ends can be read in two ways")
+            raise ValueError(_QUOTED_TWO_WAYS)
         if self._bare_marks and self._doubtful_path:
             raise ValueError("the backslashes of a path can be read in two ways")
         return values
 
     def _behind_blanks(self, at: int) -> int:
         found = _BLANKS.match(self._text, at)
-        return found.end() if found else at
+        assert found is not None  # it matches nothing, too
+        return found.end()
 
     def _next(self) -> str:
         """Go over blanks; the character behind them, empty at the end."""
@@ -132,10 +140,11 @@ class _Reader:
     def _object(self, frame: _Object) -> JsonObject:
         values: JsonObject = {}
         self._expect("{")
+        if self._next() == "}":
+            self._pos += 1
+            return values
         while True:
-            here = self._next()
-            if here == "}" and not values:
-                break
+            self._next()
             key = self._key()
             if key in frame.given:
                 raise ValueError(f"the key {key!r} stands there twice")
@@ -155,10 +164,11 @@ class _Reader:
         return found.group(2)
 
     def _member(self, frame: _Object, key: str) -> Json:
-        here = self._next()
-        if here in _MARK and here:
-            return self._loose_string(frame) if key in frame.own else self._strict_string()
-        return self._value(_flat(children(key, frame.parts)), frame)
+        if self._next() not in _MARK:
+            return self._value(_flat(children(key, frame.parts)), frame)
+        if key in frame.own:
+            return self._loose_string(frame)
+        return self._strict_string()
 
     def _value(self, parts: tuple[Schema, ...], parent: _Object | _Array) -> Json:
         here = self._next()
@@ -168,7 +178,7 @@ class _Reader:
             return self._object(_Object(parts, parent))
         if here == "[":
             return self._array(_Array(_flat(part.items for part in parts), parent))
-        if here in _MARK and here:
+        if here in _MARK:
             return self._strict_string()
         found = _SCALAR.match(self._text, self._pos)
         if found is None:
@@ -179,10 +189,10 @@ class _Reader:
     def _array(self, frame: _Array) -> list[Json]:
         items: list[Json] = []
         self._expect("[")
+        if self._next() == "]":
+            self._pos += 1
+            return items
         while True:
-            here = self._next()
-            if here == "]" and not items:
-                break
             items.append(self._value(frame.parts, frame))
             if self._next() != ",":
                 break
@@ -199,108 +209,146 @@ class _Reader:
         return self._unescaped(found.group(1))
 
     def _unescaped(self, inside: str) -> str:
-        self._doubtful_path = self._doubtful_path or has_doubtful_path(inside)
+        if has_doubtful_path(inside):
+            self._doubtful_path = True
         return unescape(inside)
 
     def _loose_string(self, frame: _Object) -> str:
-        """A string up to the mark that the schema says is its end."""
+        """A string up to the mark that the schema says is its end.
+
+        {"cmd": "grep "a b" x", "cwd": "/"}
+                ^     ^    ^ ^  ^ an own key follows: the end
+        """
         mark = self._text[self._pos]
-        tripled = self._text.startswith(mark * 3, self._pos)
-        delimiter = mark * 3 if tripled else mark
+        delimiter = mark
+        if self._text.startswith(mark * 3, self._pos):
+            delimiter = mark * 3
         start = self._pos + len(delimiter)
-        at, marks, backslash = start, 0, -1
-        while True:
-            found = _MARK[mark].search(self._text, at)
-            if found is None:
-                raise ValueError("a string does not end")
-            at = found.end()
+        marks, backslashes = 0, -1
+        for found in _MARK[mark].finditer(self._text, start):
+            if found.group() == "\\\\":
+                backslashes = found.end()
             if found.group() != mark:
-                backslash = at if found.group() == "\\\\" else backslash
                 continue
-            if self._text.startswith(delimiter, found.start()):
-                end = self._end_behind(found.start() + len(delimiter), frame)
-                if end is not None:
-                    inside = self._text[start : found.start()]
-                    # Between three marks each one is the string's own, in pairs or not.
-                    self._ended(end, inside, paired=tripled or marks % 2 == 0)
-                    self._pos = found.start() + len(delimiter)
-                    self._bare_marks = self._bare_marks or marks > 0
-                    return self._unescaped(inside)
-            if found.start() == backslash:
+            end = self._end_at(found.start(), delimiter, frame)
+            if end is not None:
+                self._pos = found.start() + len(delimiter)
+                return self._ended(end, self._text[start : found.start()], delimiter, marks)
+            if found.start() == backslashes:
                 raise ValueError("a mark behind two backslashes can be read in two ways")
-            if not tripled:
-                self._refuse_second_reading(at, frame, paired=marks % 2 == 0)
+            if delimiter == mark:
+                self._refuse_second_reading(found.end(), frame, paired=marks % 2 == 0)
                 self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
             marks += 1
+        raise ValueError("a string does not end")
 
-    def _ended(self, end: _End, inside: str, *, paired: bool) -> None:
-        """Note what speaks against an end that could also be none.
+    def _end_at(self, at: int, delimiter: str, frame: _Object) -> _End | None:
+        """What the mark at a place is as the end of a string; None if it is none."""
+        if not self._text.startswith(delimiter, at):
+            return None
+        return self._end_behind(at + len(delimiter), frame)
+
+    def _ended(self, end: _End, inside: str, delimiter: str, marks: int) -> str:
+        """The string that ended behind so many marks of its own; noted is what speaks against that end.
 
         The last mark of `x = {"a": "b"}` is none if the string broke off there.
         """
-        if not paired and _opens_more(inside):
-            raise ValueError("a string does not end, or its brackets do not")
-        self._unpaired = self._unpaired or not paired
-        self._needs_pairs = self._needs_pairs or end is _End.PAIRED_ONLY
+        # Between three marks each one is the string's own, in pairs or not.
+        if len(delimiter) == 1 and marks % 2:
+            if _opens_more(inside):
+                raise ValueError("a string does not end, or its brackets do not")
+            self._unpaired = True
+        if end is _End.PAIRED_ONLY:
+            self._needs_pairs = True
+        if marks:
+            self._bare_marks = True
+        return self._unescaped(inside)
 
     def _refuse_second_reading(self, at: int, frame: _Object, *, paired: bool) -> None:
         """A mark that is the string's own, with `at` behind it: it must not look like the end before another key.
 
         `paired` if the marks before it come in pairs, so that it would be an end as good as any.
         """
-        broken = _BROKEN_KEY.match(self._text, at) if paired else None
-        if broken is not None and broken.group(1) in frame.own and broken.group(1) not in frame.given:
-            raise ValueError("where a string ends can be read in two ways")
+        broken = _group(_BROKEN_KEY.match(self._text, at), 1)
+        if paired and frame.expects(broken):
+            raise ValueError(_QUOTED_TWO_WAYS)
         behind = self._behind_blanks(at)
-        comma = self._text.startswith(",", behind)
-        found = _KEY.match(self._text, self._behind_blanks(behind + 1) if comma else behind)
-        if found is None:
+        if self._text.startswith(",", behind):
+            self._refuse_key_behind_comma(self._behind_blanks(behind + 1), frame, paired=paired)
+        else:
+            self._refuse_key_without_comma(behind, frame, paired=paired)
+
+    def _refuse_key_behind_comma(self, at: int, frame: _Object, *, paired: bool) -> None:
+        """`"a", "b": …` where `b` was given before, or may be a key that the schema does not name."""
+        key = self._key_at(at)
+        if key is None:
             return
-        key = found.group(2)
-        if comma and key in frame.given[1:]:
+        if key in frame.given[1:]:
             raise ValueError(f"the opener of the key {key!r} stands there twice")
-        undeclared = comma and (paired or frame.extensible)
-        comma_lost = not comma and key in frame.own and (paired or key not in frame.given)
-        if undeclared or comma_lost:
-            raise ValueError("where a string ends can be read in two ways")
+        if paired or frame.extensible:
+            raise ValueError(_QUOTED_TWO_WAYS)
+
+    def _refuse_key_without_comma(self, at: int, frame: _Object, *, paired: bool) -> None:
+        """`"a" "b": …` where the comma before `b` may be lost."""
+        key = self._key_at(at)
+        if key not in frame.own:
+            return
+        if paired or key not in frame.given:
+            raise ValueError(_QUOTED_TWO_WAYS)
 
     def _refuse_key(self, at: int, frame: _Object, *, outside: bool) -> None:
         """A mark that is the string's own must not open a key that is still to come, if the marks before it say that
         the string may be over, whatever stands between: a comment, or nothing but a line end; nor behind a comma, for
         the mark before that may be lost.
         """
-        comma = self._text[max(0, at - _NEAR) : at].rstrip().endswith(",")
-        found = _KEY.match(self._text, at) if outside or comma else None
-        if found is not None and found.group(2) in frame.own and found.group(2) not in frame.given:
-            raise ValueError("where a string ends can be read in two ways")
+        if not outside and not self._text[max(0, at - _NEAR) : at].rstrip().endswith(","):
+            return
+        if frame.expects(self._key_at(at)):
+            raise ValueError(_QUOTED_TWO_WAYS)
+
+    def _key_at(self, at: int) -> str | None:
+        """The key whose opener stands at a place."""
+        return _group(_KEY.match(self._text, at), 2)
 
     def _end_behind(self, at: int, frame: _Object | _Array | None) -> _End | None:
         """What follows a value that ends at `at` in this object or array, if it may end there; else None."""
-        while True:
+        while frame is not None:
             at = self._behind_blanks(at)
-            if frame is None:
-                return _End.SURE if at == len(self._text) else None
-            here = self._text[at : at + 1]
-            if here == ",":
+            if self._text.startswith(",", at):
                 return self._next_member(self._behind_blanks(at + 1), frame)
-            if here != ("}" if isinstance(frame, _Object) else "]"):
+            if not self._text.startswith(frame.closer, at):
                 return None
             at, frame = at + 1, frame.parent
+        if self._behind_blanks(at) < len(self._text):
+            return None
+        return _End.SURE
 
     def _next_member(self, at: int, frame: _Object | _Array) -> _End | None:
         """The same behind a comma."""
         if isinstance(frame, _Array):
-            if not self._text.startswith("{", at):
-                return None
-            inside = self._behind_blanks(at + 1)
-            if self._text.startswith("}", inside):
-                return _End.PAIRED_ONLY
-            found = _KEY.match(self._text, inside)
-            return _End.PAIRED_ONLY if found and found.group(2) in frame.item_keys else None
-        found = _KEY.match(self._text, at)
-        if found is None or found.group(2) not in frame.own or found.group(2) in frame.given:
+            return self._next_item(at, frame)
+        key = self._key_at(at)
+        if not frame.expects(key):
             return None
-        return _End.SURE if found.group(2) in frame.required else _End.PAIRED_ONLY
+        if key in frame.required:
+            return _End.SURE
+        return _End.PAIRED_ONLY
+
+    def _next_item(self, at: int, frame: _Array) -> _End | None:
+        """The same behind a comma of an array: the next of its objects must begin."""
+        if not self._text.startswith("{", at):
+            return None
+        inside = self._behind_blanks(at + 1)
+        if self._text.startswith("}", inside) or self._key_at(inside) in frame.item_keys:
+            return _End.PAIRED_ONLY
+        return None
+
+
+def _group(found: re.Match[str] | None, number: int) -> str | None:
+    """A group of what was found; None if nothing was."""
+    if found is None:
+        return None
+    return found.group(number)
 
 
 def _opens_more(inside: str) -> bool:

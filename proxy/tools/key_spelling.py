@@ -27,4 +27,6 @@ def respelled(key: str, names: Iterable[str]) -> str | None:
     if bare in free:
         return bare
     alike = [name for name in free if fold(name) == fold(key)]
-    return alike[0] if len(alike) == 1 else None
+    if len(alike) == 1:
+        return alike[0]
+    return None

@@ -7,13 +7,14 @@ understood allows everything, so that no value is called wrong that may be right
 
 from __future__ import annotations
 
+import operator
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import VerbatimNumber
-from proxy.tools.schema_types import allowed_types, own_types, resolve, type_of
+from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
+from proxy.tools.schema_types import allowed_types, as_list, as_object, own_types, resolve, type_of
 
 MAX_SHAPES = 4096
 MAX_LEVELS = 100
@@ -73,7 +74,9 @@ class _Compiler:
         known = self._known.get(id(schema))
         if known is not None:
             return known
-        if not isinstance(schema, dict) or len(self._known) >= MAX_SHAPES or self._depth >= MAX_LEVELS:
+        if not isinstance(schema, dict):
+            return self._open
+        if len(self._known) >= MAX_SHAPES or self._depth >= MAX_LEVELS:
             return self._open
         found = self._known[id(schema)] = Schema()
         self._depth += 1
@@ -87,40 +90,48 @@ class _Compiler:
         shape.values = _values(schema)
         shape.words = _words(shape.values or ())
         shape.limits = _limits(schema)
-        declared = schema.get("properties")
-        declared = declared if isinstance(declared, dict) else {}
+        self._fill_members(shape, schema)
+        self._fill_items(shape, schema)
+        self._fill_parts(shape, schema)
+
+    def _fill_members(self, shape: Schema, schema: JsonObject) -> None:
+        """Read what is said of an object's keys."""
+        declared = as_object(schema.get("properties"))
         shape.properties = {key: self.shape(inner) for key, inner in declared.items()}
-        shape.required = frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
+        shape.required = frozenset(name for name in as_list(schema.get("required")) if isinstance(name, str))
         if "patternProperties" not in schema:
             rest = schema.get("additionalProperties")
             shape.closed = rest is False
-            shape.others = self.shape(rest) if isinstance(rest, dict) else None
+            if isinstance(rest, dict):
+                shape.others = self.shape(rest)
         shape.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
-        self._fill_items(shape, schema)
-        parts = [*_list(schema.get("allOf")), *([resolve(schema["$ref"], self._root)] if "$ref" in schema else [])]
+
+    def _fill_parts(self, shape: Schema, schema: JsonObject) -> None:
+        """Read `allOf` and `$ref`, `anyOf` and `oneOf`."""
+        parts = [*as_list(schema.get("allOf"))]
+        if "$ref" in schema:
+            parts.append(resolve(schema["$ref"], self._root))
         shape.parts = tuple(map(self.shape, parts))
-        groups = (_list(schema.get(key)) for key in ("anyOf", "oneOf"))
+        groups = (as_list(schema.get(key)) for key in ("anyOf", "oneOf"))
         shape.groups = tuple(tuple(map(self.shape, group)) for group in groups if group)
 
     def _fill_items(self, shape: Schema, schema: JsonObject) -> None:
         """Read `prefixItems` and `items`, or what they were called before 2020-12."""
         items = schema.get("items")
-        listed = _list(items) or _list(schema.get("prefixItems"))
+        listed = as_list(items) or as_list(schema.get("prefixItems"))
         shape.prefix = tuple(map(self.shape, listed))
-        rest = schema.get("additionalItems") if isinstance(items, list) else items
-        shape.items = self.shape(rest) if rest is False or isinstance(rest, dict) else None
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
+        rest = items
+        if isinstance(items, list):
+            rest = schema.get("additionalItems")
+        if rest is False or isinstance(rest, dict):
+            shape.items = self.shape(rest)
 
 
 def _values(schema: JsonObject) -> tuple[Json, ...] | None:
     """The values of `enum` or `const`; None where there is neither."""
-    listed = schema.get("enum")
     if "const" in schema:
         return (schema["const"],)
-    return tuple(listed) if isinstance(listed, list) and listed else None
+    return tuple(as_list(schema.get("enum"))) or None
 
 
 def _words(values: tuple[Json, ...]) -> Mapping[str, tuple[str, ...]]:
@@ -130,10 +141,17 @@ def _words(values: tuple[Json, ...]) -> Mapping[str, tuple[str, ...]]:
     return {folded: tuple(alike) for folded, alike in found.items()}
 
 
-_LIMITS = (
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("minLength", "maxLength", "minItems", "maxItems"),
-)
+# What each limit is about, and how that is wrong by it.
+_LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
+    "minimum": ("number", operator.lt),
+    "maximum": ("number", operator.gt),
+    "exclusiveMinimum": ("number", operator.le),
+    "exclusiveMaximum": ("number", operator.ge),
+    "minLength": ("string", operator.lt),
+    "maxLength": ("string", operator.gt),
+    "minItems": ("array", operator.lt),
+    "maxItems": ("array", operator.gt),
+}
 
 
 def _limits(schema: JsonObject) -> tuple[tuple[str, float], ...]:
@@ -147,22 +165,31 @@ def same(one: Json, other: Json) -> bool:
 
 
 def _strictly(one: Json, other: Json) -> bool:
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_strictly, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_strictly(value, other[key]) for key, value in one.items())
+    """The same for what Python says is equal: it takes `true` for 1."""
+    match one, other:
+        case (bool(), _) | (_, bool()):
+            return one is other
+        case list() as items, list() as other_items:
+            return all(map(_strictly, items, other_items))
+        case dict() as inside, dict() as other_inside:
+            return all(_strictly(value, other_inside[key]) for key, value in inside.items())
     return one == other
 
 
 def type_fits(value: Json, kinds: frozenset[str]) -> bool:
     """True if the value is of one of these types; 10.0 is an integer too, and so are digits beyond a float's range."""
-    return type_of(value) in kinds or ("integer" in kinds and isinstance(value, float) and _is_whole(value))
+    if type_of(value) in kinds:
+        return True
+    return "integer" in kinds and _is_whole(value)
 
 
-def _is_whole(value: float) -> bool:
-    return value.is_integer() or (isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit())
+def _is_whole(value: Json) -> bool:
+    """True for a float without a fraction: 10.0 is 10."""
+    if not isinstance(value, float):
+        return False
+    if isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit():
+        return True
+    return value.is_integer()
 
 
 def violations(value: Json, shape: Schema) -> int:
@@ -171,6 +198,10 @@ def violations(value: Json, shape: Schema) -> int:
     Of alternatives, those of the nearest one count.
     """
     return Validator().faults(value, shape)
+
+
+# How far a value is from a schema: of the wrong type, faults, keys that are not known. The less the nearer.
+Score: TypeAlias = tuple[bool, int, int]
 
 
 class Validator:
@@ -191,6 +222,10 @@ class Validator:
         """True if its answers are not to be trusted any more."""
         return self._left < 0
 
+    @property
+    def _is_over(self) -> bool:
+        return self._left < 0 or self._depth >= MAX_LEVELS
+
     def faults(self, value: Json, shape: Schema) -> int:
         """How many things are wrong with a value."""
         if shape.never:
@@ -200,7 +235,7 @@ class Validator:
         known = self._known.get(key)
         if known is not None:
             return known[0]
-        if self._left < 0 or self._depth >= MAX_LEVELS:
+        if self._is_over:
             return 0
         self._depth += 1
         self._known[key] = 0, value  # a circle adds nothing to itself
@@ -213,11 +248,11 @@ class Validator:
         self._depth -= 1
         return found
 
-    def score(self, value: Json, shape: Schema) -> tuple[bool, int, int]:
+    def score(self, value: Json, shape: Schema) -> Score:
         """How far a value is from what a schema says: the wrong type is worse than any number of faults inside, and
         these are worse than keys that the schema does not know.
         """
-        wrong_type = not type_fits(value, shape.kinds) or shape.never
+        wrong_type = not type_fits(value, shape.kinds)  # of `false` there are no kinds
         return wrong_type, self.faults(value, shape), self.unknown_keys(value, shape)
 
     def unknown_keys(self, value: Json, shape: Schema) -> int:
@@ -231,13 +266,13 @@ class Validator:
         known = self._unknown.get(key)
         if known is not None:
             return known[0]
-        if self._left < 0 or self._depth >= MAX_LEVELS:
+        if self._is_over:
             return 0
         self._depth += 1
         self._unknown[key] = 0, value  # a circle adds nothing to itself
-        found = _undeclared(value, shape) if isinstance(value, dict) else 0
+        found = _undeclared(value, shape)
         applied = self.applied(value, shape)
-        for place, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        for place, inner in members(value):
             found += sum(self.unknown_keys(inner, part) for part in inner_schemas(place, applied))
         self._unknown[key] = found, value
         self._depth -= 1
@@ -259,18 +294,23 @@ class Validator:
     def _of(self, value: Json, shape: Schema) -> int:
         if not type_fits(value, shape.own):
             return 1
-        if shape.values is not None and not self._is_listed(value, shape):
+        if not self._is_listed(value, shape):
             return 1
         found = sum(_beyond(value, name, limit) for name, limit in shape.limits)
         if isinstance(value, dict):
-            return found + self._of_object(value, shape)
-        return found + (self._of_list(value, shape) if isinstance(value, list) else 0)
+            found += self._of_object(value, shape)
+        elif isinstance(value, list):
+            found += self._of_list(value, shape)
+        return found
 
     def _is_listed(self, value: Json, shape: Schema) -> bool:
+        """True for one of the values that the schema lists, and where it lists none."""
+        if shape.values is None:
+            return True
         if isinstance(value, str):
             return value in shape.words.get(value.casefold(), ())
-        self._left -= len(shape.values or ()) // _CHEAP
-        return any(same(value, allowed) for allowed in shape.values or ())
+        self._left -= len(shape.values) // _CHEAP
+        return any(same(value, allowed) for allowed in shape.values)
 
     def _of_object(self, values: JsonObject, shape: Schema) -> int:
         found = len(shape.required - values.keys())
@@ -287,46 +327,69 @@ class Validator:
     def _of_list(self, values: list[Json], shape: Schema) -> int:
         found = 0
         for number, value in enumerate(values):
-            inner = shape.prefix[number] if number < len(shape.prefix) else shape.items
             if self.spent:
                 break
-            found += self.faults(value, inner) if inner is not None else 0
+            inner = _item(shape, number)
+            if inner is not None:
+                found += self.faults(value, inner)
         return found
 
 
 def _beyond(value: Json, name: str, limit: float) -> bool:
     """True if the value is over or under this limit."""
-    measured: float
-    if name.endswith("Length"):
-        if not isinstance(value, str):
-            return False
-        measured = len(value)
-    elif name.endswith("Items"):
-        if not isinstance(value, list):
-            return False
-        measured = len(value)
-    elif isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    else:
-        measured = value
-    if name.startswith("exclusive"):
-        return measured <= limit if name.endswith("Minimum") else measured >= limit
-    return measured < limit if name.startswith("min") else measured > limit
+    about, is_outside = _LIMITS[name]
+    kind, measure = _measure(value)
+    return kind == about and is_outside(measure, limit)
 
 
-def _undeclared(values: JsonObject, shape: Schema) -> int:
-    parts = all_parts(shape)
-    if any(part.extensible for part in parts) or not any(part.properties for part in parts):
+def _measure(value: Json) -> tuple[str, float]:
+    """What a limit compares: a number, or how long a text or a list is."""
+    match value:
+        case bool():
+            return "boolean", 0
+        case int() | float():
+            return "number", value
+        case str():
+            return "string", len(value)
+        case list():
+            return "array", len(value)
+    return "other", 0
+
+
+def _undeclared(value: list[Json] | JsonObject, shape: Schema) -> int:
+    """How many keys of this very object no schema declares, where one declares some and none allows others."""
+    if isinstance(value, list):
         return 0
-    return sum(not any(key in part.properties for part in parts) for key in values)
+    parts = all_parts(shape)
+    if any(part.extensible for part in parts):
+        return 0
+    declared = {key for part in parts for key in part.properties}
+    if not declared:
+        return 0
+    return len(value.keys() - declared)
+
+
+def members(value: Json) -> Iterator[tuple[str | int, Json]]:
+    """The members of an object or the items of a list, each with its key or its number; none of anything else."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from enumerate(value)
 
 
 def inner_schemas(place: str | int, shapes: Sequence[Schema]) -> tuple[Schema, ...]:
     """What these shapes say of the member or the item at a place."""
     if isinstance(place, str):
         return children(place, shapes)
-    found = (shape.prefix[place] if place < len(shape.prefix) else shape.items for shape in shapes)
+    found = (_item(shape, place) for shape in shapes)
     return tuple(inner for inner in found if inner is not None)
+
+
+def _item(shape: Schema, number: int) -> Schema | None:
+    """What a shape says of the item with this number; None for nothing."""
+    if number < len(shape.prefix):
+        return shape.prefix[number]
+    return shape.items
 
 
 def children(key: str, shapes: Sequence[Schema]) -> tuple[Schema, ...]:

@@ -6,6 +6,7 @@ The schema is the client's and therefore hostile input: `$ref` resolves only ins
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 from proxy.codec.json_text import Json, JsonObject
@@ -17,6 +18,8 @@ _TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "
 # What is allowed where a schema says nothing.
 ALL_TYPES = _TYPES
 _STRING = frozenset(("string",))
+# The whole schema, or a place in it: `#`, `#/$defs/path`.
+_LOCAL = re.compile(r"#(?:/|\Z)")
 
 
 def allowed_types(schema: Json, root: JsonObject) -> frozenset[str]:
@@ -38,7 +41,9 @@ class _Walk:
     def types(self, schema: Json, depth: int) -> frozenset[str]:
         """The types of a schema, of which all that stands in it must hold."""
         self._left -= 1
-        if not isinstance(schema, dict) or depth > MAX_DEEP or self._left < 0:
+        if not isinstance(schema, dict):
+            return _TYPES
+        if depth > MAX_DEEP or self._left < 0:
             return _TYPES
         if id(schema) in self._path:
             return frozenset()  # a circle adds nothing to itself
@@ -50,11 +55,10 @@ class _Walk:
     def _all_of(self, schema: JsonObject, depth: int) -> frozenset[str]:
         allowed = own_types(schema)
         for key in ("anyOf", "oneOf"):
-            alternatives = schema.get(key)
-            if isinstance(alternatives, list) and alternatives:
+            alternatives = as_list(schema.get(key))
+            if alternatives:
                 allowed &= frozenset().union(*(self.types(part, depth + 1) for part in alternatives))
-        parts = schema.get("allOf")
-        for part in parts if isinstance(parts, list) else []:
+        for part in as_list(schema.get("allOf")):
             allowed &= self.types(part, depth + 1)
         if "$ref" in schema:
             allowed &= self.types(resolve(schema["$ref"], self._root), depth + 1)
@@ -63,26 +67,50 @@ class _Walk:
 
 def own_types(schema: JsonObject) -> frozenset[str]:
     """What `type`, `enum` and `const` say."""
-    allowed = _TYPES
-    kind = schema.get("type")
-    said = kind if isinstance(kind, list) else [kind]
-    named = {name for name in said if isinstance(name, str)}
-    if named and named <= _TYPES:
-        wider = {"integer"} if "number" in named else set()
-        wider |= {"null"} if schema.get("nullable") is True else set()  # OpenAPI 3.0
-        allowed = frozenset(named | wider)
-    values = schema.get("enum")
-    if isinstance(values, list) and values:
+    allowed = _named_types(schema)
+    values = as_list(schema.get("enum"))
+    if values:
         allowed &= frozenset().union(*map(_types_of, values))
     if "const" in schema:
         allowed &= _types_of(schema["const"])
     return allowed
 
 
+def _named_types(schema: JsonObject) -> frozenset[str]:
+    """What `type` says, a word or a list of them; all types if it says nothing, or a word that is none."""
+    said = schema.get("type")
+    names = {name for name in as_list(said) if isinstance(name, str)}
+    if isinstance(said, str):
+        names = {said}
+    if not names or names - _TYPES:
+        return _TYPES
+    if "number" in names:
+        names.add("integer")
+    if schema.get("nullable") is True:  # OpenAPI 3.0
+        names.add("null")
+    return frozenset(names)
+
+
+def as_list(value: Json) -> list[Json]:
+    """A list, or an empty one for what is none."""
+    if isinstance(value, list):
+        return value
+    return []
+
+
+def as_object(value: Json) -> JsonObject:
+    """An object, or an empty one for what is none."""
+    if isinstance(value, dict):
+        return value
+    return {}
+
+
 def _types_of(value: Json) -> frozenset[str]:
     """The types of values that are equal to this one: 1 is 1.0."""
-    whole = isinstance(value, float) and value.is_integer()
-    return frozenset((type_of(value), "integer")) if whole else frozenset((type_of(value),))
+    types = {type_of(value)}
+    if isinstance(value, float) and value.is_integer():
+        types.add("integer")
+    return frozenset(types)
 
 
 def type_of(value: Json) -> str:
@@ -114,7 +142,9 @@ def typed(text: str, schema: Json, root: JsonObject) -> Json:
     if types in (_TYPES, _STRING):
         return text
     value = literal(text)
-    return value if not isinstance(value, str) and type_of(value) in types else text
+    if type_of(value) in types - _STRING:
+        return value
+    return text
 
 
 def literal(text: str) -> Json:
@@ -131,19 +161,21 @@ def parts(schema: Json, root: JsonObject) -> tuple[JsonObject, ...]:
     waiting = [schema]
     while waiting and len(found) < MAX_DEEP:
         part = waiting.pop(0)
-        if not isinstance(part, dict) or any(part is known for known in found):
+        if not isinstance(part, dict):
+            continue
+        if any(part is known for known in found):
             continue
         found.append(part)
         for key in ("anyOf", "oneOf", "allOf"):
-            inner = part.get(key)
-            waiting += inner if isinstance(inner, list) else []
-        waiting += [resolve(part["$ref"], root)] if "$ref" in part else []
+            waiting += as_list(part.get(key))
+        if "$ref" in part:
+            waiting.append(resolve(part["$ref"], root))
     return tuple(found)
 
 
 def resolve(reference: Json, root: JsonObject) -> Json:
     """The place in `root` that a local JSON pointer (RFC 6901) names, or None."""
-    if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
+    if not isinstance(reference, str) or not _LOCAL.match(reference):
         return None
     place: Json = root
     for step in unquote(reference[1:]).split("/")[1:]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -10,7 +11,7 @@ from hashlib import blake2b
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.tools.key_spelling import respelled
 from proxy.tools.schema import Schema, compile_schema
-from proxy.tools.schema_types import allowed_types, literal, parts, type_of, typed
+from proxy.tools.schema_types import allowed_types, as_list, as_object, literal, parts, type_of, typed
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
@@ -39,20 +40,21 @@ class Tool:
     @property
     def properties(self) -> JsonObject:
         """The declared parameters; empty where the schema declares none."""
-        declared = self.schema.get("properties")
-        return declared if isinstance(declared, dict) else {}
+        return as_object(self.schema.get("properties"))
 
     @property
     def required(self) -> frozenset[str]:
         """The names of the parameters that a call must have."""
-        names = self.schema.get("required")
-        return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
+        names = as_list(self.schema.get("required"))
+        return frozenset(name for name in names if isinstance(name, str))
 
     def typed(self, name: str, text: str, said: str = "") -> Json:
         """The value of parameter `name` written as raw text; `said` is the type that the format itself gives it."""
         if said == "string":
             return text
-        return literal(text) if said else typed(text, self.properties.get(name), self.schema)
+        if said:
+            return literal(text)
+        return typed(text, self.properties.get(name), self.schema)
 
     def meant(self, name: str, given: Iterable[str] = ()) -> str:
         """The parameter that `name` is another spelling of, if one that is not given is; else the name itself.
@@ -73,7 +75,11 @@ class Tool:
 
     def fit(self, values: JsonObject) -> JsonObject:
         """The values with each string that the schema does not allow as one read as the literal that it is."""
-        return {key: self.typed(key, value) if isinstance(value, str) else value for key, value in values.items()}
+        fitted = dict(values)
+        for key, value in values.items():
+            if isinstance(value, str):
+                fitted[key] = self.typed(key, value)
+        return fitted
 
     def accepts(self, names: Iterable[str]) -> bool:
         """True if every name is a property and every required one is among them (contract C3, weak evidence)."""
@@ -90,7 +96,7 @@ class Tool:
     def _allows_more(self, value: Json) -> bool:
         """True if the value of a key that is not declared may stand there."""
         for part in parts(self.schema, self.schema):
-            if part.get("additionalProperties") is False or part.get("unevaluatedProperties") is False:
+            if any(part.get(key) is False for key in ("additionalProperties", "unevaluatedProperties")):
                 return False
             others = part.get("additionalProperties")
             if isinstance(others, dict) and type_of(value) not in allowed_types(others, self.schema):
@@ -152,11 +158,15 @@ class ToolSet:
         repeated = [tool for name, tool in self._exact.items() if _says_again(bare, name)]
         if len(repeated) == 1:
             return repeated[0]
+        return self._folded(bare)
+
+    def _folded(self, name: str) -> Tool | None:
+        """The tool of this name but for letter case, or else but for separators; None if two are."""
         if self._rungs is None:
             self._rungs = tuple(_unique(self._exact.values(), fold) for fold in _FOLDS)
         for fold, rung in zip(_FOLDS, self._rungs, strict=True):
-            if fold(bare) in rung:
-                return rung[fold(bare)]
+            if fold(name) in rung:
+                return rung[fold(name)]
         return None
 
     def _underscored(self, name: str) -> Tool | None:
@@ -166,7 +176,7 @@ class ToolSet:
             return None
         without_counter = name.rpartition("_")[0]
         without_prefix = name.removeprefix("functions_")
-        if without_counter in self._exact or without_prefix in self._exact:
+        if self._exact.keys() & {without_counter, without_prefix}:
             return None
         return self._exact.get(found["bare"])
 
@@ -193,9 +203,13 @@ _FOLDS: tuple[Callable[[str], str], ...] = (_case, _separators)
 def _unique(tools: Iterable[Tool], fold: Callable[[str], str]) -> dict[str, Tool | None]:
     """Tools by folded name; None where two tools fold to the same."""
     table: dict[str, Tool | None] = {}
+    times: Counter[str] = Counter()
     for tool in tools:
-        key = fold(tool.name)
-        table[key] = None if key in table else tool
+        times[fold(tool.name)] += 1
+        table[fold(tool.name)] = tool
+    for key in table:
+        if times[key] > 1:
+            table[key] = None
     return table
 
 
@@ -222,9 +236,8 @@ def read_tools(tools: Json) -> ToolSet:
 
 
 def _functions(tools: Json) -> Iterator[Tool]:
-    for entry in tools if isinstance(tools, list) else []:
-        function = entry.get("function") if isinstance(entry, dict) else None
-        name = function.get("name") if isinstance(function, dict) else None
-        if isinstance(function, dict) and isinstance(name, str) and name:
-            schema = function.get("parameters")
-            yield Tool(name, schema if isinstance(schema, dict) else {})
+    for entry in as_list(tools):
+        function = as_object(as_object(entry).get("function"))
+        name = function.get("name")
+        if isinstance(name, str) and name:
+            yield Tool(name, as_object(function.get("parameters")))

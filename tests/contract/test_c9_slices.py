@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.literals import dump
+from proxy.codec.json_text import dump
 from proxy.repair.repairer import Repaired
 from proxy.tools.key_spelling import fold
 from proxy.tools.schema_types import resolve

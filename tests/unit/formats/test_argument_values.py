@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.codec.literals import dump
+from proxy.codec.json_text import dump
 from proxy.formats.argument_values import arguments, read_string
 from proxy.parsing.cursor import NotACall
 from tests.support.helpers import function, offered

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import JsonObject
-from proxy.codec.literals import dump
+from proxy.codec.json_text import JsonObject, dump
 from proxy.limits import MAX_DEPTH
 from proxy.repair.argument_readers import EXAMPLE_SCHEMA, READERS, ArgumentReader, objects_in, read_arguments
 from proxy.tools.schema import compile_schema

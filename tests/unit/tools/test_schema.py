@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import read_json
+from proxy.codec.json_text import Json, JsonObject, read_json
 from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.schema import Schema, Validator, all_parts, compile_schema, same, type_fits, violations
 from tests.support.random_schemas import KINDS, TOOLS, VALUES, Kind, validator
