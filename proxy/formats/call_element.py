@@ -7,7 +7,7 @@ import re
 from proxy.codec.json_text import dump
 from proxy.formats.argument_values import arguments
 from proxy.formats.xml_calls import CallTag, parameters
-from proxy.formats.xml_tags import peek_tag, tag
+from proxy.formats.xml_tags import tag, tag_or_none
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall
 
 _BEFORE_TAG = re.compile(rb"<")
@@ -20,8 +20,8 @@ def call_element(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     yield from cursor.expect(b"</Function>")
     tool = cursor.tool(name)
     yield from cursor.blanks()
-    found = yield from peek_tag(cursor)
-    if found is None or found.kind != "Parameters":
+    found = yield from tag_or_none(cursor)
+    if found.kind != "Parameters":
         return (RawCall(tool, name, "{}"),)
     yield from tag(cursor)
     yield from cursor.blanks()
@@ -32,6 +32,6 @@ def call_element(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         text = dump((yield from parameters(cursor, tool, CallTag((b"</Parameters>",)))))
     yield from cursor.blanks()
     end = yield from tag(cursor)
-    if end.kind != "Parameters" or not end.closing:
+    if not end.closes(("Parameters",)):
         raise NotACall("the end of the parameters was expected")
     return (RawCall(tool, name, text),)

@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 from proxy.formats.markers import MARKER_CLOSERS, MARKER_OPENERS, WRAPPER_KINDS
 from proxy.formats.terminators import CALL_KINDS, TURN_ENDS, VALUE_KINDS, blanks, closes, turn_ends
-from proxy.formats.xml_tags import Tag, tag, tag_ahead
+from proxy.formats.xml_tags import NO_TAG, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
 
 # End tags of one chain that are looked at.
@@ -183,9 +183,13 @@ class Chain:
         """Whether it could be the end of the call if no better one comes."""
         if self.behind is Behind.QUOTE:
             return False
-        if self.behind in _OVER_UNCLOSED or self.count(Level.WRAPPER):
+        if self.behind in _OVER_UNCLOSED:
             return True
-        return self.count(Level.CALL) > 0 and not self.due
+        if self.count(Level.WRAPPER):
+            return True
+        if self.due:
+            return False
+        return self.count(Level.CALL) > 0
 
 
 class WrapperTags:
@@ -193,7 +197,8 @@ class WrapperTags:
 
     def __init__(self, cursor: Cursor, ends: tuple[bytes, ...] = (b"</tool_call>",)) -> None:
         wrappers = [(each.opener, each.closers) for each in cursor.enclosures if not each.opener.startswith(FENCE)]
-        wrappers = wrappers or [(end.replace(b"</", b"<"), (end,)) for end in ends]
+        if not wrappers:
+            wrappers = [(end.replace(b"</", b"<"), (end,)) for end in ends]
         self._marks: dict[bytes, Mark] = {}
         for opener, closers in wrappers:
             kind = closers[0].decode()
@@ -222,22 +227,19 @@ def _end_tags(cursor: Cursor, markup: Markup, due: int) -> Parsing[tuple[EndTag,
     one begins another chain.
     """
     tags: list[EndTag] = []
+    outermost = Level.VALUE.value
     while len(tags) < MAX_CHAIN:
         resume = cursor.pos
         if (yield from cursor.maybe(_between(cursor, _is_whole(tags, markup, due)))) is None:
             break
         start = cursor.pos
         mark = yield from _closing(cursor, markup)
-        if mark is None or _is_further_in(mark, tags):
+        if mark is None or mark.level.value < outermost:
             cursor.pos = resume
             break
+        outermost = mark.level.value
         tags.append(EndTag(mark, start, cursor.pos))
     return tuple(tags)
-
-
-def _is_further_in(mark: Mark, tags: list[EndTag]) -> bool:
-    """Whether an end tag closes something inside what the last one closed."""
-    return bool(tags) and mark.level.value < tags[-1].level.value
 
 
 def _is_whole(tags: list[EndTag], markup: Markup, due: int) -> bool:
@@ -254,8 +256,10 @@ def _behind_chain(cursor: Cursor, markup: Markup, chain: Chain) -> Parsing[Behin
         if (yield from cursor.ahead(cursor.maybe(_another(cursor, markup)))):
             return Behind.ANOTHER_VALUE
         behind = yield from cursor.ahead(_behind(cursor, markup, all_closed=False))
-        cut_off = behind is Behind.REPLY_END and not cursor.stopped
-        return Behind.OTHER if cut_off else behind
+        if behind is not Behind.REPLY_END:
+            return behind
+        # Else the value was cut off.
+        return behind if cursor.stopped else Behind.OTHER
     all_closed = chain.count(Level.WRAPPER) >= chain.due
     return (yield from cursor.ahead(_behind(cursor, markup, all_closed)))
 
@@ -325,7 +329,7 @@ def _foreign(cursor: Cursor) -> Parsing[Mark | None]:
     if fences and (yield from cursor.which(fences)):
         return Mark(Level.WRAPPER, True, FOREIGN)
     found = yield from tag_ahead(cursor)
-    if found is None or not closes(found):
+    if not closes(found):
         return None
     if found.kind in VALUE_KINDS:
         return None
@@ -355,9 +359,17 @@ def _behind(cursor: Cursor, markup: Markup, all_closed: bool) -> Parsing[Behind]
     if (yield from cursor.peek(MARKER_OPENERS)):
         return Behind.NEXT_CALL
     if (yield from cursor.byte()) in _QUOTES:
-        # The end of the sentence that quotes the call is no mark of a value that shows its own end tags.
-        return Behind.LINE_END if all_closed and cursor.in_quotation() else Behind.QUOTE
+        return _mark_behind(cursor, all_closed)
     return (yield from _tag_behind(cursor, markup, all_closed))
+
+
+def _mark_behind(cursor: Cursor, all_closed: bool) -> Behind:
+    """The same where a quotation mark stands behind the chain. The end of the sentence that quotes the call is no mark
+    of a value that shows its own end tags.
+    """
+    if not all_closed:
+        return Behind.QUOTE
+    return Behind.LINE_END if cursor.in_quotation() else Behind.QUOTE
 
 
 def _ends_turn(cursor: Cursor, all_closed: bool) -> Parsing[bool]:
@@ -381,13 +393,10 @@ def _tag_behind(cursor: Cursor, markup: Markup, all_closed: bool) -> Parsing[Beh
     cursor.broken_off |= known
     if own is not None and not own.closing:
         return Behind.NEXT_CALL
-    if found is not None:
-        return Behind.NEXT_CALL if _opens(found) else Behind.OTHER
-    return Behind.REPLY_END if broken_off else Behind.OTHER
-
-
-def _opens(found: Tag) -> bool:
-    """Whether a tag begins a call or a wrapper."""
+    if found is NO_TAG:
+        return Behind.REPLY_END if broken_off else Behind.OTHER
     if found.closing:
-        return False
-    return found.marked or found.kind in _OPENING_KINDS
+        return Behind.OTHER
+    if found.marked:
+        return Behind.NEXT_CALL
+    return Behind.NEXT_CALL if found.kind in _OPENING_KINDS else Behind.OTHER

@@ -178,7 +178,9 @@ class _Object:
     def _may_end_at_last(self, text: _Text) -> bool:
         """Whether the reply ended by itself, and the string ends at the last mark before the end of an object."""
         cursor = self._cursor
-        if text.last is None or cursor.void or not cursor.stopped:
+        if text.last is None:
+            return False
+        if cursor.void or not cursor.stopped:
             return False
         return cursor.may_reread()
 

@@ -17,23 +17,15 @@ from proxy.codec.json_text import Json
 from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import ends_here
-from proxy.formats.xml_tags import Tag, peek_tag, tag
+from proxy.formats.xml_tags import NO_TAG, tag, tag_or_none
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
 from proxy.tools.toolset import Tool
 
 KEY, VALUE, TYPE = "arg_key", "arg_value", "arg_type"
+_KEY, _VALUE, _TYPE = (KEY,), (VALUE,), (TYPE,)
+_PAIR = (KEY, VALUE)
 _BEFORE_TAG = re.compile(rb"<")
 _VALUE_ENDS = (b"</arg_value>",)
-
-
-def _opens(found: Tag | None, kind: str) -> bool:
-    """Whether a tag of this kind begins something."""
-    return found is not None and found.kind == kind and not found.closing
-
-
-def _closes(found: Tag | None, kind: str) -> bool:
-    """Whether a tag of this kind ends something."""
-    return found is not None and found.kind == kind and found.closing
 
 
 def glm_pairs(cursor: Cursor, tool: Tool, first: str | None = None) -> Parsing[dict[str, Json]]:
@@ -67,40 +59,40 @@ def bare_key(cursor: Cursor) -> Parsing[bool]:
 
 def _bare_key(cursor: Cursor) -> Parsing[bool]:
     key = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
-    found = yield from peek_tag(cursor)
-    return bool(key) and _closes(found, KEY)
+    found = yield from tag_or_none(cursor)
+    return bool(key) and found.closes(_KEY)
 
 
 def _over(cursor: Cursor) -> Parsing[bool]:
     """Whether the call is over."""
     if (yield from ends_here(cursor)):
         return True
-    found = yield from peek_tag(cursor)
-    if found is None or found.closing:
+    found = yield from tag_or_none(cursor)
+    if found is NO_TAG or found.closing:
         return False
-    return found.kind not in (KEY, VALUE)
+    return found.kind not in _PAIR
 
 
 def _key(cursor: Cursor) -> Parsing[str]:
     """Read a key with its tags, as far as they are there."""
-    if _opens((yield from peek_tag(cursor)), KEY):
+    if (yield from tag_or_none(cursor)).opens(_KEY):
         yield from tag(cursor)
     key = (yield from cursor.until(_BEFORE_TAG, MAX_KEY)).decode("utf-8", "replace").strip()
-    end = yield from peek_tag(cursor)
+    end = yield from tag_or_none(cursor)
     # `<arg_key>path<arg_value>a.py` lacks the end tag.
-    if not _opens(end, VALUE) and not _closes(end, KEY) and not _opens(end, KEY):
+    if end.kind not in _PAIR or end.closes(_VALUE):
         raise cursor.refuse("the end of a key was expected")
-    while _closes(end, KEY):
+    while end.closes(_KEY):
         yield from tag(cursor)
         yield from cursor.blanks()
-        end = yield from peek_tag(cursor)
+        end = yield from tag_or_none(cursor)
     return key
 
 
 def _type(cursor: Cursor) -> Parsing[str]:
     """Read the type that K2 Horizon may write between key and value; empty if there is none."""
     yield from cursor.blanks()
-    if not _opens((yield from peek_tag(cursor)), TYPE):
+    if not (yield from tag_or_none(cursor)).opens(_TYPE):
         return ""
     yield from tag(cursor)
     said = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
@@ -111,9 +103,9 @@ def _type(cursor: Cursor) -> Parsing[str]:
 def _value(cursor: Cursor, raw: RawValues, key: str, given: dict[str, Json]) -> Parsing[RawText]:
     """Read a value and its end tag; either tag may be missing."""
     yield from cursor.blanks()
-    found = yield from peek_tag(cursor)
+    found = yield from tag_or_none(cursor)
     ends: tuple[bytes, ...] = _VALUE_ENDS
-    if found is not None and _opens(found, VALUE):
+    if found.opens(_VALUE):
         yield from tag(cursor)
         ends = found.ends
     return (yield from raw.read(_markup(cursor, ends), key, given))
@@ -144,14 +136,14 @@ def _head(cursor: Cursor) -> Parsing[str]:
     key = yield from _key(cursor)
     yield from _type(cursor)
     yield from cursor.blanks()
-    if not _opens((yield from tag(cursor)), VALUE):
+    if not (yield from tag(cursor)).opens(_VALUE):
         raise NotACall("the opening tag of a value was expected")
     return key
 
 
 def _another(cursor: Cursor) -> Parsing[bool]:
     """Whether another pair begins here."""
-    found = yield from peek_tag(cursor)
-    if found is not None:
-        return _opens(found, KEY)
-    return (yield from bare_key(cursor))
+    found = yield from tag_or_none(cursor)
+    if found is NO_TAG:
+        return (yield from bare_key(cursor))
+    return found.opens(_KEY)

@@ -72,7 +72,9 @@ class Quotation:
             return self._ends_at_tag(tag.group(1).lower(), gap)
         if rest[:3] in (mark * 3 for mark in self.docstrings):
             return True
-        if not rest or _PARAGRAPH_END.search(gap):
+        if not rest:
+            return False
+        if _PARAGRAPH_END.search(gap):
             return False
         if rest[0] == "|" and "\n" not in gap:
             return self.cell
@@ -82,12 +84,15 @@ class Quotation:
         """Whether an end tag of HTML behind this gap is that of an element that is open."""
         if name not in self.tags:
             return False
-        return "pre" in self.tags or not _PARAGRAPH_END.search(gap)
+        if "pre" in self.tags:
+            return True
+        return not _PARAGRAPH_END.search(gap)
 
     def _ends_at_mark(self, rest: str) -> bool:
         """Whether a quotation mark stands here, and ends the quotation: before a word it begins another one."""
-        begins = rest[0] in _EITHER and rest[1:2].isalnum()
-        return rest[0] in self.marks and not begins
+        if rest[0] in _EITHER and rest[1:2].isalnum():
+            return False
+        return rest[0] in self.marks
 
 
 def _gap(behind: str) -> str:
@@ -155,12 +160,16 @@ def _begins_again(mark: str, before: str) -> bool:
     """Whether a mark that could end a quotation begins one: `say "a" or "b"`."""
     if mark not in _EITHER:
         return False
-    return not before or _BEFORE_OPENER.match(before) is not None
+    if not before:
+        return True
+    return _BEFORE_OPENER.match(before) is not None
 
 
 def _is_apostrophe(mark: str, before: str) -> bool:
     """Whether a straight mark stands in a word, or behind one: `it's`."""
-    return mark in _EITHER and _IN_WORD.match(before) is not None
+    if mark not in _EITHER:
+        return False
+    return _IN_WORD.match(before) is not None
 
 
 def _closed_by(mark: str) -> str:

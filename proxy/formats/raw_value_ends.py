@@ -275,10 +275,14 @@ class ValueEnds:
 
         `<parameter=new>⏎⏎</parameter>` is the empty text; with one line end the end tag may be the text's first line.
         """
-        if not self._own_line or chain.start - self._start > MAX_BLANKS:
+        if not self._own_line:
+            return False
+        if chain.start - self._start > MAX_BLANKS:
             return False
         before = self._cursor.text(self._start, chain.start)
-        return before.count("\n") == 1 and not before.strip()
+        if before.strip():
+            return False
+        return before.count("\n") == 1
 
     def _judge_before_next_call(self, chain: Chain, before: ValueEnd, end: ValueEnd) -> Judgement:
         """Judge a chain behind a call whose value had no end tag and behind which another one began.
@@ -292,7 +296,9 @@ class ValueEnds:
     @property
     def _is_doubtful(self) -> bool:
         """Whether the value's end tag may have stood there already."""
-        return self._stray or bool(self.seen.suspects)
+        if self._stray:
+            return True
+        return bool(self.seen.suspects)
 
     def _judge_void(self, chain: Chain) -> Judgement:
         """The same for what is no call: what was read of it may be gone, so that it is only looked at what follows."""
@@ -304,7 +310,9 @@ class ValueEnds:
 
         Beam writes neither an end tag of the call nor a wrapper: `<rfl:parameter …>…</rfl:parameter><|im_end|>`.
         """
-        if chain.called or self._cursor.enclosures:
+        if chain.called:
+            return False
+        if self._cursor.enclosures:
             return False
         return chain.behind in (Behind.TURN_END, Behind.REPLY_END)
 
@@ -365,7 +373,9 @@ class ValueEnds:
         Of a reply that was cut off (contract C4) only prose behind whole closers on the same line is let by.
         """
         found = self._last
-        if found is None or self._cursor.void:
+        if found is None:
+            return None
+        if self._cursor.void:
             return None
         if not self._cursor.stopped and not self._is_all(found):
             return None
@@ -373,16 +383,18 @@ class ValueEnds:
 
     def _is_all(self, end: ValueEnd) -> bool:
         """Whether an end has an end tag, and no other tag came behind its closers."""
-        return not end.unended and end.behind == self.seen.end
+        if end.unended:
+            return False
+        return end.behind == self.seen.end
 
 
 def _void_end(chain: Chain, end: ValueEnd) -> Judgement:
     """Where a value of what is no call ends: a call that begins behind its end tag alone may be shown in it."""
-    if len(chain.tags) > 1 and not chain.values_only:
-        return end
-    if chain.values_only and chain.behind is Behind.NEXT_CALL:
-        return Shown.CHAIN
-    return Shown.CHAIN if chain.behind in _BEHIND_SHOWN else end
+    if chain.values_only:
+        shown = chain.behind in (*_BEHIND_SHOWN, Behind.NEXT_CALL)
+    else:
+        shown = len(chain.tags) == 1 and chain.behind in _BEHIND_SHOWN
+    return Shown.CHAIN if shown else end
 
 
 def _at_end_tag(found: EndTag, call_end: int) -> ValueEnd:

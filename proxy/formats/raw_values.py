@@ -96,14 +96,19 @@ class RawValues:
         """See to it that a text could not end elsewhere."""
         cursor = self._cursor
         if end.unended:
-            # With two line ends the tag alone may be missing, or its line of a value that ends with a line end:
-            # `<parameter=new>⏎a⏎⏎</function>` is `a` or `a⏎`.
-            may_be_either = own_line and self._lined is not False
-            long = len(text) > 2
-            cursor.reject_if(may_be_either and long and _TRAILING.search(text) is not None, TWO_WAYS)
+            cursor.reject_if(own_line and self._has_two_ends(text), TWO_WAYS)
             return
         again = yield from cursor.ahead(cursor.maybe(_ends_again(cursor, markup)))
         cursor.reject_if(bool(again), TWO_WAYS)
+
+    def _has_two_ends(self, text: str) -> bool:
+        """Whether a text without an end tag may lack the tag alone, or its line.
+
+        `<parameter=new>⏎a⏎⏎</function>` is `a` or `a⏎`.
+        """
+        if self._lined is False or len(text) <= 2:
+            return False
+        return _TRAILING.search(text) is not None
 
     def check(self, key: str, value: Json, read: RawText) -> None:
         """See to it that a value is what its key wants, if the end tag of it or of the one before is missing."""
@@ -129,9 +134,9 @@ class RawValues:
     def _text(self, start: int, end: ValueEnd) -> str:
         """The text of the value, without the line end of the markup before a missing end tag."""
         text = self._cursor.text(start, end.end)
-        if not end.unended or self._lined is False:
+        if not end.unended:
             return text
-        return _TRAILING.sub("", text)
+        return text if self._lined is False else _TRAILING.sub("", text)
 
 
 def _ends_again(cursor: Cursor, markup: Markup) -> Parsing[bool]:
@@ -143,4 +148,6 @@ def _ends_again(cursor: Cursor, markup: Markup) -> Parsing[bool]:
     mark = yield from markup.read(cursor)
     if mark is None or not mark.closing:
         return False
-    return mark.level is Level.VALUE and markup.may_end(mark)
+    if mark.level is not Level.VALUE:
+        return False
+    return markup.may_end(mark)

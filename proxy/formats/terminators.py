@@ -34,7 +34,9 @@ def closes(found: Tag) -> bool:
     """True for an end tag of a call or a wrapper."""
     if not found.closing:
         return False
-    return found.marked or found.kind in _CLOSING
+    if found.marked:
+        return True
+    return found.kind in _CLOSING
 
 
 def ends_here(cursor: Cursor) -> Parsing[bool]:
@@ -55,8 +57,7 @@ def _ends(cursor: Cursor) -> Parsing[bool]:
         return True
     if (yield from cursor.peek(TURN_ENDS)):
         return bool((yield from cursor.maybe(turn_ends(cursor))))
-    found = yield from tag_ahead(cursor)
-    return found is not None and closes(found)
+    return closes((yield from tag_ahead(cursor)))
 
 
 def blanks(cursor: Cursor) -> Parsing[bool]:
@@ -96,8 +97,10 @@ def _is_over(cursor: Cursor, *, last: bool) -> Parsing[bool]:
             pass
     # Brackets are supplied only where the reply ends, or the next call begins (contract C4).
     yield from cursor.maybe(blanks(cursor))
-    if cursor.at_end() or last:
+    if last:
         return cursor.at_end()
+    if cursor.at_end():
+        return True
     return (yield from cursor.byte()) in (b"<", b"[", b"{")
 
 
@@ -105,7 +108,9 @@ def turn_ends(cursor: Cursor) -> Parsing[bool]:
     """Whether nothing but such tokens is left of the reply, or of the message."""
     while (yield from cursor.which(TURN_ENDS)):
         yield from cursor.blanks()
-    return cursor.at_end() or bool((yield from cursor.peek(_NEXT_MESSAGE)))
+    if cursor.at_end():
+        return True
+    return (yield from cursor.peek(_NEXT_MESSAGE)) is not None
 
 
 def leftover(cursor: Cursor) -> Parsing[bool]:

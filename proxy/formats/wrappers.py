@@ -34,7 +34,7 @@ from proxy.formats.python_calls import python_list
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import CALL_KINDS, closes, ends_here
 from proxy.formats.xml_calls import tagged_call
-from proxy.formats.xml_tags import SEPARATOR, Tag, peek_tag, tag, tag_ahead
+from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
 from proxy.parsing.cursor import Cursor, Enclosure, Literals, NotACall, Parsing, RawCall, Truncated
 
 FormatParser: TypeAlias = Callable[[Cursor], Parsing[tuple[RawCall, ...]]]
@@ -62,12 +62,10 @@ def read_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         return (yield from _read_name(cursor))
     if opener in BODIES:
         return (yield from BODIES[opener](cursor))
-    found = yield from peek_tag(cursor)
-    if found is None or found.closing:
-        return (yield from _read_name(cursor))
-    if found.kind in CALL_KINDS:
+    found = yield from tag_or_none(cursor)
+    if found.opens(CALL_KINDS):
         return (yield from tagged_call(cursor))
-    if _is_wrapper(found):
+    if _opens_wrapper(found):
         return (yield from read_wrapper(cursor))
     return (yield from _read_name(cursor))
 
@@ -80,9 +78,13 @@ def _read_name(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     return (yield from named(cursor, python=cursor.wrapped))
 
 
-def _is_wrapper(found: Tag) -> bool:
-    """Whether a tag is a wrapper's."""
-    return found.marked or found.kind in WRAPPER_KINDS
+def _opens_wrapper(found: Tag) -> bool:
+    """Whether a tag begins a wrapper."""
+    if found.closing:
+        return False
+    if found.marked:
+        return True
+    return found.kind in WRAPPER_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,10 @@ def _open(cursor: Cursor) -> Parsing[_Opened | None]:
         closers = MARKER_BY_OPENER[marker].closers
         enclosure = Enclosure(marker, encoded(*closers), cursor.begins_line(start))
         return _Opened(enclosure, ends_itself=not closers, bracket=_BRACKET in closers)
-    found = yield from peek_tag(cursor)
-    if found is None:
-        raise cursor.refuse("no wrapper of calls begins here")
+    found = yield from tag_or_none(cursor)
     if found.marked and found.kind in CALL_KINDS:
         return None
-    if found.closing or not _is_wrapper(found):
+    if not _opens_wrapper(found):
         raise cursor.refuse("no wrapper of calls begins here")
     yield from tag(cursor)
     return _Opened(Enclosure(found.ends[0].replace(b"</", b"<"), found.ends, cursor.begins_line(start)))
@@ -163,8 +163,8 @@ def _enclose(cursor: Cursor, enclosure: Enclosure) -> None:
     """Note that a wrapper is open. An opener that stands there twice may be closed once:
     `<tool_call>⏎<tool_call>⏎{…}⏎</tool_call>`.
     """
-    outer = cursor.enclosures[-1:]
-    if not outer or outer[0].opener != enclosure.opener:
+    outer = [each.opener for each in cursor.enclosures[-1:]]
+    if outer != [enclosure.opener]:
         cursor.enclosures.append(enclosure)
 
 
@@ -279,11 +279,16 @@ class _Inside:
         """Read a body. What is no call behind those that are closed must not take them along."""
         cursor = self._cursor
         back_to = cursor.back_to
-        if self._calls and self._only_wrappers and not cursor.void:
+        if self._in_wrappers and not cursor.void:
             cursor.back_to = self._closed_at
         found = yield from sibling_calls(cursor, read_call, len(self._calls))
         cursor.back_to = back_to
         return found
+
+    @property
+    def _in_wrappers(self) -> bool:
+        """Whether there are calls, all of them in wrappers of their own."""
+        return bool(self._calls) and self._only_wrappers
 
     @property
     def _only_wrappers(self) -> bool:
@@ -299,7 +304,7 @@ class _Inside:
         if self._calls:
             cursor.resume(self._closed_at)
         del cursor.left[self._left :]
-        if not self._calls or cursor.void or not self._may_keep(reason):
+        if not self._may_keep(reason):
             raise reason
         cursor.cut = not self._only_wrappers
         if cursor.cut:
@@ -311,7 +316,9 @@ class _Inside:
         cursor.depth = self._depth
 
     def _may_keep(self, reason: NotACall) -> bool:
-        """Whether the calls so far count without what comes behind them."""
+        """Whether there are calls, and they count without what comes behind them."""
+        if not self._calls or self._cursor.void:
+            return False
         if isinstance(reason, Truncated):
             return Closed.NOTHING not in self._closed
         return self._only_wrappers
@@ -325,9 +332,9 @@ def closed_by_itself(cursor: Cursor) -> Parsing[Closed]:
     if (yield from cursor.peek(_XTML)):
         return Closed.CALL
     found = yield from tag_ahead(cursor)
-    if found is None or found.closing:
+    if found is NO_TAG or found.closing:
         return Closed.NOTHING
-    return Closed.WRAPPER if _is_wrapper(found) else Closed.CALL
+    return Closed.WRAPPER if _opens_wrapper(found) else Closed.CALL
 
 
 def _fillers(cursor: Cursor) -> Parsing[None]:
@@ -354,7 +361,7 @@ def _closer(cursor: Cursor) -> Parsing[bool]:
         if (yield from cursor.which(_CLOSERS)):
             return True
         found = yield from tag_ahead(cursor)
-        if found is None or not closes(found):
+        if not closes(found):
             return False
         yield from tag(cursor)
         if found.kind not in CALL_KINDS:
@@ -398,7 +405,7 @@ def fence(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
             return tuple(calls)
         if not (yield from _counts_in_fence(cursor)):
             raise cursor.refuse("what is in a fence is an example")
-        tagged = tagged or (yield from cursor.byte()) == b"<"
+        tagged |= (yield from cursor.byte()) == b"<"
         calls += yield from read_call(cursor)
         yield from _between(cursor)
 
@@ -407,7 +414,9 @@ def _fence_ends(cursor: Cursor, tagged: bool) -> Parsing[bool]:
     """Read the end of a fence; whether it stands here, or is missing where the reply ends."""
     if (yield from cursor.which((FENCE,))):
         return True
-    return cursor.first and not cursor.wrapped and not tagged and (yield from ends_here(cursor))
+    if tagged or cursor.wrapped:
+        return False
+    return cursor.first and (yield from ends_here(cursor))
 
 
 def _counts_in_fence(cursor: Cursor) -> Parsing[bool]:
@@ -416,7 +425,9 @@ def _counts_in_fence(cursor: Cursor) -> Parsing[bool]:
         return True
     if not cursor.first:
         return bool((yield from cursor.ahead(cursor.maybe(_is_json(cursor)))))
-    return (yield from cursor.byte()) in (b"{", b"[", b"<") or (yield from begins_bare(cursor))
+    if (yield from cursor.byte()) in (b"{", b"[", b"<"):
+        return True
+    return (yield from begins_bare(cursor))
 
 
 BODIES: Mapping[bytes, FormatParser] = {

@@ -24,7 +24,7 @@ from proxy.formats.json_arguments import arguments_value
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
 from proxy.formats.xml_elements import begins_element, element_value, inner_keys
-from proxy.formats.xml_tags import SEPARATOR, Tag, peek_tag, tag, tag_ahead
+from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall
 from proxy.tools.toolset import Tool
 
@@ -41,7 +41,7 @@ def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one call that stands here, opening tag and all."""
     lined = cursor.begins_line(cursor.pos) if cursor.enclosures else None
     opener = yield from tag(cursor)
-    if not _names_call(opener):
+    if not opener.names(CALL_KINDS):
         raise NotACall("a tag that names a function was expected")
     tool = cursor.tool(opener.name)
     while (yield from cursor.maybe(_again(cursor, opener))):
@@ -56,20 +56,6 @@ def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     padded = cursor.pos > start
     values = yield from parameters(cursor, tool, CallTag(opener.ends, lined), padded)
     return (RawCall(tool, opener.name, dump(values)),)
-
-
-def _names_call(found: Tag) -> bool:
-    """Whether a tag begins a call and names its tool."""
-    if found.closing or not found.name:
-        return False
-    return found.kind in CALL_KINDS
-
-
-def _names_parameter(found: Tag) -> bool:
-    """Whether a tag begins a parameter, and names it."""
-    if found.closing or not found.name:
-        return False
-    return found.kind in PARAMETER_KINDS
 
 
 def _again(cursor: Cursor, opener: Tag) -> Parsing[bool]:
@@ -120,7 +106,7 @@ def parameters(
         if found.closing:
             break
         raw.begins(start)
-        read = _parameter if _names_parameter(found) else _element
+        read = _parameter if found.names(PARAMETER_KINDS) else _element
         yield from read(cursor, raw, _Place(found, call, tool, padded), values)
     raw.finish(values)
     return values
@@ -187,39 +173,30 @@ def _next_tag(cursor: Cursor) -> Parsing[Tag | None]:
     one. End tags of parameters that stand there twice are read.
     """
     found = yield from tag_ahead(cursor)
-    while found is not None and _ends_parameter(found):
+    while found.closes(PARAMETER_KINDS):
         yield from tag(cursor)
         yield from cursor.blanks()
         found = yield from tag_ahead(cursor)
-    if found is not None:
-        if found.kind in CALL_KINDS:
-            return found if found.closing else None
-        if not found.closing:
-            return found
+    if found.closes(CALL_KINDS):
+        return found
+    if found.opens(CALL_KINDS):
+        return None
+    if found is not NO_TAG and not found.closing:
+        return found
     if (yield from ends_here(cursor)):
         return None
     raise cursor.refuse("a parameter or the end of the call was expected")
 
 
-def _ends_parameter(found: Tag) -> bool:
-    """Whether a tag is an end tag of a parameter."""
-    return found.closing and found.kind in PARAMETER_KINDS
-
-
-def _ends_call(found: Tag) -> bool:
-    """Whether a tag is an end tag of a call."""
-    return found.closing and found.kind in CALL_KINDS
-
-
 def _expect_end(cursor: Cursor) -> Parsing[None]:
     yield from cursor.blanks()
-    found = yield from peek_tag(cursor)
-    if found is not None and _ends_call(found):
+    found = yield from tag_or_none(cursor)
+    if found.closes(CALL_KINDS):
         yield from tag(cursor)
         return
     if not (yield from ends_here(cursor)):
         raise cursor.refuse("the end of the call was expected")
-    if found is None:
+    if found is NO_TAG:
         cursor.weak = True
 
 
@@ -238,8 +215,8 @@ def _named_markup(cursor: Cursor, opener: Tag, call: CallTag) -> Markup:
         mark = yield from outside.read(cursor)
         if mark is not None:
             return mark
-        found = yield from peek_tag(cursor)
-        if found is None or not _names_parameter(found):
+        found = yield from tag_or_none(cursor)
+        if not found.names(PARAMETER_KINDS):
             return None
         if set(found.ends).isdisjoint(opener.ends):
             return None
@@ -292,29 +269,31 @@ class _Outside:
         mark = yield from self._wrappers.read(cursor)
         if mark is not None:
             return mark
-        found = yield from peek_tag(cursor)
-        if found is None or not self._is_opener(found):
+        found = yield from tag_or_none(cursor)
+        if not self._is_opener(found):
             return None
         yield from tag(cursor)
         return Mark(Level.CALL, False)
 
     def _is_opener(self, found: Tag) -> bool:
         """Whether a tag begins another call, spelled like this one."""
-        if found.closing or set(found.ends).isdisjoint(self._ends):
+        if found.closing:
             return False
-        return found.kind not in CALL_KINDS or bool(found.name)
+        if set(found.ends).isdisjoint(self._ends):
+            return False
+        return found.kind not in CALL_KINDS or found.name != ""
 
 
 def _another_parameter(cursor: Cursor) -> Parsing[bool]:
     """Whether another parameter begins here."""
     found = yield from tag_ahead(cursor)
-    return found is not None and _names_parameter(found)
+    return found.names(PARAMETER_KINDS)
 
 
 def _another_element(cursor: Cursor) -> Parsing[bool]:
     """Whether another element begins here, or a parameter."""
     found = yield from tag_ahead(cursor)
-    if found is None or found.closing:
+    if found is NO_TAG or found.closing:
         return False
     return found.kind not in CALL_KINDS
 
@@ -326,7 +305,9 @@ def _in_lines(opener: Tag, padded: bool) -> bool:
 
 def _trimmed(text: str, opener: Tag, padded: bool) -> str:
     """The value without the line ends of the markup."""
-    if not _in_lines(opener, padded) or not _LEADING.match(text):
+    if not _in_lines(opener, padded):
+        return text
+    if not _LEADING.match(text):
         return text
     return _TRAILING.sub("", _LEADING.sub("", text))
 

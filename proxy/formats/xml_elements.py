@@ -27,7 +27,7 @@ _BLANKS = re.compile(r"\s*")
 # Its separator may stand before a tag, where text ends.
 _TAG_AHEAD = re.compile(r"\]<\]minimax\[>\[<|<[A-Za-z_/]")
 # JSON has no such integer; a text of digits alone is one all the same where nothing else is allowed.
-_ZEROS = re.compile(r"\s*(-?)0+([0-9]+)\s*\Z")
+_ZEROS = re.compile(r"\A\s*(-?)0+([0-9]+)\s*\Z")
 _ITEM, _TEXT = "item", "$text"
 _HOLDERS = frozenset(("array", "object"))
 
@@ -74,8 +74,10 @@ def _is_string(text: str, types: Collection[str]) -> bool:
     """Whether a text is a string, whatever markup is in it."""
     if "string" not in types:
         return False
+    if types != ALL_TYPES:
+        return True
     # Where anything is allowed, MiniMax's separator says that these are elements.
-    return types != ALL_TYPES or not _MARKED.match(text)
+    return not _MARKED.match(text)
 
 
 def _scalar(text: str, types: Collection[str], schema: Json, root: JsonObject) -> Json:
@@ -85,9 +87,8 @@ def _scalar(text: str, types: Collection[str], schema: Json, root: JsonObject) -
             return []
         if "object" in types:
             return {}
-    digits = _ZEROS.match(text)
-    if digits and "integer" in types and _HOLDERS.isdisjoint(types):
-        text = f"{digits[1]}{digits[2]}"
+    if "integer" in types and _HOLDERS.isdisjoint(types):
+        text = _ZEROS.sub(r"\1\2", text)
     return typed(text, schema, root)
 
 
@@ -125,7 +126,9 @@ class _Children:
     @property
     def items_only(self) -> bool:
         """Whether nothing but `<item>` elements stands there."""
-        return not self.text and all(name == _ITEM for name, _ in self.children)
+        if self.text:
+            return False
+        return all(name == _ITEM for name, _ in self.children)
 
 
 def _children(text: str) -> _Children | None:

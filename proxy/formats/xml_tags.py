@@ -7,6 +7,7 @@ string="true">`, `]<]minimax[>[<path>`, `<arg_key:opensource>`, `<ifm|arg_key>` 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from proxy.parsing.cursor import Cursor, Parsing
@@ -42,6 +43,22 @@ class Tag:
     marked: bool = False
     assigned: bool = False
 
+    def opens(self, kinds: Collection[str]) -> bool:
+        """Whether it begins something of these kinds."""
+        return self.kind in kinds and not self.closing
+
+    def closes(self, kinds: Collection[str]) -> bool:
+        """Whether it ends something of these kinds."""
+        return self.kind in kinds and self.closing
+
+    def names(self, kinds: Collection[str]) -> bool:
+        """Whether it begins something of these kinds, and says its name."""
+        return self.opens(kinds) and self.name != ""
+
+
+# Where no tag stands.
+NO_TAG = Tag("", "", False, {}, (), ())
+
 
 def tag(cursor: Cursor) -> Parsing[Tag]:
     """Read the tag that stands here; NotACall, and nothing is read, if it is none."""
@@ -60,11 +77,16 @@ def peek_tag(cursor: Cursor) -> Parsing[Tag | None]:
     return (yield from cursor.ahead(_known_tag(cursor)))
 
 
-def tag_ahead(cursor: Cursor) -> Parsing[Tag | None]:
-    """The tag that stands here, not read yet; None if its first byte says already that there is none."""
+def tag_ahead(cursor: Cursor) -> Parsing[Tag]:
+    """The tag that stands here, not read yet; NO_TAG if there is none, which its first byte may say already."""
     if (yield from cursor.byte()) not in (b"<", b"]"):
-        return None
-    return (yield from peek_tag(cursor))
+        return NO_TAG
+    return (yield from tag_or_none(cursor))
+
+
+def tag_or_none(cursor: Cursor) -> Parsing[Tag]:
+    """The tag that stands here, not read yet; NO_TAG if there is none."""
+    return (yield from peek_tag(cursor)) or NO_TAG
 
 
 def _known_tag(cursor: Cursor) -> Parsing[Tag | None]:
@@ -119,8 +141,8 @@ def read_tag(inside: str, separator: str = "") -> Tag | None:
 
 def _attributes(text: str) -> dict[str, str]:
     """The attributes of a tag, in either quotation marks or none."""
-    pairs = _ATTRIBUTE.findall(text)
-    return {key.lower(): double or single or bare for key, double, single, bare in pairs}
+    # Of the three ways to write a value, only one is not empty.
+    return {key.lower(): "".join(value) for key, *value in _ATTRIBUTE.findall(text)}
 
 
 def _end_tags(written: str, kind: str, separator: str) -> tuple[bytes, ...]:
