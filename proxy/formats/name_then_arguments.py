@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from proxy.codec.json_text import JsonObject
 from proxy.codec.literals import dump
 from proxy.formats.argument_values import arguments
 from proxy.formats.glm_pairs import KEY, VALUE, bare_key, glm_pairs
@@ -156,17 +157,26 @@ def _arguments(cursor: Cursor, tool: Tool, here: bytes, closers: tuple[bytes, ..
         return (yield from _fenced(cursor, tool))
     if here == b"(":
         return (yield from python_arguments(cursor, tool))
-    found = yield from peek_tag(cursor)
-    if found is not None and not found.closing:
-        if found.kind in PARAMETER_KINDS:
-            return dump((yield from parameters(cursor, tool)))
-        if found.kind == KEY:
-            return dump((yield from glm_pairs(cursor, tool)))
+    values = yield from _tagged_values(cursor, tool)
+    if values is not None:
+        return dump(values)
     if (yield from _lacks_arguments(cursor, tool)):
         return "{}"
     if cursor.wrapped and not cursor.void and (yield from bare_key(cursor)):
         return dump((yield from glm_pairs(cursor, tool)))
     raise cursor.refuse("the arguments of a call were expected")
+
+
+def _tagged_values(cursor: Cursor, tool: Tool) -> Parsing[JsonObject | None]:
+    """Read arguments in tags, parameters or GLM's pairs; None, and nothing is read, if none begin here."""
+    found = yield from peek_tag(cursor)
+    if found is None or found.closing:
+        return None
+    if found.kind in PARAMETER_KINDS:
+        return (yield from parameters(cursor, tool))
+    if found.kind == KEY:
+        return (yield from glm_pairs(cursor, tool))
+    return None
 
 
 def _lacks_arguments(cursor: Cursor, tool: Tool) -> Parsing[bool]:
