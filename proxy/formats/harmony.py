@@ -3,7 +3,12 @@
 Harmony's recipient may stand in the role or in the channel: `<|start|>assistant to=functions.NAME<|channel|>commentary
 json<|message|>{…}<|call|>`. The commentary channel calls; a recipient in another one is none (F11), but for the
 analysis channel where the header asks for JSON: `<|channel|>analysis to=functions.NAME <|constrain|>json<|message|>`.
-Muse has no channels; what goes to `self` or to `user` is no call, whatever it shows.
+
+    <|channel|>commentary to=functions.read <|constrain|>json<|message|>{"path": "a.py"}<|call|>
+    assistantcommentary to=functions.read json{"path": "a.py"}
+
+The second is what a server leaves that strips special tokens. Muse has no channels; what goes to `self` or to `user` is
+no call, whatever it shows.
 """
 
 from __future__ import annotations

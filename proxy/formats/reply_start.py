@@ -2,6 +2,12 @@
 names before JSON, wrappers whose first bytes were cut off (section 4 of the formats; F8, F11, F18).
 
 All of it is weak evidence: the row must be the whole reply.
+
+    functions.read:0{"path": "a.py"}                            Kimi without its markers
+    read{"path": "a.py"}                                        a name before JSON
+    call>{"name": "read", "arguments": {"path": "a.py"}}        a wrapper whose first bytes are missing
+    >>>read
+    {"path": "a.py"}                                            functionary 3.2
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""What a text consists of: prose and calls; and a parser at work on what may be one."""
+"""What a text consists of: prose and calls; and a parser at work on what may be one.
+
+    Look: <tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>
+
+is `TextSpan(0, 6)` and `CallSpan(6, 73, (RawCall(read, …),), "<tool_call>")`; were `read` not offered, it would be text
+and a `RejectedSpan(6, …, "<tool_call>", "no tool 'read' is offered")` for those who ask why.
+"""
 
 from __future__ import annotations
 
