@@ -1,4 +1,10 @@
-"""The arguments of a call as the text of a JSON object, whatever the model made of them (F17, F29, F30)."""
+"""The arguments of a call as the text of a JSON object, whatever the model made of them (F17, F29, F30).
+
+    {"path": "a.py"}              as it is
+    "{\\"path\\": \\"a.py\\"}"      the object that the string holds
+    {'path': 'a.py', 'all': True} as JSON: {"path": "a.py", "all": true}
+    null                          {}
+"""
 
 from __future__ import annotations
 
@@ -35,9 +41,9 @@ def arguments(value: bytes, tool: Tool) -> str:
     if not isinstance(parsed, dict):
         raise NotACall("the arguments are no object")
     changed = _without_residue(parsed)
-    if changed is None and _is_json(text):
-        return text
-    return dump(parsed if changed is None else changed)
+    if changed is not None:
+        return dump(changed)
+    return text if _is_json(text) else dump(parsed)
 
 
 def read_string(quoted: bytes) -> str:
@@ -82,12 +88,24 @@ def _is_json(text: str) -> bool:
 
 
 def _without_residue(values: JsonObject) -> JsonObject | None:
-    """The values without the tags that one of them ends with, if these name the next key (F17); None if none does."""
+    """The values without the tags that one of them ends with, if these name the next key (F17); None if none does.
+
+        {"path": "a.py</parameter>\\n<parameter=content>", "content": "x = 1"}
+    """
     cleaned = dict(values)
     for key, following in pairwise([*values, ""]):
         value = values[key]
-        at = value.rfind(_END) if isinstance(value, str) else -1
-        found = _RESIDUE.match(value, at) if isinstance(value, str) and at >= 0 else None
-        if isinstance(value, str) and found and found.group(1) == following:
-            cleaned[key] = value[:at].rstrip()
+        if isinstance(value, str):
+            cleaned[key] = _without_tags(value, following)
     return cleaned if cleaned != values else None
+
+
+def _without_tags(value: str, following: str) -> str:
+    """A value without the end tag of its parameter and the tag of the following one at its end."""
+    at = value.rfind(_END)
+    if at < 0:
+        return value
+    found = _RESIDUE.match(value, at)
+    if found is None or found.group(1) != following:
+        return value
+    return value[:at].rstrip()

@@ -2,6 +2,10 @@
 
 A format is a line in the tables of `formats/markers.py`, or a small parser of its own that `formats/wrappers.py`
 names; the scanner knows none of them. How to add one: docs/formats.md.
+
+    Format("json", b"{", unwrapped, line_start=True, then=b"\\"'")
+
+says that `{"` at the start of a line may begin a call, and that `unwrapped` reads it.
 """
 
 from __future__ import annotations

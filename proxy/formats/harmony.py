@@ -3,7 +3,12 @@
 Harmony's recipient may stand in the role or in the channel: `<|start|>assistant to=functions.NAME<|channel|>commentary
 json<|message|>{…}<|call|>`. The commentary channel calls; a recipient in another one is none (F11), but for the
 analysis channel where the header asks for JSON: `<|channel|>analysis to=functions.NAME <|constrain|>json<|message|>`.
-Muse has no channels; what goes to `self` or to `user` is no call, whatever it shows.
+
+    <|channel|>commentary to=functions.read <|constrain|>json<|message|>{"path": "a.py"}<|call|>
+    assistantcommentary to=functions.read json{"path": "a.py"}
+
+The second is what a server leaves that strips special tokens. Muse has no channels; what goes to `self` or to `user` is
+no call, whatever it shows.
 """
 
 from __future__ import annotations
@@ -48,19 +53,25 @@ def header(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     name = recipient.group(1)
     if not _calls(written, name):
         yield from _skip(cursor)
+    calls = yield from _message(cursor, name, whole_header=written["ends"] is not None)
+    cursor.spans.append((start, cursor.pos))
+    return (yield from closed(cursor, calls))
+
+
+def _message(cursor: Cursor, name: str, *, whole_header: bool) -> Parsing[tuple[RawCall, ...]]:
+    """Read the message to a tool: calls in a wrapper, parameters in tags (Muse), or the JSON of its arguments."""
     tool = cursor.tool(name)
     yield from cursor.blanks()
     found = yield from peek_tag(cursor)
     if found is not None and found.kind in WRAPPER_KINDS:
-        calls = yield from read_wrapper(cursor)
-    elif found is not None and found.kind == "parameter":
-        calls = (RawCall(tool, name, dump((yield from parameters(cursor, tool)))),)
-    else:
-        closers = _MESSAGE_ENDS if written["ends"] else ()
-        calls = ((yield from _json_call(cursor, tool, name, closers)),)
-        cursor.weak = cursor.weak or not written["ends"]
-    cursor.spans.append((start, cursor.pos))
-    return (yield from closed(cursor, calls))
+        return (yield from read_wrapper(cursor))
+    if found is not None and found.kind == "parameter":
+        return (RawCall(tool, name, dump((yield from parameters(cursor, tool)))),)
+    if whole_header:
+        return ((yield from _json_call(cursor, tool, name, _MESSAGE_ENDS)),)
+    call = yield from _json_call(cursor, tool, name, ())
+    cursor.weak = True
+    return (call,)
 
 
 def _calls(written: re.Match[str], name: str) -> bool:
@@ -70,8 +81,10 @@ def _calls(written: re.Match[str], name: str) -> bool:
         return name not in _NO_TOOLS
     if not name.startswith(_FUNCTIONS):
         return False
-    # JSON is asked for where a function is called; what is thought aloud has no such token.
-    return channels == {_COMMENTARY} or (channels == {_ANALYSIS} and written["constrained"] is not None)
+    if channels == {_ANALYSIS}:
+        # JSON is asked for where a function is called; what is thought aloud has no such token.
+        return written["constrained"] is not None
+    return channels == {_COMMENTARY}
 
 
 def stripped_header(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:

@@ -6,7 +6,7 @@
 
 Quotation marks and brackets say where JSON ends. Where the marks of strings have no backslash, or keys no marks, they
 say nothing, or something wrong: then the end tag of the wrapper tells how far the object goes, and the tool's schema
-what it says (`proxy.unescaped`).
+what it says (`repair/unescaped_strings.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
 from proxy.formats.shown_closers import TWO_READINGS, goes_on
 from proxy.formats.terminators import ends_here, leftover, whole_value
-from proxy.parsing.cursor import MAX_KEY, Cursor, Enclosure, Literals, NotACall, Parsing
+from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing
 from proxy.repair.schema_fixes import USUAL, ends_in_text
 from proxy.tools.toolset import Tool
 
@@ -47,10 +47,12 @@ def arguments_value(
     `closers` are the texts that end the call, where it has any of its own; else the wrapper's are. `tails` are the
     brackets that may stand between the arguments and those.
     """
-    value = yield from _value(cursor, tool, closers, tails)
     ends = closers or _ends_of(cursor)
-    known = not ends or cursor.void or not tool.name
-    if known or not (yield from goes_on(cursor, tool, value, ends)):
+    if not _is_enclosed(cursor, tool, ends):
+        return (yield from _whole(cursor, tool))
+    value = yield from _enclosed_value(cursor, tool, closers, ends, tails)
+    # Void now if one of its keys is wrong; the ends are those of the wrapper still.
+    if cursor.void or not (yield from goes_on(cursor, tool, value, ends)):
         return value
     cursor.reject(TWO_READINGS)
     try:
@@ -62,43 +64,55 @@ def arguments_value(
     return value
 
 
-def _value(cursor: Cursor, tool: Tool, closers: tuple[bytes, ...], tails: Collection[str]) -> Parsing[bytes]:
+def _is_enclosed(cursor: Cursor, tool: Tool, ends: tuple[bytes, ...]) -> bool:
+    """Whether it is known what ends the call, and what its arguments should be."""
+    if cursor.void:
+        return False
+    return ends != () and tool.name != ""
+
+
+def _enclosed_value(
+    cursor: Cursor, tool: Tool, closers: tuple[bytes, ...], ends: tuple[bytes, ...], tails: Collection[str]
+) -> Parsing[bytes]:
+    """Read the arguments as JSON; if they are none, or what stands behind them belongs to no call, once more, up to the
+    first end before which the tool's schema can read them.
+    """
     start = cursor.pos
-    ends = closers or _ends_of(cursor)
-    if not ends or cursor.void or not tool.name:
-        return (yield from _whole(cursor, tool))
     refusal: NotACall | None = None
     value = b""
     try:
         value = yield from _whole(cursor, tool)
-        follows = yield from cursor.ahead(cursor.maybe(_may_follow(cursor, closers)))
-        if follows:
+        if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, closers)))):
             if tails is NO_TAIL:
                 yield from cursor.maybe(_surplus(cursor, closers))
             return value
     except NotACall as reason:
         refusal = reason
     end = cursor.pos
-    if not cursor.may_reread():
-        if refusal is not None:
-            raise refusal
-        return value
-    cursor.pos = start
-    loose = yield from cursor.maybe(_up_to_closer(cursor, tool, ends, tails))
-    if loose:
-        return loose
+    if cursor.may_reread():
+        cursor.pos = start
+        loose = yield from cursor.maybe(_up_to_closer(cursor, tool, ends, tails))
+        if loose:
+            return loose
+        if refusal is None:
+            cursor.pos = end
+            yield from _check_end(cursor, value, closers)
+        else:
+            # What its strings show is no call either.
+            yield from cursor.maybe(_past_the_call(cursor, ends))
     if refusal is not None:
-        # What its strings show is no call either.
-        yield from cursor.maybe(_past_the_call(cursor, ends))
         raise refusal
-    cursor.pos = end
-    enclosed = closers or cursor.enclosures
-    if enclosed or not _ENDS_IN_STRING.search(value):
-        return value
-    # Nothing encloses it: prose may follow, but not the rest of what may be its last string.
-    if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
-        raise NotACall("where its last string ends can be read in two ways")
     return value
+
+
+def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Parsing[None]:
+    """NotACall if the value ends with a string that nothing encloses, and the rest of the line may go on with it."""
+    if closers or cursor.enclosures:
+        return
+    if not _ENDS_IN_STRING.search(value):
+        return
+    if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
+        raise NotACall(TWO_READINGS)
 
 
 def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
@@ -144,8 +158,9 @@ def _ends_of(cursor: Cursor) -> tuple[bytes, ...]:
     """What ends the innermost wrapper that is open; nothing where there is none."""
     if not cursor.wrapped:
         return ()
-    enclosure: Enclosure | None = cursor.enclosures[-1] if cursor.enclosures else None
-    return enclosure.closers if enclosure is not None and enclosure.closers else _OPEN_ENDS
+    if not cursor.enclosures:
+        return _OPEN_ENDS
+    return cursor.enclosures[-1].closers or _OPEN_ENDS
 
 
 def _surplus(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
@@ -155,18 +170,23 @@ def _surplus(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
         if not (yield from cursor.which((b"}",))):
             break
         yield from cursor.blanks()
+    return (yield from _call_ends(cursor, closers))
+
+
+def _call_ends(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Whether the call is over here, or the next one begins; nothing is read."""
     if closers and (yield from cursor.peek(closers)):
         return True
-    return bool((yield from ends_here(cursor)) or (yield from cursor.peek(MARKER_OPENERS)))
+    if (yield from ends_here(cursor)):
+        return True
+    return (yield from cursor.peek(MARKER_OPENERS)) is not None
 
 
 def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
     """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member."""
     yield from cursor.blanks()
     for _ in range(_MAX_BRACKETS):
-        if closers and (yield from cursor.peek(closers)):
-            return True
-        if (yield from ends_here(cursor)) or (yield from cursor.peek(MARKER_OPENERS)):
+        if (yield from _call_ends(cursor, closers)):
             return True
         if not (yield from cursor.which(_BRACKETS)):
             break
@@ -188,17 +208,25 @@ def _up_to_closer(cursor: Cursor, tool: Tool, closers: tuple[bytes, ...], tails:
     start = cursor.pos
     for _ in range(MAX_TRIES):
         at, last = yield from _closer(cursor, closers)
-        text = cursor.text(start, at).rstrip()
-        for tail in tails:
-            found = _without(text, tail)
-            if found is not None and _is_readable(found, tool):
-                value = found.encode("utf-8", "surrogatepass")
-                cursor.pos = start + len(value)
-                return value
+        found = _readable(cursor.text(start, at).rstrip(), tails, tool)
+        if found:
+            cursor.pos = start + len(found)
+            return found
+        if last or not cursor.enclosures:
+            break
         # A string may show the end of its wrapper; but what stands behind that must not be the next call.
-        if last or not cursor.enclosures or (yield from cursor.ahead(cursor.maybe(_next_call(cursor)))):
+        if (yield from cursor.ahead(cursor.maybe(_next_call(cursor)))):
             break
     raise NotACall("the arguments cannot be read")
+
+
+def _readable(text: str, tails: Collection[str], tool: Tool) -> bytes:
+    """The arguments that the text holds before one of these tails; empty if none can be read."""
+    for tail in tails:
+        found = _without(text, tail)
+        if found is not None and _is_readable(found, tool):
+            return found.encode("utf-8", "surrogatepass")
+    return b""
 
 
 def _next_call(cursor: Cursor) -> Parsing[bool]:

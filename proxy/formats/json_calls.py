@@ -31,12 +31,15 @@ _ARGUMENTS = frozenset(("arguments", "parameters", "args", "input"))
 # These count as the whole reply and in a wrapper only.
 _WIDER_NAMES = _NAMES | {"tool_call", "action"}
 _WIDER_ARGUMENTS = _ARGUMENTS | {"params", "action_input"}
+_KEYS = (_NAMES, _ARGUMENTS)
+_WIDER_KEYS = (_WIDER_NAMES, _WIDER_ARGUMENTS)
 _LIST = "tool_calls"
 _IGNORED = frozenset(("id", "index", "tool_call_id", "call_id"))
 _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
 # No tool is named so by the key of its arguments.
 _OWN_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
 _QUOTES = (b'"', b"'")
+_OPENERS = (b"{", b"[")
 
 
 class _Place(Enum):
@@ -82,7 +85,19 @@ class _Members:
     @property
     def empty(self) -> bool:
         """True if nothing was read that makes a call."""
-        return self.name is None and self.arguments is None and self.inner is None
+        return self.lacks_name and self.arguments is None
+
+    @property
+    def lacks_name(self) -> bool:
+        """True if the name may still come."""
+        return self.name is None and self.inner is None
+
+    @property
+    def lacks_arguments(self) -> bool:
+        """True if the arguments may still come."""
+        if self.keyed or self.inner is not None:
+            return False
+        return self.arguments is None
 
 
 def json_object(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -161,7 +176,8 @@ def _object(
         if key in seen:
             cursor.reject(f"the key {key!r} stands there twice")
         seen.add(key)
-        yield from _member(cursor, key, members, place, keyed and len(seen) == 1)
+        yield from _member(cursor, key, members, place, keyed)
+        keyed = False
         if (yield from _object_ends(cursor, members)):
             return _finished(cursor, members, alone)
 
@@ -174,7 +190,8 @@ def _object_ends(cursor: Cursor, members: _Members) -> Parsing[bool]:
     sign = yield from cursor.which((b",", b"}"))
     if sign is not None:
         return sign == b"}"
-    if members.arguments is not None and not cursor.void and (yield from ends_here(cursor)):
+    may_end = members.arguments is not None and not cursor.void
+    if may_end and (yield from ends_here(cursor)):
         if _may_end_in_text(cursor, members):
             cursor.reject(OPEN_TEXT)
         return True
@@ -201,11 +218,11 @@ def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: b
     role = _role_of(cursor, key, here, members, place, keyed=keyed)
     if role is _Role.NAME:
         members.name = yield from _string(cursor)
-        members.wider = members.wider or key not in _NAMES
+        members.wider |= key not in _NAMES
         cursor.tool(members.name)
     elif role is _Role.ARGUMENTS:
         members.arguments = yield from _arguments(cursor, members)
-        members.wider = members.wider or key not in _ARGUMENTS
+        members.wider |= key not in _ARGUMENTS
     elif role is _Role.INNER:
         yield from _inner(cursor, key, members, place)
     elif role is _Role.TYPE:
@@ -225,22 +242,25 @@ def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: b
 def _role_of(cursor: Cursor, key: str, here: bytes, members: _Members, place: _Place, *, keyed: bool) -> _Role:
     """What a key is for, by its name, the first byte of its value, and what was read before."""
     wider = _counts_wider(cursor)
-    names = _WIDER_NAMES if wider else _NAMES
-    if key in names and here in _QUOTES and _lacks_name(members):
+    names, arguments_keys = _WIDER_KEYS if wider else _KEYS
+    if key in names and here in _QUOTES and members.lacks_name:
         return _Role.NAME
-    keys = _WIDER_ARGUMENTS if wider else _ARGUMENTS
-    if key in keys and _lacks_arguments(members):
+    if key in arguments_keys and members.lacks_arguments:
         return _Role.ARGUMENTS
-    nested = here in (b"{", b"[")
-    if nested and members.empty and _holds_calls(key, here, place, wider):
+    if members.empty and _holds_calls(key, here, place, wider):
         return _Role.INNER
-    if key == "type":
-        return _Role.TYPE
     if keyed and here == b"{" and _may_be_name(cursor, key):
         return _Role.NAME_OF_ARGUMENTS
-    if nested or members.keyed or key not in _IGNORED:
+    return _role_beside_a_call(key, here, members)
+
+
+def _role_beside_a_call(key: str, here: bytes, members: _Members) -> _Role:
+    """What a key is for that is not the call's own."""
+    if key == "type":
+        return _Role.TYPE
+    if here in _OPENERS or members.keyed:
         return _Role.FOREIGN
-    return _Role.IGNORED
+    return _Role.IGNORED if key in _IGNORED else _Role.FOREIGN
 
 
 def _arguments(cursor: Cursor, members: _Members) -> Parsing[bytes]:
@@ -252,24 +272,22 @@ def _arguments(cursor: Cursor, members: _Members) -> Parsing[bytes]:
 
 def _may_be_name(cursor: Cursor, key: str) -> bool:
     """Whether a key names a tool; among other calls also one that was not offered."""
+    if key == "type":
+        return False
     if cursor.tools.resolve(key) is not None:
         return key not in _IGNORED
     return cursor.passes and key not in _OWN_KEYS
 
 
-def _lacks_name(members: _Members) -> bool:
-    return members.name is None and members.inner is None
-
-
-def _lacks_arguments(members: _Members) -> bool:
-    return members.arguments is None and members.inner is None and not members.keyed
-
-
 def _holds_calls(key: str, here: bytes, place: _Place, wider: bool) -> bool:
     """Whether the value of a key can be a call, or a list of them."""
+    if here not in _OPENERS:
+        return False
+    if key != "function" and not wider:
+        return False
     if here == b"[":
-        return key == _LIST and place is _Place.TOP and wider
-    return (place, key) in _SHAPES and (key == "function" or wider)
+        return (place, key) == (_Place.TOP, _LIST)
+    return (place, key) in _SHAPES
 
 
 def _inner(cursor: Cursor, key: str, members: _Members, place: _Place) -> Parsing[None]:

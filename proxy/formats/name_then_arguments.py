@@ -1,12 +1,18 @@
 """Calls written as the name and then the arguments: `NAME` and JSON in all the ways in which markers stand between them
 (Mistral, Kimi, DeepSeek, Solar, PLaMo, functionary), pairs of tags (GLM), parameters (F4) or Python's arguments (F16).
+
+    [TOOL_CALLS]read[ARGS]{"path": "a.py"}
+    <|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"path": "a.py"}<|tool_call_end|>
+    <tool_call>read<arg_key>path</arg_key><arg_value>a.py</arg_value></tool_call>
+
+What stands here is the name, or a marker before it; wrappers and what opens them were read before.
 """
 
 from __future__ import annotations
 
 import re
 
-from proxy.codec.json_text import dump
+from proxy.codec.json_text import JsonObject, dump
 from proxy.formats.argument_values import arguments
 from proxy.formats.glm_pairs import KEY, VALUE, bare_key, glm_pairs
 from proxy.formats.json_arguments import arguments_value
@@ -56,18 +62,32 @@ def called(cursor: Cursor, name: str, call_id: str = "", closers: tuple[bytes, .
     here = yield from cursor.byte()
     if here == b"(":
         name = name.removesuffix(".call")
-    found = (yield from peek_tag(cursor)) if here in (b"<", b"]") else None
-    if found is not None and found.kind == KEY and cursor.tools.resolve(name) is None:
-        # The tag before the first key is missing, and the name runs into it (F7).
-        split = cursor.tools.split(name) if found.closing else None
-        if split:
-            yield from tag(cursor)
-            tool = cursor.tool(split[0].name)
-            return RawCall(tool, name, dump((yield from glm_pairs(cursor, tool, split[1]))))
+    if here in (b"<", b"]"):
+        joined = yield from _joined_key(cursor, name)
+        if joined is not None:
+            return joined
     tool = cursor.tool(name)
-    kimi = _KIMI_ID.match(name)
     text = yield from _arguments(cursor, tool, here, closers)
-    return RawCall(tool, name, text, call_id or (name if kimi else ""))
+    if not call_id and _KIMI_ID.match(name):
+        call_id = name
+    return RawCall(tool, name, text, call_id)
+
+
+def _joined_key(cursor: Cursor, name: str) -> Parsing[RawCall | None]:
+    """Read the call of GLM whose name runs into its first key, since the tag between them is missing (F7); None, and
+    nothing is read, if it is none: `readpath</arg_key><arg_value>a.py</arg_value>`.
+    """
+    found = yield from peek_tag(cursor)
+    if found is None or found.kind != KEY or not found.closing:
+        return None
+    if cursor.tools.resolve(name) is not None:
+        return None
+    split = cursor.tools.split(name)
+    if not split:
+        return None
+    yield from tag(cursor)
+    tool = cursor.tool(split[0].name)
+    return RawCall(tool, name, dump((yield from glm_pairs(cursor, tool, split[1]))))
 
 
 def _read_head(cursor: Cursor, head: _Head) -> Parsing[None]:
@@ -80,20 +100,37 @@ def _read_head(cursor: Cursor, head: _Head) -> Parsing[None]:
                 continue
             if head.name or (yield from cursor.byte()) in (b"{", b"("):
                 return
-            head.name = (yield from cursor.until(_AFTER_NAME, MAX_KEY)).decode("utf-8", "replace")
-            if not head.name:
-                raise cursor.refuse("the name of a tool was expected")
+            head.name = yield from _name(cursor)
         elif marker in _NAME_FOLLOWS:
-            # What stood before was the call's kind or its id, unless the arguments follow already.
-            yield from cursor.blanks()
-            here = yield from cursor.byte()
-            found = (yield from peek_tag(cursor)) if here == b"<" else None
-            head.name = head.name if here == b"{" else ""
-            if found is not None and found.kind in CALL_KINDS and not found.closing:
-                head.tagged = True
+            yield from _behind_kind(cursor, head)
+            if head.tagged:
                 return
         elif marker == _ID_FOLLOWS:
             head.id = (yield from cursor.until(_AFTER_ID, MAX_KEY)).decode()
+
+
+def _name(cursor: Cursor) -> Parsing[str]:
+    name = (yield from cursor.until(_AFTER_NAME, MAX_KEY)).decode("utf-8", "replace")
+    if not name:
+        raise cursor.refuse("the name of a tool was expected")
+    return name
+
+
+def _behind_kind(cursor: Cursor, head: _Head) -> Parsing[None]:
+    """See what follows DeepSeek's separator: what stood before it was the call's kind or its id, unless the arguments
+    follow already.
+
+        function<｜tool▁sep｜>read
+        read<｜tool▁sep｜>{"path": "a.py"}
+    """
+    yield from cursor.blanks()
+    here = yield from cursor.byte()
+    if here == b"{":
+        return
+    head.name = ""
+    if here == b"<":
+        found = yield from peek_tag(cursor)
+        head.tagged = found is not None and found.kind in CALL_KINDS and not found.closing
 
 
 def _tag_between(cursor: Cursor) -> Parsing[bool]:
@@ -101,13 +138,17 @@ def _tag_between(cursor: Cursor) -> Parsing[bool]:
     if (yield from cursor.byte()) != b"<":
         return False
     found = yield from peek_tag(cursor)
-    if found is None or not (found.kind == "tool_sep" or (found.closing and found.kind == VALUE)):
+    if found is None:
+        return False
+    stray = found.closing and found.kind == VALUE
+    if found.kind != "tool_sep" and not stray:
         return False
     yield from tag(cursor)
     return True
 
 
 def _arguments(cursor: Cursor, tool: Tool, here: bytes, closers: tuple[bytes, ...]) -> Parsing[str]:
+    """Read the arguments, whose first byte is `here`: the text of their object."""
     if here == b"{":
         value = yield from arguments_value(cursor, tool, closers=closers)
         return "" if cursor.void else arguments(value, tool)
@@ -115,18 +156,36 @@ def _arguments(cursor: Cursor, tool: Tool, here: bytes, closers: tuple[bytes, ..
         return (yield from _fenced(cursor, tool))
     if here == b"(":
         return (yield from python_arguments(cursor, tool))
-    found = yield from peek_tag(cursor)
-    if found is not None and found.kind in PARAMETER_KINDS and not found.closing:
-        return dump((yield from parameters(cursor, tool)))
-    if found is not None and found.kind == KEY and not found.closing:
-        return dump((yield from glm_pairs(cursor, tool)))
-    # A word that names no tool is a word.
-    bare = cursor.wrapped and not tool.required and not cursor.passing
-    if bare and not cursor.at_end() and (yield from ends_here(cursor)):
+    values = yield from _tagged_values(cursor, tool)
+    if values is not None:
+        return dump(values)
+    if (yield from _lacks_arguments(cursor, tool)):
         return "{}"
     if cursor.wrapped and not cursor.void and (yield from bare_key(cursor)):
         return dump((yield from glm_pairs(cursor, tool)))
     raise cursor.refuse("the arguments of a call were expected")
+
+
+def _tagged_values(cursor: Cursor, tool: Tool) -> Parsing[JsonObject | None]:
+    """Read arguments in tags, parameters or GLM's pairs; None, and nothing is read, if none begin here."""
+    found = yield from peek_tag(cursor)
+    if found is None or found.closing:
+        return None
+    if found.kind in PARAMETER_KINDS:
+        return (yield from parameters(cursor, tool))
+    if found.kind == KEY:
+        return (yield from glm_pairs(cursor, tool))
+    return None
+
+
+def _lacks_arguments(cursor: Cursor, tool: Tool) -> Parsing[bool]:
+    """Whether the call is over behind its name, in a wrapper and of a tool that requires nothing."""
+    if not cursor.wrapped or tool.required:
+        return False
+    # A word that names no tool is a word.
+    if cursor.passing or cursor.at_end():
+        return False
+    return (yield from ends_here(cursor))
 
 
 def _fenced(cursor: Cursor, tool: Tool) -> Parsing[str]:

@@ -212,7 +212,7 @@ def _bare(cursor: Cursor, tool: Tool, key: str) -> Parsing[Json]:
     while cursor.pos - start <= MAX_BARE:
         if cursor.pos > start and (yield from cursor.ahead(cursor.maybe(_follows(cursor, tool)))):
             text = cursor.text(start, cursor.pos).strip()
-            if not cursor.void and not _PLAIN.match(text) and _is_expression(text):
+            if _is_computed(text):
                 raise NotACall("a value is no literal")
             return _typed(tool, key, text)
         if (yield from cursor.which((b",", b")"))) and cursor.pos == start + 1:
@@ -221,15 +221,24 @@ def _bare(cursor: Cursor, tool: Tool, key: str) -> Parsing[Json]:
     raise NotACall("a value without quotation marks does not end")
 
 
+def _is_computed(text: str) -> bool:
+    """Whether a text without quotation marks, if it is known, is an expression: `len(x)` rather than `a.py`."""
+    if not text or _PLAIN.match(text):
+        return False
+    return _is_expression(text)
+
+
 def _is_expression(text: str) -> bool:
     """Whether Python would compute something here; the text is parsed, never evaluated."""
     try:
         tree = ast.parse(text.removeprefix("*"), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
-    tree = tree.operand if isinstance(tree, ast.UnaryOp) else tree
-    plain = isinstance(tree, ast.Constant) and not isinstance(tree.value, str | bytes)
-    return not plain and not isinstance(tree, ast.Name | ast.Attribute)
+    if isinstance(tree, ast.UnaryOp):
+        tree = tree.operand
+    if isinstance(tree, ast.Constant):
+        return isinstance(tree.value, str | bytes)
+    return not isinstance(tree, ast.Name | ast.Attribute)
 
 
 def _typed(tool: Tool, key: str, text: str) -> Json:
@@ -247,14 +256,16 @@ def _typed(tool: Tool, key: str, text: str) -> Json:
 def _follows(cursor: Cursor, tool: Tool) -> Parsing[bool]:
     """Whether what may follow a value stands here: the next keyword, or the end of the call."""
     yield from cursor.blanks()
-    mark = yield from cursor.which((b",", b")"))
-    if mark == b")":
+    if (yield from cursor.which((b")",))):
         return (yield from _over(cursor))
+    comma = yield from cursor.which((b",",))
     yield from cursor.blanks()
-    if mark == b"," and (yield from cursor.which((b")",))):
+    if comma and (yield from cursor.which((b")",))):
         return (yield from _over(cursor))
     key = yield from _keyword(cursor)
-    return bool(key) and (mark == b"," or key in tool.properties)
+    if not key:
+        return False
+    return comma is not None or key in tool.properties
 
 
 def _over(cursor: Cursor) -> Parsing[bool]:

@@ -1,6 +1,9 @@
 """The model's reasoning where a server leaves it in the text: nothing in it is a call (F71).
 
 Only if a reply is nothing but reasoning that never ends, a call in a wrapper at its very end is meant (F70).
+
+    <think>I could call <tool_call>{"name": "read", "arguments": {…}}</tool_call>.</think>It is done.    no call
+    <think>I read the file. <tool_call>{"name": "read", "arguments": {…}}</tool_call>                    a call
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 names before JSON, wrappers whose first bytes were cut off (section 4 of the formats; F8, F11, F18).
 
 All of it is weak evidence: the row must be the whole reply.
+
+    functions.read:0{"path": "a.py"}                            Kimi without its markers
+    read{"path": "a.py"}                                        a name before JSON
+    call>{"name": "read", "arguments": {"path": "a.py"}}        a wrapper whose first bytes are missing
+    >>>read
+    {"path": "a.py"}                                            functionary 3.2
 """
 
 from __future__ import annotations
@@ -52,21 +58,26 @@ def first_thing(parsers: Mapping[bytes, tuple[str, bytes, FormatParser]], *, res
         if opener is None:
             raise NotACall("no call begins so")
         cursor.first = True
-        if opener in parsers:
-            cursor.format, then, parse = parsers[opener]
-            if then and (yield from cursor.ahead(_behind(cursor, opener))) not in then:
-                raise NotACall("no call begins so")
-            return (yield from parse(cursor))
-        if opener in _HEADERS:
-            return (yield from header(cursor))
-        if opener in STRIPPED_HEADERS:
-            return (yield from stripped_header(cursor))
-        if opener in _LEADS:
-            yield from cursor.expect(opener)
-            return (yield from rest_of_calls(cursor, ()))
-        return (yield from _bare_name(cursor, opener))
+        if opener not in parsers:
+            return (yield from _residue(cursor, opener))
+        cursor.format, then, parse = parsers[opener]
+        if then and (yield from cursor.ahead(_behind(cursor, opener))) not in then:
+            raise NotACall("no call begins so")
+        return (yield from parse(cursor))
 
     return first
+
+
+def _residue(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
+    """Read what is left of a call whose markers are gone, and what follows it."""
+    if opener in _HEADERS:
+        return (yield from header(cursor))
+    if opener in STRIPPED_HEADERS:
+        return (yield from stripped_header(cursor))
+    if opener in _LEADS:
+        yield from cursor.expect(opener)
+        return (yield from rest_of_calls(cursor, ()))
+    return (yield from _bare_name(cursor, opener))
 
 
 def _behind(cursor: Cursor, opener: bytes) -> Parsing[bytes]:
@@ -107,7 +118,12 @@ def tool_calls_word(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 
 def _bare_name(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
-    """Read a call whose markers are gone: the name, and then its arguments."""
+    """Read a call whose markers are gone: the name, and then its arguments.
+
+        read(path="a.py")
+        functions.read:0{"path": "a.py"}
+        functionread json```json{"path": "a.py"}
+    """
     start = cursor.pos
     yield from cursor.expect(opener)
     tail = yield from cursor.until(_AFTER_NAME, _MAX_TAIL)
@@ -121,15 +137,27 @@ def _bare_name(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
     yield from cursor.blanks()
     yield from cursor.which(_SEPARATORS)
     yield from cursor.blanks()
-    here = yield from cursor.byte()
-    found = (yield from peek_tag(cursor)) if here == b"<" else None
-    tagged = found is not None and found.kind in (KEY, *PARAMETER_KINDS) and not found.closing
-    fenced = here == FENCE[:1] and opener.startswith(_FUNCTION.encode())
-    if not _TAIL.match(tail) or not (tagged or fenced or here == b"{"):
+    may_be_fenced = opener.startswith(_FUNCTION.encode())
+    if not (yield from _arguments_begin(cursor, may_be_fenced)) or not _TAIL.match(tail):
         raise cursor.refuse("a name alone is no call")
     call = yield from called(cursor, name)
     cursor.spans.append((start, cursor.pos))
     return (yield from rest_of_calls(cursor, (call,)))
+
+
+def _arguments_begin(cursor: Cursor, may_be_fenced: bool) -> Parsing[bool]:
+    """Whether JSON, the tag of a parameter, or a fence if there may be one, stands here; nothing is read."""
+    here = yield from cursor.byte()
+    if here == b"{":
+        return True
+    if here == FENCE[:1]:
+        return may_be_fenced
+    if here != b"<":
+        return False
+    found = yield from peek_tag(cursor)
+    if found is None or found.closing:
+        return False
+    return found.kind in (KEY, *PARAMETER_KINDS)
 
 
 def _json_behind(cursor: Cursor, start: int, name: str) -> Parsing[tuple[RawCall, ...]]:

@@ -15,7 +15,7 @@ import re
 
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
-from proxy.formats.markers import MARKER_OPENERS, WRAPPER_KINDS
+from proxy.formats.markers import MARKER_BY_OPENER, WRAPPER_KINDS
 from proxy.formats.terminators import CALL_KINDS, blanks, leftover
 from proxy.formats.xml_tags import peek_tag
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
@@ -28,7 +28,8 @@ _BRACKETS = Literals((b"}", b"]"))
 _FENCE = (b"```",)
 _SPACES = (b" ", b"\t")
 _LINE_ENDS = (b"\r", b"\n")
-_NEXT_MESSAGE = (b"<|start|>", b"<|channel|>")
+_NEXT_CALL = Literals((*MARKER_BY_OPENER, b"<|start|>", b"<|channel|>"))
+_KINDS = CALL_KINDS | WRAPPER_KINDS
 _MAX_CLOSERS = 8
 
 
@@ -79,19 +80,21 @@ def _past_closers(cursor: Cursor) -> Parsing[None]:
 def _closer(cursor: Cursor) -> Parsing[bool]:
     """Read a closer, on this line or another."""
     yield from cursor.blanks()
-    return bool((yield from cursor.which(_FENCE))) or (yield from leftover(cursor))
+    if (yield from cursor.which(_FENCE)):
+        return True
+    return (yield from leftover(cursor))
 
 
 def _call_begins(cursor: Cursor) -> Parsing[bool]:
     """Whether the next call stands here."""
-    if (yield from cursor.peek(MARKER_OPENERS)) or (yield from cursor.peek(_NEXT_MESSAGE)):
+    if (yield from cursor.peek(_NEXT_CALL)):
         return True
     if (yield from cursor.byte()) not in (b"<", b"]"):
         return False
     found = yield from peek_tag(cursor)
     if found is None or found.closing:
         return False
-    return found.kind in CALL_KINDS | WRAPPER_KINDS or found.marked
+    return found.marked or found.kind in _KINDS
 
 
 def _lacks(value: bytes, tool: Tool, legal: bool) -> bool:

@@ -1,4 +1,10 @@
-"""What a text consists of: prose and calls; and a parser at work on what may be one."""
+"""What a text consists of: prose and calls; and a parser at work on what may be one.
+
+    Look: <tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>
+
+is `TextSpan(0, 6)` and `CallSpan(6, 73, (RawCall(read, …),), "<tool_call>")`; were `read` not offered, it would be text
+and a `RejectedSpan(6, …, "<tool_call>", "no tool 'read' is offered")` for those who ask why.
+"""
 
 from __future__ import annotations
 
@@ -102,9 +108,7 @@ class Candidate:
         """Tells whether a quotation is open before it, when it is asked."""
 
         def is_open() -> bool:
-            if self.around is None:
-                self.around = quotation(markdown.before.decode("utf-8", "replace"))
-            return bool(self.around)
+            return bool(self._quotation(markdown))
 
         return is_open
 
@@ -126,20 +130,19 @@ class Candidate:
 
         `beginning` gives the formats that may begin at a position: one quotation may show several calls.
         """
-        if self.cursor.void or self.decided or not self.calls:
+        if self.decided or not self.calls or self.cursor.void:
             return False
         if self.cursor.weak:
             # Nothing follows.
             return self.item.strong and self._buffer.behind(self.start, QUOTES)
-        if self.around is None:
-            self.around = quotation(markdown.before.decode("utf-8", "replace"))
-        while self.around:
+        around = self._quotation(markdown)
+        while around:
             joined = self._join_next(limit)
             if not joined:
                 return joined
             behind = self._buffer.part(self.cursor.pos, self.cursor.pos + MAX_BEHIND)
             complete = self._buffer.ended or len(behind) == MAX_BEHIND
-            ends = self.around.ends(behind.decode("utf-8", "replace"), complete=complete)
+            ends = around.ends(behind.decode("utf-8", "replace"), complete=complete)
             if ends is not False:
                 return ends
             at = self.cursor.pos + blanks_behind(behind)
@@ -148,15 +151,23 @@ class Candidate:
                 return begins
         return False
 
+    def _quotation(self, markdown: Markdown) -> Quotation:
+        """The quotations that are open before it, looked for once."""
+        if self.around is None:
+            self.around = quotation(markdown.before.decode("utf-8", "replace"))
+        return self.around
+
     def _begin_next(self, at: int, formats: Iterable[Format]) -> bool | None:
         """Whether another wrapper begins at a position behind the calls: it counts together with them."""
         for item in formats:
+            if not item.strong:
+                continue
             here = self._buffer.part(at, at + len(item.opener))
-            if item.strong and here == item.opener:
+            if here == item.opener:
                 self._next = Candidate(item, self._buffer, at, self._tools)
                 self._next.cursor.in_quotation = self.cursor.in_quotation
                 return True
-            if item.strong and item.opener.startswith(here) and not self._buffer.ended:
+            if item.opener.startswith(here) and not self._buffer.ended:
                 return None
         return False
 
@@ -174,7 +185,9 @@ class Candidate:
         except NotACall:
             calls = ()
         self._next = None
-        if not calls or other.void or other.weak or other.pos - self.start > limit:
+        if not calls or other.void or other.weak:
+            return False
+        if other.pos - self.start > limit:
             return False
         self.calls = (*(self.calls or ()), *calls)
         self.cursor.pos = other.pos

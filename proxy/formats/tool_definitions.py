@@ -16,15 +16,14 @@ _TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "
 
 def is_definition(arguments: JsonObject, tool: Tool) -> bool:
     """True if the arguments of a call are the JSON Schema of some; keys that the tool has itself say nothing."""
-    own = tool.properties
-    if arguments.get("type") == "object" and "type" not in own:
+    foreign = {key: value for key, value in arguments.items() if key not in tool.properties}
+    if foreign.get("type") == "object" or "$schema" in foreign:
         return True
-    if "$schema" in arguments and "$schema" not in own:
+    if isinstance(foreign.get("properties"), dict):
         return True
-    if isinstance(arguments.get("properties"), dict) and "properties" not in own:
-        return True
-    described = [_is_schema(value) and _takes_none(tool, key) for key, value in arguments.items()]
-    return bool(described) and all(described)
+    if not arguments:
+        return False
+    return all(_is_schema(value) and _takes_none(tool, key) for key, value in arguments.items())
 
 
 def _is_schema(value: Json) -> bool:
@@ -36,4 +35,6 @@ def _is_schema(value: Json) -> bool:
 
 def _takes_none(tool: Tool, key: str) -> bool:
     """True if parameter `key` takes no object, so that a schema cannot be its value."""
-    return "object" not in allowed_types(tool.properties.get(key, {}), tool.schema) or key not in tool.properties
+    if key not in tool.properties:
+        return True
+    return "object" not in allowed_types(tool.properties[key], tool.schema)

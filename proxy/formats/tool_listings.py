@@ -18,7 +18,7 @@ def is_definition(call: RawCall) -> bool:
     `{"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}`, and
     `{"name": "now", "parameters": {"type": "object"}}` of one without parameters.
     """
-    if '"properties"' not in call.arguments and '"object"' not in call.arguments:
+    if not any(word in call.arguments for word in ('"properties"', '"object"')):
         return False
     try:
         schema = load_json(call.arguments)
@@ -35,6 +35,10 @@ def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
     if "properties" not in schema:
         return schema["type"] == "object" and not schema.keys() - _BARE
     properties = schema["properties"]
-    if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
+    if not isinstance(properties, dict):
         return False
-    return schema["type"] == "object" if "type" in schema else schema.keys() <= _UNTYPED
+    if not all(isinstance(each, dict) for each in properties.values()):
+        return False
+    if "type" in schema:
+        return schema["type"] == "object"
+    return schema.keys() <= _UNTYPED

@@ -3,6 +3,11 @@
 A row is what may end a reply: bare JSON objects or arrays, fenced blocks of them, functions in tags, one or several
 behind each other, with nothing but blanks, orphan closers (F3) and end-of-turn tokens (F18) between and after them.
 All else makes the whole row prose.
+
+    I read both files.
+
+    {"name": "read", "arguments": {"path": "a.py"}}
+    {"name": "read", "arguments": {"path": "b.py"}}</tool_call><|im_end|>
 """
 
 from __future__ import annotations
@@ -27,7 +32,8 @@ def strong(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def closed(cursor: Cursor, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
     """The calls that were read, if their evidence was strong; else with the row that they begin."""
-    if cursor.left and (cursor.cut or cursor.weak):
+    doubtful = cursor.cut or cursor.weak
+    if cursor.left and doubtful:
         # What stays text ends a row before it begins; behind it one may begin.
         if cursor.may_go_back:
             cursor.pos = cursor.back_to = cursor.left[-1][1]
@@ -36,9 +42,9 @@ def closed(cursor: Cursor, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall,
         cursor.weak = True
         _check(cursor, calls)
         return calls
-    if not cursor.weak:
-        return calls
-    return (yield from rest_of_calls(cursor, calls))
+    if cursor.weak:
+        return (yield from rest_of_calls(cursor, calls))
+    return calls
 
 
 def unwrapped(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -54,22 +60,31 @@ def rest_of_calls(cursor: Cursor, before: tuple[RawCall, ...]) -> Parsing[tuple[
             yield from cursor.blanks()
             if cursor.at_end():
                 break
-            if calls and ((yield from leftover(cursor)) or (yield from cursor.which(_SURPLUS))):
+            if calls and (yield from _between(cursor)):
                 continue
-            if calls and (yield from cursor.which(_BETWEEN)):
-                yield from cursor.blanks()
             calls += yield from _next_item(cursor)
         cursor.weak = True
         _check(cursor, calls)
     except NotACall as refusal:
         if cursor.back_to >= 0:
             cursor.pos = cursor.back_to
-        if calls and not cursor.at_end():
-            cursor.explain(NotACall(f"more text follows ({refusal})"))
-        else:
-            cursor.explain(refusal)
+        more = calls and not cursor.at_end()
+        cursor.explain(NotACall(f"more text follows ({refusal})") if more else refusal)
         raise
     return tuple(calls)
+
+
+def _between(cursor: Cursor) -> Parsing[bool]:
+    """Read what says nothing behind a call: a closer, a bracket too many. False if there is none; then a comma that
+    stood here is read, and the next call follows.
+    """
+    if (yield from leftover(cursor)):
+        return True
+    if (yield from cursor.which(_SURPLUS)):
+        return True
+    if (yield from cursor.which(_BETWEEN)):
+        yield from cursor.blanks()
+    return False
 
 
 def _next_item(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -77,7 +92,8 @@ def _next_item(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     not. Only a few times in a reply is the same text read again for that.
     """
     start = cursor.pos
-    if cursor.back_to < 0 and not cursor.void and (yield from closed_by_itself(cursor)) == WRAPPER:
+    open_ended = cursor.back_to < 0 and not cursor.void
+    if open_ended and (yield from closed_by_itself(cursor)) == WRAPPER:
         if not cursor.may_go_back:
             raise NotACall("a wrapped call follows")
         cursor.back_to = start
@@ -95,12 +111,18 @@ def _check(cursor: Cursor, calls: Collection[RawCall]) -> None:
     if not calls or cursor.left:
         raise cursor.rejected("there is no call")
     for call in calls:
-        arguments = load_json(call.arguments)
-        if not isinstance(arguments, dict) or not _fits(cursor, call, arguments):
-            keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
-            raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
-        if is_definition(arguments, call.tool):
-            raise NotACall(Rejection.DEFINITION)
+        _check_keys(cursor, call)
+
+
+def _check_keys(cursor: Cursor, call: RawCall) -> None:
+    """NotACall if the arguments are not the tool's own, or the schema of them."""
+    arguments = load_json(call.arguments)
+    own = isinstance(arguments, dict) and _fits(cursor, call, arguments)
+    if not isinstance(arguments, dict) or not own:
+        keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
+        raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
+    if is_definition(arguments, call.tool):
+        raise NotACall(Rejection.DEFINITION)
 
 
 def _fits(cursor: Cursor, call: RawCall, arguments: JsonObject) -> bool:
@@ -109,4 +131,6 @@ def _fits(cursor: Cursor, call: RawCall, arguments: JsonObject) -> bool:
     """
     if call.tool.accepts(arguments):
         return True
-    return cursor.first and call.explicit and call.tool.tolerates(arguments)
+    if not cursor.first or not call.explicit:
+        return False
+    return call.tool.tolerates(arguments)

@@ -48,6 +48,10 @@ class _Fence(Enum):
     CLOSING = auto()
 
 
+# Asked for with every chunk of prose: a global name is found faster than a member of an enum.
+_NONE, _CLOSING = _Fence.NONE, _Fence.CLOSING
+
+
 @dataclass(slots=True)
 class _Run:
     """A run of backticks or tildes that stands directly before the next byte, which may be one more of them.
@@ -105,14 +109,23 @@ class Markdown:
         """
         run = self._run
         if run is None or run.mark != b"`":
-            return self._fence is not _Fence.NONE or self._in_span
+            return self._fenced or self._in_span
         length = self._length(run)
-        if self._fence is not _Fence.NONE:
+        if self._fenced:
             # A run of backticks behind the info string makes a span of what looked like a fence.
             return not self._ends_info(run) or length != self._fence_length
         if length >= _MIN_FENCE and run.begins_block:
             return True
-        return _toggled(self._span, length) > 0 or _toggled(self._line_span, length) > 0
+        return max(_toggled(self._span, length), _toggled(self._line_span, length)) > 0
+
+    @property
+    def _fenced(self) -> bool:
+        """True in a fenced block, the lines of its runs included."""
+        return self._fence is not _NONE
+
+    @property
+    def _in_span(self) -> bool:
+        return max(self._span, self._line_span) > 0
 
     @property
     def quoted(self) -> bool:
@@ -127,7 +140,7 @@ class Markdown:
     @property
     def indented_code(self) -> bool:
         """True if the line is indented code behind a blank line. What begins the text is none, whatever its indent."""
-        return self._fence is _Fence.NONE and self._indents_code
+        return self._indents_code and not self._fenced
 
     @property
     def before(self) -> bytes:
@@ -170,14 +183,15 @@ class Markdown:
             self._escaped = odd
         if not token.isspace():
             self.line_start = False
-            if self._fence is _Fence.CLOSING:
+            if self._fence is _CLOSING:
                 self._fence = _Fence.INSIDE
 
     def _begin_run(self, token: bytes) -> None:
         head = self._head if len(self._head) < _MAX_HEAD else None
         self._run = _Run(token[:1], len(token), self._escaped, head)
         self._escaped = self.line_start = False
-        self._before_run = self._before_run or self._head + token[:1]
+        if not self._before_run:
+            self._before_run = self._head + token[:1]
         self._head = b"x" * _MAX_HEAD
 
     def _end_run(self, run: _Run) -> None:
@@ -187,9 +201,10 @@ class Markdown:
             # An info string holds no backtick: this was a code span that began the line.
             self._span = self._line_span = self._fence_length
             self._fence = _Fence.NONE
-        if self._fence is not _Fence.NONE:
-            if self._fence is not _Fence.INFO:
-                self._fence = _Fence.CLOSING if self._closes(run, length) else _Fence.INSIDE
+        if self._fence is _Fence.INFO:
+            return
+        if self._fenced:
+            self._fence = _Fence.CLOSING if self._closes(run, length) else _Fence.INSIDE
         elif length >= _MIN_FENCE and run.begins_block:
             self._open_fence(run, length)
         elif run.mark == b"`" and length:
@@ -214,15 +229,11 @@ class Markdown:
         """True for backticks in the info string of a fence of backticks."""
         return self._fence is _Fence.INFO and run.mark == b"`" == self._fence_mark
 
-    @property
-    def _in_span(self) -> bool:
-        return self._span > 0 or self._line_span > 0
-
     def _length(self, run: _Run) -> int:
         """The length of a run; one less if a backslash takes its first mark away, which it does not in code."""
-        if not run.escaped or self._in_span or self._fence is not _Fence.NONE:
-            return run.length
-        return run.length - 1
+        if run.escaped and not self._in_span and not self._fenced:
+            return run.length - 1
+        return run.length
 
     def _end_line(self) -> None:
         if self._fence is _Fence.CLOSING:
@@ -240,16 +251,15 @@ class Markdown:
 
     def _end_of_block(self) -> None:
         """See whether indented code may follow this line. In a list item all its text is indented."""
-        fenced = self._fence is not _Fence.NONE
         if self.line_start or self._indents_code:
-            if not fenced:
-                self._behind_gap = True
+            self._behind_gap |= not self._fenced
             return
-        if not fenced:
+        if not self._fenced:
             item = _ITEM.match(self._line)
-            if item:
+            if item is not None:
                 self._item = len(item.group().expandtabs(4))
-            elif self._behind_gap and self._item:
+            elif self._behind_gap:
+                # Text of the item, or of none any more, that stands further to the left.
                 self._item = min(self._item, self._indentation)
         self._behind_gap = False
 
@@ -272,9 +282,9 @@ class Markdown:
 
 def _toggled(span: int, length: int) -> int:
     """The open span behind a run: closed by one of its own length, opened where none is."""
-    if span == length:
-        return 0
-    return span or length
+    if span == 0:
+        return length
+    return 0 if span == length else span
 
 
 def _indent(head: bytes) -> int:
