@@ -157,7 +157,7 @@ class PendingCall:
             return False
         return bool(_EMPTY.fullmatch(self.live.text))
 
-    def is_hollow(self, tools: ToolSet) -> bool:
+    def lacks_arguments(self, tools: ToolSet) -> bool:
         """True if it came without arguments though its tool takes some: they may still come (F25).
 
         {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
