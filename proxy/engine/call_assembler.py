@@ -273,12 +273,11 @@ class CallAssembler:
         events = self._writer.release(call, new)
         if not live.closed:
             return events
-        excess = live.take_excess()
-        lacks_arguments = self._lacks_arguments(call)
-        if not was_closed and not lacks_arguments:
+        if not was_closed:
             events += self._release_closed(call, live)
+        excess = live.take_excess()
         if excess:
-            events += self._feed_excess(call, excess, index, lacks_arguments=lacks_arguments)
+            events += self._feed_excess(call, excess, index)
         return events
 
     def _release_closed(self, call: PendingCall, live: LiveArguments) -> list[Event]:
@@ -287,15 +286,17 @@ class CallAssembler:
             return []  # what looks like the end may be within a string
         if not self._calls.may_open(call):
             return []
+        if self._lacks_arguments(call):
+            return []
         return self._writer.release_whole(call)
 
-    def _feed_excess(self, call: PendingCall, excess: str, index: int | None, *, lacks_arguments: bool) -> list[Event]:
+    def _feed_excess(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
         """What stands behind the object of a call, in a delta of this index."""
         self._writer.regular = False
         if call.trailing:
             call.trailing.append(excess)
             return []
-        if lacks_arguments:
+        if self._lacks_arguments(call):
             return self._feed_behind_empty(call, excess, index)
         return self._feed_behind(call, excess, index)
 
