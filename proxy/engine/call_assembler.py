@@ -206,11 +206,12 @@ class CallAssembler:
         `ended`. What came with these is given, and belongs to their event.
         """
         events: list[Event] = []
+        in_chunk = {each.call.number for each in self.assigned}
         for call in self._calls.first(count):
             if not call.may_end:
                 continue
             released = self._end(call)
-            if any(call is each.call for each in self.assigned):
+            if call.number in in_chunk:
                 events += released
                 continue
             self.ended += released
@@ -225,7 +226,7 @@ class CallAssembler:
         events = self._writer.release(call, live.end())
         if not self._calls.may_open(call):
             return events
-        if self._is_hollow(call) and not live.policy.hold_all:
+        if self._lacks_arguments(call) and not live.policy.hold_all:
             return events + self._writer.open(call)
         return events + self._writer.release_whole(call)
 
@@ -252,7 +253,7 @@ class CallAssembler:
         """What of all of its arguments a call still lacks."""
         if call.state is CallState.COMPLETE:
             return ""
-        received = "" if self._is_hollow(call) else call.text.lstrip()
+        received = "" if self._lacks_arguments(call) else call.text.lstrip()
         if not arguments.startswith(received):
             return ""
         if received and call.has_ended:
@@ -272,12 +273,11 @@ class CallAssembler:
         events = self._writer.release(call, new)
         if not live.closed:
             return events
-        excess = live.take_excess()
-        hollow = self._is_hollow(call)
-        if not was_closed and not hollow:
+        if not was_closed:
             events += self._release_closed(call, live)
+        excess = live.take_excess()
         if excess:
-            events += self._feed_excess(call, excess, index, hollow=hollow)
+            events += self._feed_excess(call, excess, index)
         return events
 
     def _release_closed(self, call: PendingCall, live: LiveArguments) -> list[Event]:
@@ -286,26 +286,28 @@ class CallAssembler:
             return []  # what looks like the end may be within a string
         if not self._calls.may_open(call):
             return []
+        if self._lacks_arguments(call):
+            return []
         return self._writer.release_whole(call)
 
-    def _feed_excess(self, call: PendingCall, excess: str, index: int | None, *, hollow: bool) -> list[Event]:
+    def _feed_excess(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
         """What stands behind the object of a call, in a delta of this index."""
         self._writer.regular = False
         if call.trailing:
             call.trailing.append(excess)
             return []
-        if hollow:
-            return self._feed_behind_hollow(call, excess, index)
+        if self._lacks_arguments(call):
+            return self._feed_behind_empty(call, excess, index)
         return self._feed_behind(call, excess, index)
 
-    def _feed_behind_hollow(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
+    def _feed_behind_empty(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
         """What stands behind empty arguments: the true ones may, for no more than the brace has left (F25).
 
         {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
         {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}"}}
         """
         live = call.live
-        assert live is not None, "hollow arguments were read"
+        assert live is not None, "empty arguments were read"
         call.irregular = True
         excess = _EMPTY_OBJECTS.sub("", excess, count=1)
         arguments = excess.lstrip()
@@ -334,9 +336,9 @@ class CallAssembler:
             call.trailing.append(excess)
         return []
 
-    def _is_hollow(self, call: PendingCall) -> bool:
+    def _lacks_arguments(self, call: PendingCall) -> bool:
         """True if a call came without arguments though its tool takes some: they may still come (F25)."""
-        return call.is_hollow(self._repairer.tools)
+        return call.lacks_arguments(self._repairer.tools)
 
 
 def _names_as_expected(delta: CallDelta, *, begins: bool) -> bool:

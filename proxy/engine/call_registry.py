@@ -107,7 +107,7 @@ class CallRegistry:
             return False
         if not call.may_take(delta):
             return True
-        return not call.is_hollow(self._tools)
+        return not call.lacks_arguments(self._tools)
 
     def _add(self, delta: CallDelta, previous: PendingCall | None) -> PendingCall:
         """A new call behind the last one of its index."""

@@ -93,6 +93,8 @@ class CallWriter:
             return []
         opened = self._open(call, self._written_name(call, repaired), repaired.name)
         if call.dropped:
+            # It came whole: an object behind it is another call's.
+            call.final_arguments = repaired.arguments
             return []
         call.complete(repaired.arguments)
         call.fixes += repaired.fixes

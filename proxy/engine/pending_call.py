@@ -22,6 +22,8 @@ MAX_NEAR = 64
 _LIVE = 4
 # Names that are kept of a server that says one with each delta.
 _MAX_NAMES = 16
+# States in which no arguments are awaited any more, if those that came are known to be all.
+_DECIDED = (CallState.COMPLETE, CallState.DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +155,11 @@ class PendingCall:
         """True if its arguments came whole and say nothing, and still wait at least in part."""
         if self.live is None:
             return False
-        if self.state is CallState.COMPLETE:
+        if self.state in _DECIDED and self.final_arguments is not None:
             return False
         return bool(_EMPTY.fullmatch(self.live.text))
 
-    def is_hollow(self, tools: ToolSet) -> bool:
+    def lacks_arguments(self, tools: ToolSet) -> bool:
         """True if it came without arguments though its tool takes some: they may still come (F25).
 
         {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
