@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from proxy.codec.json_text import Json, JsonObject, dump_json, dump_request, load_chunk
+from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
 # What asks the model server: path and body in, status and body out.
 Post: TypeAlias = Callable[[str, bytes], tuple[int, bytes]]
 
-TOKENIZE = "/tokenize"
-COUNT_TOKENS = "/v1/messages/count_tokens"
 # The header of the answer that says which way the number came.
 HEADER = "X-Tool-Proxy-Count"
 IMAGE_TOKENS = 1600
@@ -39,7 +38,7 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject) -
         return number, "tokenize"
     # A server of several models must know which; all else is as the client wrote it.
     named = {**client_body, "model": chat_body["model"]} if "model" in chat_body else client_body
-    number = _asked(upstream_post, COUNT_TOKENS, named, "input_tokens")
+    number = _asked(upstream_post, MESSAGES_COUNT_TOKENS, named, "input_tokens")
     if number:
         return number, "count_tokens"
     return estimate(chat_body), "estimate"
