@@ -30,9 +30,9 @@ from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan, proxy_parses
 from proxy.exchange.task import make_task
 from proxy.limits import MAX_ERROR_BODY
-from proxy.upstream.client import ModelServer
+from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
-from proxy.upstream.passthrough import pass_through
+from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.pump import HasDescriptor, Pump, Timeouts
 from proxy.upstream.responses import error_of_response
@@ -105,24 +105,31 @@ def passed(path: str, model: str | None = None) -> Response:
     call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
     try:
         answer = pass_through(call, pump)
-        parts, headers_down, length = answer.parts, answer.headers, answer.length
         if answer.status >= 400:
-            if call.coding and call.coding not in KNOWN:
-                raise error_of_response(call, b"", ctx.secrets)  # what cannot be read may quote a key
-            if call.coding:
-                parts, length = filter(None, decoded(call, parts)), None
-                headers_down = tuple(header for header in headers_down if header[0] != "Content-Encoding")
-            # What breaks off is told by a status while it can be.
-            discreet = _discreet(ctx, parts)
-            parts = chain((next(discreet, b""),), discreet)
+            answer = _passed_error(ctx, call, answer)
     except BaseException:
         call.close()
         raise
     ctx.first_byte = time.monotonic()
-    sized = [] if length is None else [("Content-Length", str(length))]
-    response = Response(_sent(ctx, parts), answer.status, [*headers_down, *sized])
+    sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
+    response = Response(_sent(ctx, answer.parts), answer.status, [*answer.headers, *sized])
     response.call_on_close(call.close)
     return response
+
+
+def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughResponse) -> PassthroughResponse:
+    """An error that passes, without the keys that it may quote, and so without its compression.
+
+    Raises its status alone where that is not known.
+    """
+    if call.coding:
+        if call.coding not in KNOWN:
+            raise error_of_response(call, b"", ctx.secrets)  # what cannot be read may quote a key
+        headers = tuple(header for header in answer.headers if header[0] != "Content-Encoding")
+        answer = replace(answer, headers=headers, length=None, parts=filter(None, decoded(call, answer.parts)))
+    discreet = _discreet(ctx, answer.parts)
+    # What breaks off is told by a status while it can be.
+    return replace(answer, parts=chain((next(discreet, b""),), discreet))
 
 
 def _discreet(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
