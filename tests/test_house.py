@@ -26,7 +26,7 @@ SANS_IO_MODULES = (
     *("config.rules", "config.yaml_nodes", "config.tool_rules_parser", "config.server_url"),
     *("upstream.http1", "upstream.context_overflow", "upstream.model_list", "exchange.routing"),
     *("exchange.plan", "exchange.retry", "exchange.task", "exchange.reply_stream", "exchange.observe"),
-    "exchange.loop_guard",
+    *("exchange.loop_guard", "exchange.outcome", "upstream.paths", "web.routes"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 # No public name of the engine and below says Any; YAML is read by what may hold anything.

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
-from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject
 from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Dialect
@@ -25,6 +24,7 @@ from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.observe import ObservedReply, observed
+from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Plan, proxy_parses, upstream_body
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
 from proxy.exchange.retry import asks_for_proxy, second_plan
@@ -41,32 +41,6 @@ log = logging.getLogger("proxy")
 END_GRACE = 1.0
 # Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
 HURRY = 0.05
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of a request, for its log line and for the answer's headers.
-
-    `asked` is what was changed in the request, `audit` all that was changed. `observe`: nothing was changed, `audit`
-    and `calls` are what would have been; then `content_type` is the upstream's. `later` is what is done once the client
-    has its answer.
-    """
-
-    tries: int = 0
-    plan: Plan = field(default_factory=Plan)
-    headers: tuple[tuple[str, str], ...] = ()
-    asked: tuple[Repair, ...] = ()
-    audit: tuple[Repair, ...] = ()
-    refusals: Mapping[str, int] = field(default_factory=dict)
-    empty_calls: int = 0
-    calls: int = 0
-    swallowed: bool = False
-    error: str = ""
-    failure: ProxyError | None = None
-    heartbeats: int = 0
-    observe: bool = False
-    content_type: str = ""
-    later: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Upstream(Protocol):
@@ -147,7 +121,7 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             again = exchange.second(plan, error)
             if again is None or attempt.spoke:
                 redact_error(error, exchange.secrets)
-                outcome.error, outcome.failure = error.logged, error
+                outcome.fail(error)
                 tail = attempt.fail(error)
                 if not committed and not (attempt.spoke and exchange.request.stream):
                     raise
@@ -329,10 +303,8 @@ class _Attempt:
         return self._made(body, answer or read_whole(body), unrepaired())
 
     def _would_fail(self, error: ProxyError) -> None:
-        """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
         redact_error(error, self._exchange.secrets)
-        outcome = self._exchange.outcome
-        outcome.error = outcome.error or f"would fail: {error.logged}"
+        self._exchange.outcome.would_fail(error)
 
     def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
         dialect = self._exchange.dialect

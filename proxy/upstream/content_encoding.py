@@ -31,31 +31,41 @@ class Decoder:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What the next bytes add, in pieces that are not too large."""
         self._came += len(data)
-        if self._undoing is None:
+        undoing = self._undoing
+        if undoing is None:
             # Some servers mean deflate without its header; two bytes tell.
             data = self._first = self._first + data
             if len(data) < 2:
                 return
-            self._undoing = zlib.decompressobj(_HEADED if _has_header(data) else _RAW)
+            undoing = zlib.decompressobj(_HEADED if _has_header(data) else _RAW)
+        # After a piece of full size there may be more, although all bytes are taken.
         full = False
         while data or full:
-            if self._undoing.eof:  # one stream may follow another, or zeros that fill a block (gzip's own manual)
+            if undoing.eof:  # one stream may follow another, or zeros that fill a block (gzip's own manual)
                 data = data.lstrip(b"\0")
                 if not data:
-                    return
-                self._undoing = zlib.decompressobj(_HEADED)
-            try:
-                given = self._undoing.decompress(data, _PIECE)
-            except zlib.error:
-                raise UpstreamBroken("the model server's compressed answer cannot be read") from None
-            self._gave += len(given)
-            if self._gave > max(MAX_ANSWER, _MAX_RATIO * self._came):
-                raise LimitExceeded("the size of an answer that is compressed", MAX_ANSWER)
+                    break
+                undoing = zlib.decompressobj(_HEADED)
+            given = self._undone(undoing, data)
             if given:
                 yield given
-            ended = self._undoing.eof
-            data = self._undoing.unused_data if ended else self._undoing.unconsumed_tail
-            full = len(given) == _PIECE and not ended
+            full = len(given) == _PIECE
+            data = undoing.unconsumed_tail
+            if undoing.eof:
+                full = False
+                data = undoing.unused_data
+        self._undoing = undoing
+
+    def _undone(self, undoing: zlib._Decompress, data: bytes) -> bytes:
+        """The next piece that these bytes stand for. Raises UpstreamBroken and LimitExceeded."""
+        try:
+            given = undoing.decompress(data, _PIECE)
+        except zlib.error:
+            raise UpstreamBroken("the model server's compressed answer cannot be read") from None
+        self._gave += len(given)
+        if self._gave > max(MAX_ANSWER, _MAX_RATIO * self._came):
+            raise LimitExceeded("the size of an answer that is compressed", MAX_ANSWER)
+        return given
 
     def finish(self) -> None:
         """The body ended: what was compressed must have, too."""

@@ -77,35 +77,53 @@ class Pump:
         Raises ClientGone, UpstreamTimeout, UpstreamBroken, or Unavailable (the worker is about to end); ends when the
         body has properly ended.
         """
+        poll = self._poll_of(call)
+        heard = time.monotonic()
+        headless = True
+        while not call.complete:
+            whole = headless or self._patience.whole
+            limit = self._limit(whole=whole)
+            ready = self._wait(poll, call, heard + limit)
+            now = time.monotonic()
+            if now >= self._end:
+                return
+            if now >= min(heard + limit, self._last):
+                # An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
+                self._late(now, heard, whole=whole, excused=ready and not whole)
+            if now >= self._alarm or self.heartbeat_due:
+                yield None
+            if not ready:
+                continue
+            data = call.receive()
+            if not call.status:
+                continue
+            if not self._patience.whole:
+                heard = now
+            if data or headless:
+                headless = False
+                yield data
+
+    def _limit(self, *, whole: bool) -> float:
+        """Seconds until the head, or all that is read whole; else until the next bytes."""
+        return self._patience.header if whole else self._patience.idle
+
+    def _late(self, now: float, heard: float, *, whole: bool, excused: bool) -> None:
+        """Some time is over: raise UpstreamTimeout, but for a silence that is `excused`."""
+        limit = self._limit(whole=whole)
+        if now >= heard + limit and not excused:
+            raise UpstreamTimeout(_silence(whole, limit))
+        if now >= self._last:
+            raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")
+
+    def _poll_of(self, call: UpstreamCall) -> select.poll:
+        """What is waited for: the upstream's bytes, the client's leaving, the worker's end."""
         poll = select.poll()
         poll.register(call.fileno(), select.POLLIN)
         if self._client is not None:
             poll.register(self._client.fileno(), select.POLLRDHUP)
         if self._drain is not None:
             poll.register(self._drain, select.POLLIN)
-        heard = time.monotonic()
-        headless = True
-        while not call.complete:
-            whole = headless or self._patience.whole
-            limit = self._patience.header if whole else self._patience.idle
-            ready = self._wait(poll, call, heard + limit)
-            now = time.monotonic()
-            if now >= self._end:
-                return
-            if now >= heard + limit and (whole or not ready):
-                raise UpstreamTimeout(_silence(whole, limit))
-            if now >= self._last:
-                raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")
-            if now >= self._alarm or self.heartbeat_due:
-                yield None
-            if not ready:
-                continue
-            data = call.receive()
-            if call.status and not self._patience.whole:
-                heard = now
-            if call.status and (data or headless):
-                headless = False
-                yield data
+        return poll
 
     def _wait(self, poll: select.poll, call: UpstreamCall, until: float) -> bool:
         """True if the upstream can be read, False if `until` or the next heartbeat has come."""

@@ -1,6 +1,6 @@
 """Who may come in: the key that a request needs, the model that the key may use, and how much of both.
 
-It goes by the route that was found, never by the text of a path, and what is not named here needs a key.
+It goes by the route that was found, never by the text of a path.
 """
 
 from __future__ import annotations
@@ -10,17 +10,11 @@ from typing import Any
 from proxy.config.api_keys import ClientKey, TooMany, named_model
 from proxy.errors import BadRequest
 from proxy.web.admin_access import check_admin
-from proxy.web.completions import CHAT, COUNT_TOKENS, MESSAGES, MODELS
-from proxy.web.context import RequestContext
 from proxy.web.headers import BEARER, credential, key_bytes
+from proxy.web.routes import Access, Route
+from proxy.worker.shared_counters import SharedCounters
+from proxy.worker.snapshot import Snapshot
 
-# What tells nothing of the model server but that it is there, and what only the admin may do.
-FREE = frozenset(("/", "/for/<client>/", "/health", "/_health", "/_ready"))
-ADMIN = frozenset(("/_reload", "/metrics"))
-# What keeps no model busy, and what names no model.
-_QUICK = frozenset((COUNT_TOKENS, "/tokenize", "/detokenize"))
-_LISTS = (MODELS, f"{MODELS}/{{id}}")
-_DIALECTS = {CHAT: "chat", MESSAGES: "messages", COUNT_TOKENS: "messages"}
 # What a client that has too much under way is told to wait, in seconds: nobody knows.
 _WAIT = 2
 
@@ -30,55 +24,63 @@ def check_target(environ: dict[str, Any]) -> None:
     if environ.get("SERVER_PROTOCOL") == "HTTP/1.1" and not environ.get("HTTP_HOST"):
         raise BadRequest("the request has no Host header")
     target = str(environ.get("RAW_URI", "/"))
-    if not target.startswith("/") and not (target == "*" and environ.get("REQUEST_METHOD") == "OPTIONS"):
-        raise BadRequest("the target of the request must be a path; this is no proxy for other servers")
-
-
-def dialect_of(route: str) -> str:
-    """The dialect of a route, for the log and the metrics: chat, messages, passed (as it came), own."""
-    return "own" if not route or route in FREE or route in ADMIN else _DIALECTS.get(route, "passed")
-
-
-def authenticate(ctx: RequestContext, environ: dict[str, Any]) -> None:
-    """Check the key that `now.route` needs, and count the request; says in `environ` which key goes up.
-
-    Raises Unauthorized, Forbidden or TooMany.
-    """
-    keys = ctx.snapshot.keys
-    environ[BEARER] = keys.upstream_key(credential(environ), passed=ctx.snapshot.settings.pass_auth)
-    if ctx.route in ADMIN:
-        check_admin(environ, keys)
-    elif ctx.route not in FREE and keys.clients:
-        ctx.key = key = keys.client(key_bytes(environ))
-        limit = key.requests_per_minute
-        wait = ctx.worker.memory.tally.wait(_name(key), limit) if limit else 0.0
-        if wait:
-            raise TooMany(f"the key {key.name} has {limit} requests a minute (requests_per_minute)", "rate", wait)
-
-
-def acquire_slot(ctx: RequestContext) -> None:
-    """Check the model of a request whose body passes as it came, and take one of those that its key may have under way.
-
-    Raises Forbidden or TooMany.
-    """
-    key = ctx.key
-    if key is None or ctx.route in _LISTS or ctx.dialect == "own":
+    if target.startswith("/"):
         return
-    if key.restricted and (ctx.dialect == "passed" or ctx.route == CHAT):
-        named = named_model(ctx.body)
-        if ctx.dialect == "passed":
-            key.check_model(named)
-    if key.streams and ctx.route not in _QUICK:
-        if not ctx.worker.memory.tally.hold(_name(key), 1, key.streams):
-            told = f"the key {key.name} has {key.streams} requests under way already (streams)"
-            raise TooMany(told, "streams", _WAIT)
-        ctx.holds = True
+    if target == "*" and environ.get("REQUEST_METHOD") == "OPTIONS":
+        return
+    raise BadRequest("the target of the request must be a path; this is no proxy for other servers")
 
 
-def release(ctx: RequestContext) -> None:
+def authenticate(route: Route, environ: dict[str, Any], snapshot: Snapshot) -> ClientKey | None:
+    """The client key that lets a request in, None where none is needed. It says in `environ` which key goes up.
+
+    Raises Unauthorized or Forbidden.
+    """
+    keys = snapshot.keys
+    environ[BEARER] = keys.upstream_key(credential(environ), passed=snapshot.settings.pass_auth)
+    if route.access is Access.ADMIN:
+        check_admin(environ, keys)
+        return None
+    if route.access is Access.ANYONE or not keys.clients:
+        return None
+    return keys.client(key_bytes(environ))
+
+
+def count_request(key: ClientKey, tally: SharedCounters) -> None:
+    """Count a request of a key's minute; TooMany if it has had all of them."""
+    limit = key.requests_per_minute
+    if not limit:
+        return
+    wait = tally.wait(_name(key), limit)
+    if wait:
+        raise TooMany(f"the key {key.name} has {limit} requests a minute (requests_per_minute)", "rate", wait)
+
+
+def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
+    """Check the model of a body that goes up as it came; the dialects check theirs, by the name that servers know.
+
+    Raises Forbidden, and BadRequest where another reader may find another model.
+    """
+    if not key.restricted or not route.names_model:
+        return
+    named = named_model(body)
+    if route.dialect == "passed":
+        key.check_model(named)
+
+
+def acquire_slot(key: ClientKey, route: Route, tally: SharedCounters) -> bool:
+    """Take one of the requests that a key may have under way; False where they are not counted. Raises TooMany."""
+    if not key.streams or not route.keeps_model_busy:
+        return False
+    if not tally.hold(_name(key), 1, key.streams):
+        told = f"the key {key.name} has {key.streams} requests under way already (streams)"
+        raise TooMany(told, "streams", _WAIT)
+    return True
+
+
+def release_slot(key: ClientKey, tally: SharedCounters) -> None:
     """The request has ended."""
-    if ctx.holds and ctx.key is not None:
-        ctx.worker.memory.tally.hold(_name(ctx.key), -1)
+    tally.hold(_name(key), -1)
 
 
 def _name(key: ClientKey) -> str:

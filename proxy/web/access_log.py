@@ -31,7 +31,9 @@ def log_request(ctx: RequestContext, status: int) -> None:
     """One line about a request that has ended."""
     facts: dict[str, object] = {"id": ctx.id, "method": ctx.method, "path": ctx.path, "status": status}
     facts["ms"] = round((time.monotonic() - ctx.began) * 1000, 1)
-    facts |= {"dialect": ctx.dialect} | ({"route": ctx.route} if ctx.route else {})
+    facts["dialect"] = ctx.dialect
+    if ctx.route is not None:
+        facts["route"] = ctx.route.path
     if ctx.client:
         facts["client"] = ctx.client
     if ctx.key is not None:
@@ -43,11 +45,10 @@ def log_request(ctx: RequestContext, status: int) -> None:
         facts |= _chat_facts(ctx, ctx.prepared.chat)
     if state := _upstream(ctx, status):
         facts["upstream"] = state
-    if ctx.gone:
+    if ctx.outcome.gone:
         facts["gone"] = _gone(ctx)
-    error = ctx.error or ctx.outcome.error
-    if error:
-        facts["error"] = error
+    if ctx.outcome.error:
+        facts["error"] = ctx.outcome.error
     _told.tell()
     _log(ctx, logging.INFO, "request", facts)
     if ctx.prepared is not None:
@@ -96,7 +97,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         empty_calls=outcome.empty_calls,
         heartbeats=outcome.heartbeats,
         when=_gone(ctx),
-        kind=upstream_kind(_failure(ctx)),
+        kind=upstream_kind(outcome.failure),
         denied=ctx.denied,
         lost=_counted.count(),
     )
@@ -112,21 +113,17 @@ def _model(ctx: RequestContext, named: str) -> str:
     return OTHER if named and (strange or clean(named, ctx.secrets) != named) else named
 
 
-def _failure(ctx: RequestContext) -> BaseException | None:
-    return ctx.failure or ctx.outcome.failure
-
-
 def _gone(ctx: RequestContext) -> str:
     """When the client left, or ""."""
-    if not ctx.gone:
+    if not ctx.outcome.gone:
         return ""
     return "answering" if ctx.sent else "waiting"
 
 
 def _upstream(ctx: RequestContext, status: int) -> str:
     """How the model server did: ok, or what failed; "" where it was not asked, or nobody waited for the end."""
-    kind = upstream_kind(_failure(ctx))
-    if kind or ctx.gone or ctx.dialect == "own" or status >= 400:
+    kind = upstream_kind(ctx.outcome.failure)
+    if kind or ctx.outcome.gone or ctx.dialect == "own" or status >= 400:
         return kind
     return "ok" if ctx.first_byte else ""
 

@@ -8,9 +8,10 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any, TypeAlias
 
 from flask import Response, request
 
@@ -30,32 +31,24 @@ from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan, proxy_parses
 from proxy.exchange.task import make_task
 from proxy.limits import MAX_ERROR_BODY
-from proxy.upstream.client import ModelServer
+from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
-from proxy.upstream.passthrough import pass_through
+from proxy.upstream.passthrough import PassthroughResponse, pass_through
+from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.pump import HasDescriptor, Pump, Timeouts
 from proxy.upstream.responses import error_of_response
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import model_server, named_model
+from proxy.web.routes import shown_paths
 from proxy.worker.audit_log import as_header
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
 
 log = logging.getLogger("proxy")
 
-CHAT = "/v1/chat/completions"
-MESSAGES = "/v1/messages"
-COUNT_TOKENS = "/v1/messages/count_tokens"
-MODELS = "/v1/models"
-# What the upstream answers itself, and how it is asked.
-PASSED: Mapping[str, tuple[str, ...]] = {
-    MODELS: ("GET",),
-    "/v1/completions": ("POST",),
-    "/v1/embeddings": ("POST",),
-    "/tokenize": ("POST",),
-    "/detokenize": ("POST",),
-}
+# Reads a dialect's request into the internal one; it may ask the model server which models it has.
+Prepare: TypeAlias = Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
 _SSE_TYPE = "text/event-stream; charset=utf-8"
 _SSE_HEADERS = (
@@ -65,11 +58,10 @@ _SSE_HEADERS = (
 )
 
 
-def reply() -> Response:
+def reply(prepare: Prepare) -> Response:
     """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
     ctx = request_context()
-    asked = ctx.prepared
-    assert asked is not None  # the rewriter reads it before every request of these paths
+    ctx.prepared = asked = prepare(ctx, request.environ)
     wanted, settings = asked.chat, ctx.snapshot.settings
     ctx.outcome.observe = settings.observe
     if settings.observe:
@@ -77,7 +69,7 @@ def reply() -> Response:
         asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
     ending = None if settings.observe else limit_answer(wanted, settings.max_tool_calls)
     if ending is not None:
-        ctx.error = "loop guard"
+        ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
     parts = run_exchange(_exchange(ctx, asked))
@@ -105,8 +97,8 @@ def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
     return response
 
 
-def passed(path: str) -> Response:
-    """A path that the upstream answers itself: request and answer go through untouched."""
+def passed(path: str, model: str | None = None) -> Response:
+    """A path that the upstream answers itself: request and answer go through untouched; `model` is one in the path."""
     ctx = request_context()
     settings = ctx.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
@@ -114,29 +106,35 @@ def passed(path: str) -> Response:
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
     body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
-    model = path.removeprefix(f"{MODELS}/") if path.startswith(f"{MODELS}/") else named_model(ctx)
-    call = model_server(ctx, model).open(method, path + _query(), headers, body)
+    call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
     try:
         answer = pass_through(call, pump)
-        parts, headers_down, length = answer.parts, answer.headers, answer.length
         if answer.status >= 400:
-            if call.coding and call.coding not in KNOWN:
-                raise error_of_response(call, b"", ctx.secrets)  # what cannot be read may quote a key
-            if call.coding:
-                parts, length = filter(None, decoded(call, parts)), None
-                headers_down = tuple(header for header in headers_down if header[0] != "Content-Encoding")
-            # What breaks off is told by a status while it can be.
-            discreet = _discreet(ctx, parts)
-            parts = chain((next(discreet, b""),), discreet)
+            answer = _passed_error(ctx, call, answer)
     except BaseException:
         call.close()
         raise
     ctx.first_byte = time.monotonic()
-    sized = [] if length is None else [("Content-Length", str(length))]
+    sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
     masking = body_masking(mask_of(ctx.secrets), answer.status, call.header("Content-Type"), call.coding)
-    response = Response(_sent(ctx, parts, masking), answer.status, [*headers_down, *sized])
+    response = Response(_sent(ctx, answer.parts, masking), answer.status, [*answer.headers, *sized])
     response.call_on_close(call.close)
     return response
+
+
+def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughResponse) -> PassthroughResponse:
+    """An error that passes, without the keys that it may quote, and so without its compression.
+
+    Raises its status alone where that is not known.
+    """
+    if call.coding:
+        if call.coding not in KNOWN:
+            raise error_of_response(call, b"", ctx.secrets)  # what cannot be read may quote a key
+        headers = tuple(header for header in answer.headers if header[0] != "Content-Encoding")
+        answer = replace(answer, headers=headers, length=None, parts=filter(None, decoded(call, answer.parts)))
+    discreet = _discreet(ctx, answer.parts)
+    # What breaks off is told by a status while it can be.
+    return replace(answer, parts=chain((next(discreet, b""),), discreet))
 
 
 def _discreet(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -181,7 +179,8 @@ def metrics() -> Response:
 
 def root() -> Response:
     """`GET /`: what this is, and what it answers."""
-    about = {"service": "vllm-tool-proxy", "version": __version__, "paths": paths(request_context().snapshot)}
+    paths = shown_paths(request_context().snapshot.settings.pass_through)
+    about = {"service": "vllm-tool-proxy", "version": __version__, "paths": paths}
     return json_response(dump_json(about))
 
 
@@ -199,12 +198,6 @@ def ready() -> Response:
     return response
 
 
-def paths(snapshot: Snapshot) -> list[str]:
-    """All paths that are answered."""
-    own = ["/for/{client}/v1/…", "/health", "/_health", "/_ready", "/_reload", "/metrics", "/"]
-    return [CHAT, MESSAGES, COUNT_TOKENS, *PASSED, f"{MODELS}/{{id}}", *snapshot.settings.pass_through, *own]
-
-
 def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, asked.chat, asked.profile
     seed = secrets.token_bytes(16)
@@ -219,7 +212,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
 
     return Exchange(
         upstream=server,
-        path=CHAT,
+        path=CHAT_COMPLETIONS,
         headers=asked.headers,
         request=wanted,
         plan=_plan(asked, server),

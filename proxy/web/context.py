@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from flask import Response, g
@@ -12,10 +13,11 @@ from proxy.config.api_keys import ClientKey
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
-from proxy.exchange.exchange import Outcome
+from proxy.exchange.outcome import Outcome
 from proxy.upstream.client import ModelServer
 from proxy.upstream.pump import HasDescriptor
 from proxy.web.headers import JSON_TYPE
+from proxy.web.routes import Route
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
@@ -38,12 +40,10 @@ class PreparedRequest:
 class RequestContext:
     """One request of a client: what was in force when it came, who sent it, and what its log line will say.
 
-    `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched.
-    `prepared` is None where no model is asked through a dialect. `threaded`: it has one of the threads that replies may
-    take. `route` is the rule of its path, `key` the client key that let it in,
-    `holds` that it is one of those that the key may have under way, `denied` why it was not let in; `secrets` are what
-    no log may show of it; `cors` are the headers for the web page that asks; `failure` is the error that it ended
-    with, and `gone` that the client did not wait for its end.
+    `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `held` is
+    what the request has to give back when it has ended. `route` is None until one is found, `prepared` where no model
+    is asked through a dialect. `key` is the client key that let it in, `denied` why it was not let in; `secrets` are
+    what no log may show of it; `cors` are the headers for the web page that asks. How it ended says its `outcome`.
     """
 
     id: str
@@ -52,24 +52,56 @@ class RequestContext:
     socket: HasDescriptor | None = None
     method: str = ""
     path: str = ""
-    route: str = ""
-    dialect: str = "own"
+    route: Route | None = None
     client: str = ""
     key: ClientKey | None = None
-    holds: bool = False
     denied: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     body: bytes = b""
     cors: Mapping[str, str] = field(default_factory=dict)
     prepared: PreparedRequest | None = None
-    threaded: bool = False
     began: float = field(default_factory=time.monotonic)
     first_byte: float = 0.0
     sent: int = 0
-    error: str = ""
-    failure: BaseException | None = None
-    gone: bool = False
     outcome: Outcome = field(default_factory=Outcome)
+    held: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def dialect(self) -> str:
+        """The route's dialect, for the log and the metrics; `own` where there is no route."""
+        return "own" if self.route is None else self.route.dialect
+
+    # How the request ended is its outcome's: these are its words for whoever has the context at hand.
+
+    @property
+    def error(self) -> str:
+        """What went wrong, for the log."""
+        return self.outcome.error
+
+    @error.setter
+    def error(self, words: str) -> None:
+        """Say what went wrong."""
+        self.outcome.error = words
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The exception that the request ended with."""
+        return self.outcome.failure
+
+    @failure.setter
+    def failure(self, error: BaseException) -> None:
+        """Say which exception it ended with."""
+        self.outcome.failure = error
+
+    @property
+    def gone(self) -> bool:
+        """True if the client did not wait for the end."""
+        return self.outcome.gone
+
+    @gone.setter
+    def gone(self, gone: bool) -> None:
+        """Say that the client is gone."""
+        self.outcome.gone = gone
 
     def check_model(self, model: str) -> None:
         """Raise Forbidden if its key may not use this model, by the name that the model server knows."""

@@ -14,9 +14,9 @@ from proxy.errors import NotFound
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.model_list import ModelCard, read_cards, served_name
+from proxy.upstream.paths import MODELS
 from proxy.upstream.pump import Pump, Timeouts
 from proxy.upstream.responses import error_of_response, read_body
-from proxy.web.completions import MODELS
 from proxy.web.context import json_response, request_context
 from proxy.web.headers import upstream_headers
 from proxy.web.prepare import model_server, translated

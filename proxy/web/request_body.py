@@ -19,6 +19,8 @@ from proxy.limits import MAX_DEPTH
 # Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
 _CONTAINERS = frozenset((dict, list))
+# The codings of a body that is not compressed.
+_PLAIN = frozenset(("", "identity"))
 
 
 class UnsupportedEncoding(BadRequest):
@@ -43,25 +45,41 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     Raises BodyTooLarge over `limit` bytes, BadRequest if it is cut short, and what the worker has refused to read more
     of it for: BodyTooSlow, BadRequest, Unavailable.
     """
-    encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
-    if encoding not in ("", "identity"):
+    if environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() not in _PLAIN:
         raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
-    length = environ.get("CONTENT_LENGTH") or ""
-    announced = int(length) if length.isascii() and length.isdigit() else None
-    if announced is not None and announced > limit:
+    announced = _announced_length(environ)
+    if announced is None:
+        chunked = environ.get("wsgi.input_terminated") is True
+        # One byte more than may come tells that there is more.
+        body = _read_input(environ, limit + 1) if chunked else b""
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    if announced > limit:
         raise _too_large(limit)
-    if announced is None and environ.get("wsgi.input_terminated") is not True:
-        return b""
+    body = _read_input(environ, announced)
+    if len(body) != announced:
+        raise BadRequest(f"the body has {len(body)} bytes, and Content-Length says {announced}")
+    return body
+
+
+def _announced_length(environ: Mapping[str, Any]) -> int | None:
+    """The body's length by its Content-Length, None without one."""
+    length = environ.get("CONTENT_LENGTH") or ""
+    if not length.isascii() or not length.isdigit():
+        return None
+    return int(length)
+
+
+def _read_input(environ: Mapping[str, Any], size: int) -> bytes:
+    """At most so many bytes of the body; raises what the worker has refused to read more of it for, or BadRequest."""
     try:
-        body: bytes = environ["wsgi.input"].read(limit + 1 if announced is None else announced)
+        body: bytes = environ["wsgi.input"].read(size)
     except (OSError, ParseException):
-        if refused := getattr(environ.get("gunicorn.socket"), "refused", None):
+        refused = getattr(environ.get("gunicorn.socket"), "refused", None)
+        if refused:
             raise _UNREAD.get(refused.status, BadRequest)(refused.words) from None
         raise BadRequest("the body broke off while it was sent") from None
-    if len(body) > limit:
-        raise _too_large(limit)
-    if announced is not None and len(body) != announced:
-        raise BadRequest(f"the body has {len(body)} bytes, and Content-Length says {announced}")
     return body
 
 

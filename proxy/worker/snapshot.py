@@ -16,6 +16,7 @@ from proxy.errors import UpstreamError
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ModelCard, read_cards
+from proxy.upstream.paths import HEALTH, MODELS
 from proxy.upstream.responses import fetch
 from proxy.worker.audit_log import AuditFile
 
@@ -133,7 +134,7 @@ def _ask_cards(served: _Served, server: ModelServer, headers: Mapping[str, str])
     status = 0
     cards: tuple[ModelCard, ...] = ()
     with contextlib.suppress(UpstreamError):
-        status, body = fetch(server, "/v1/models", headers, _CARDS_SECONDS, MAX_ANSWER)
+        status, body = fetch(server, MODELS, headers, _CARDS_SECONDS, MAX_ANSWER)
         cards = read_cards(body)
     served.cards = cards or served.cards  # a server that is busy is still what it was
     # A key that is refused says nothing of the server: the next client may ask at once.
@@ -143,7 +144,7 @@ def _ask_cards(served: _Served, server: ModelServer, headers: Mapping[str, str])
 
 def _is_ready(server: ModelServer) -> bool:
     try:
-        status, _ = fetch(server, "/health", {}, READY_SECONDS)
+        status, _ = fetch(server, HEALTH, {}, READY_SECONDS)
     except UpstreamError:
         return False
     # A server without that path, or one that wants a key for it, is there.

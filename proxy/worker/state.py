@@ -56,11 +56,10 @@ class WorkerState:
         with self._lock:
             self._active += 1
 
-    def leave(self, *, threaded: bool = False) -> None:
-        """A request has ended, and with it, if it was `threaded`, one that may take a thread for long."""
+    def leave(self) -> None:
+        """A request has ended."""
         with self._lock:
             self._active -= 1
-            self._threads -= threaded
 
     def take_thread(self) -> None:
         """A request begins that may take its thread for long. Raises Unavailable if only those in reserve are left."""
@@ -70,6 +69,11 @@ class WorkerState:
             if self._threads >= limit:
                 raise Unavailable(f"this proxy serves {limit} requests already (threads); try again in a moment")
             self._threads += 1
+
+    def return_thread(self) -> None:
+        """A request has ended that `take_thread` let in."""
+        with self._lock:
+            self._threads -= 1
 
     def streams(self, more: int) -> None:
         """So many streams more are under way."""

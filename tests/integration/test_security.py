@@ -365,7 +365,7 @@ def test_only_listed_headers_go_up_and_the_host_is_the_model_servers(shared: Two
     seen = shared.upstream.wait()
     assert {name.lower() for name in seen.headers} == {
         *("host", "user-agent", "x-request-id", "content-type", "content-length", "accept-encoding", "authorization"),
-        *("anthropic-version", "openai-organization"),
+        *("anthropic-version", "openai-organization", "x-conversation-key"),
     }
     assert seen.headers["Host"] == f"127.0.0.1:{shared.upstream.port}"
     assert seen.headers["Authorization"] == f"Bearer {UP}"

@@ -11,13 +11,12 @@ from typing import Literal, TypeAlias
 
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject, dump_json, dump_request, load_chunk
+from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
 # What asks the model server: path and body in, status and body out.
 Post: TypeAlias = Callable[[str, bytes], tuple[int, bytes]]
 
-TOKENIZE = "/tokenize"
-COUNT_TOKENS = "/v1/messages/count_tokens"
 # The header of the answer that says which way the number came.
 HEADER = "X-Tool-Proxy-Count"
 IMAGE_TOKENS = 1600
@@ -42,7 +41,7 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject) -
     named = dict(client_body)
     if "model" in chat_body:
         named["model"] = chat_body["model"]
-    number = _asked(upstream_post, COUNT_TOKENS, named, "input_tokens")
+    number = _asked(upstream_post, MESSAGES_COUNT_TOKENS, named, "input_tokens")
     if number:
         return number, "count_tokens"
     return estimate(chat_body), "estimate"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import requests
 
-from proxy.dialects.messages.token_count import COUNT_TOKENS, HEADER, TOKENIZE, count, estimate
+from proxy.dialects.messages.token_count import HEADER, count, estimate
 from proxy.errors import UpstreamRefused
+from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 from tests.support.scripted import WRITE_FILE, Upstream, answer
 
 CHAT: dict[str, Any] = {
@@ -32,7 +33,7 @@ class Server:
     """A model server that answers each path with a status and a body, and remembers what it was asked."""
 
     def __init__(self, **answers: tuple[int, bytes]) -> None:
-        self.answers = {TOKENIZE: answers.get("tokenize"), COUNT_TOKENS: answers.get("count_tokens")}
+        self.answers = {TOKENIZE: answers.get("tokenize"), MESSAGES_COUNT_TOKENS: answers.get("count_tokens")}
         self.asked: list[tuple[str, Any]] = []
 
     def post(self, path: str, body: bytes) -> tuple[int, bytes]:
@@ -96,7 +97,7 @@ UNUSABLE = [
 def test_an_answer_that_tells_no_number_leads_to_the_next_way(unusable: tuple[int, bytes]) -> None:
     server = Server(tokenize=unusable, count_tokens=(200, LLAMA))
     assert count(server.post, CHAT, CLIENT) == (82, "count_tokens")
-    assert [path for path, _ in server.asked] == [TOKENIZE, COUNT_TOKENS]
+    assert [path for path, _ in server.asked] == [TOKENIZE, MESSAGES_COUNT_TOKENS]
 
 
 @pytest.mark.parametrize("unusable", UNUSABLE)
@@ -110,11 +111,11 @@ def test_the_second_way_has_the_clients_body_with_the_servers_name_of_the_model(
     server = Server(count_tokens=(200, b'{"input_tokens":9,"context_management":{"original_input_tokens":9}}'))
     assert count(server.post, CHAT, CLIENT) == (9, "count_tokens")
     (path, body) = server.asked[1]
-    assert (path, body, list(body)) == (COUNT_TOKENS, {**CLIENT, "model": "Qwen/Qwen3-8B"}, list(CLIENT))
+    assert (path, body, list(body)) == (MESSAGES_COUNT_TOKENS, {**CLIENT, "model": "Qwen/Qwen3-8B"}, list(CLIENT))
     assert CLIENT["model"] == "claude-sonnet-4-5"
 
 
-@pytest.mark.parametrize("broken", [TOKENIZE, COUNT_TOKENS])
+@pytest.mark.parametrize("broken", [TOKENIZE, MESSAGES_COUNT_TOKENS])
 def test_what_the_caller_raises_passes_through(broken: str) -> None:
     server = Server()
 
@@ -139,8 +140,8 @@ def test_a_real_llama_server_counts_by_the_second_way(llama: str) -> None:
         return int(status), bytes(data)
 
     number, way = count(post, CHAT, CLIENT)
-    assert (way, asked) == ("count_tokens", [TOKENIZE, COUNT_TOKENS])
-    direct = requests.post(llama + COUNT_TOKENS, json=CLIENT, timeout=10).json()["input_tokens"]
+    assert (way, asked) == ("count_tokens", [TOKENIZE, MESSAGES_COUNT_TOKENS])
+    direct = requests.post(llama + MESSAGES_COUNT_TOKENS, json=CLIENT, timeout=10).json()["input_tokens"]
     assert number == direct > 10
     longer = {**CLIENT, "messages": [{"role": "user", "content": "one two three " * 50}]}
     assert count(post, CHAT, longer)[0] > number
