@@ -21,9 +21,9 @@ from proxy.engine.engine import Engine, Task
 from proxy.tools.toolset import read_tools
 from tests.failures.test_own_corpus import exact
 from tests.support.helpers import SEED, all_cuts, ends, new_scanner, run, says, scan, view
+from tests.support.shared import SHARED, VARIABLE
 
-VARIABLE = "TESTS_SHARED"
-FOLDER = Path(os.environ.get(VARIABLE) or Path(__file__).parents[3] / "shared") / "corpora"
+FOLDER = SHARED / "corpora"
 RANDOM_CUTS = 5
 
 

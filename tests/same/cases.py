@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.shared import SHARED
+
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
-SHARED = Path(os.environ.get("TESTS_SHARED") or ROOT.parent / "shared")
 # Characters of a text that one chunk carries.
 WIDTH = 7
 STREAM, WHOLE = "text/event-stream", "application/json"

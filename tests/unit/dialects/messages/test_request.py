@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,9 +29,9 @@ from tests.support.messages_ask import (
     text,
     user,
 )
+from tests.support.shared import SHARED, VARIABLE
 
-VARIABLE = "TESTS_SHARED"
-CAPTURES = Path(os.environ.get(VARIABLE) or Path(__file__).parents[5] / "shared") / "captures"
+CAPTURES = SHARED / "captures"
 OPTIONS = MessagesOptions(model=MODEL, server="vllm", thinking="enable_thinking")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 

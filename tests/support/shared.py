@@ -1,0 +1,12 @@
+"""Where the third parties' corpora and captures are, which are no part of the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "TESTS_SHARED"
+# The second name is that of earlier releases.
+SHARED = Path(
+    os.environ.get(VARIABLE) or os.environ.get("TOOL_PROXY_SHARED") or Path(__file__).parents[3] / "shared"
+)
