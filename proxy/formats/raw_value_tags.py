@@ -58,6 +58,8 @@ class SeenTags:
         self.first: OtherKey | None = None
         # Keys of other values whose opening tags stand in the middle of a line.
         self.suspects: set[str] = set()
+        # Whether the opening tag of another key stands in quotation marks: `say "<parameter=new>"`.
+        self.quotes_key = False
         # Tags opened where the template writes them, and those in the middle of a line, which count up to its end.
         self.open = OpenTags()
         self.in_line = OpenTags()
@@ -90,6 +92,7 @@ class SeenTags:
             quoted = yield from self._quotations.around(self._cursor, start)
         if quoted is Quoted.YES:
             # It cannot end the value, so that its key says nothing.
+            self.quotes_key |= alone and mark.key in self._others
             mark = replace(mark, key="")
         if quoted is Quoted.NO and alone:
             self._note_other_key(mark, start)

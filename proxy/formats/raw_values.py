@@ -88,15 +88,19 @@ class RawValues:
         self._call_end = end.chain
         text = self._text(start, end)
         if self.is_text(key):
-            yield from self._check_end(markup, text, end, own_line=own_line)
+            yield from self._check_end(markup, text, end, own_line=own_line, quotes_key=ends.seen.quotes_key)
         self._suspects |= ends.seen.suspects
         return RawText(text, end.unended or bool(ends.seen.suspects))
 
-    def _check_end(self, markup: Markup, text: str, end: ValueEnd, *, own_line: bool) -> Parsing[None]:
+    def _check_end(
+        self, markup: Markup, text: str, end: ValueEnd, *, own_line: bool, quotes_key: bool
+    ) -> Parsing[None]:
         """See to it that a text could not end elsewhere."""
         cursor = self._cursor
         if end.unended:
             cursor.reject_if(own_line and self._has_two_ends(text), TWO_WAYS)
+            # `<parameter=a>"<parameter=b>"x"</function>` shows a tag, or lacks the end tag before it.
+            cursor.reject_if(quotes_key, TWO_WAYS)
             return
         again = yield from cursor.ahead(cursor.maybe(_ends_again(cursor, markup)))
         cursor.reject_if(bool(again), TWO_WAYS)

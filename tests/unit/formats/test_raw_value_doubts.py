@@ -76,6 +76,18 @@ def test_where_the_quotation_may_go_on_there_is_no_call(family: str, value: str)
     found(text, [], text)
 
 
+@pytest.mark.parametrize("first", ['"', "say '", 'one "two" and "'])
+@pytest.mark.parametrize("family", ["mimo", "kimi_k3", "minimax_m3"])
+def test_where_a_key_may_be_quoted_or_two_end_tags_be_missing_there_is_no_call(family: str, first: str) -> None:
+    """`<parameter=path>"<parameter=old>"x"</function>` says one value or two."""
+    second = f"{first[-1]}old{first[-1]}: 1"
+    text = without_end(family, [("edit_text", {"path": first, "old": second})], "path", first)
+    tag = END_TAGS[family].format(key="old")
+    assert text.count(second + tag) == 1
+    text = text.replace(second + tag, second)
+    found(text, [], text)
+
+
 @pytest.mark.parametrize("family", ["mimo", "seed_oss", "minimax_m2", "anthropic", "hy_v3", "glm45", "kimi_k3"])
 @pytest.mark.parametrize("key", ["fileNote", "FileNote", "file-note", "FILE_NOTE", "filenote"])
 @pytest.mark.parametrize("value", [None, "nullable", "strue"])
