@@ -1122,7 +1122,7 @@ def test_p2_broken_code_or_rules_are_found_before_a_reload_and_broken_rules_stop
             assert time.monotonic() < deadline
         assert health["max_tool_calls"] == 3 and "often" in health["rules_error"]
         rules.write_text("settings: {max_tool_calls: 3}\n")
-        with (folder / "proxy" / "dialects" / "messages.py").open("a") as code:
+        with (folder / "proxy" / "dialects" / "messages" / "writer.py").open("a") as code:
             code.write("import no_such_module\n")
         assert preflight(folder, rules) != 0
         assert bench.proxy.health()["worker"] == health["worker"]

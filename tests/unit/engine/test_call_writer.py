@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.codec.literals import canonical
+from proxy.codec.json_text import canonical
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.call_registry import CallRegistry
 from proxy.engine.call_state import CallState
