@@ -9,11 +9,12 @@ output is masked: a model server quotes the key that it does not like in an erro
 | status 400 and more | all of it |
 | an event stream | comments, events without JSON data, `event: error` and `response.failed`, data that is an error |
 | lines of JSON (`application/x-ndjson`) | lines that are errors, or no JSON |
+| a transcription as text, speech | nothing |
 | any other body | if it is an error; one longer than MAX_ERROR_BODY in parts: only if it is no JSON object |
 | a body that is compressed | nothing: it cannot be searched |
 
-An error is what is no JSON object, or one with an `error` or a `detail` that is not null, with `"object": "error"`, or
-with the type `error` or `response.failed`:
+An error is what is no JSON object or array, or an object with an `error` that is not null, with nothing but a `detail`,
+with `"object": "error"`, or with the type `error` or `response.failed`:
 
     {"error": {"message": "Incorrect API key provided: sk-...", "type": "invalid_request_error", "code": 401}}
     {"object": "error", "message": "...", "code": 40101}      (vLLM, FastChat)
@@ -36,9 +37,11 @@ from proxy.limits import MAX_ERROR_BODY
 
 # Bytes of an event that has not ended. A client cannot use half an event, so that it waits costs nobody anything.
 MAX_UNFINISHED = 1024 * 1024
-_NO_OBJECT = re.compile(rb"[ \t\r\n]*+[^ \t\r\n{]")
+_NO_OBJECT = re.compile(rb"[ \t\r\n]*+[^ \t\r\n{\[]")
 _ERROR_TYPES = ("error", "response.failed")
 _LINE_END = re.compile(rb"\n")
+# What a model says beside JSON: a transcription as text or subtitles, speech.
+_MEDIA = ("text/plain", "text/vtt", "text/srt", "application/x-subrip", "audio/")
 _JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
@@ -58,6 +61,8 @@ def body_masking(mask: Mask, status: int, content_type: str, content_coding: str
     if status >= 400:
         return Masking(mask)
     if mask.empty or content_coding:
+        return _Unmasked()
+    if media_type.startswith(_MEDIA):
         return _Unmasked()
     if media_type == "text/event-stream":
         return RecordMasking(mask, BLANK_LINE, (b"\n\n", b"\r\n\r\n"), _mask_event)
@@ -210,21 +215,24 @@ def is_error_event(event: ServerSentEvent) -> bool:
 
 
 def is_error(data: bytes) -> bool:
-    """True for a JSON text that says an error, and for what is no JSON object."""
+    """True for a JSON text that says an error, and for what is no JSON object or array."""
     if _is_no_object(data):
         return True
     try:
         body = load_chunk(data)
     except ValueError:
         return True
-    assert isinstance(body, dict)  # so it begins
+    if not isinstance(body, dict):
+        return False
     if body.get("object") == "error":
         return True
     if body.get("type") in _ERROR_TYPES:
         return True
-    return any(body.get(name) is not None for name in ("error", "detail"))
+    if body.keys() == {"detail"}:
+        return body["detail"] is not None
+    return body.get("error") is not None
 
 
 def _is_no_object(data: bytes | bytearray) -> bool:
-    """True for what cannot even be the beginning of a JSON object."""
+    """True for what cannot even be the beginning of a JSON object or array."""
     return _NO_OBJECT.match(data) is not None
