@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import os
 import ssl
 import subprocess
@@ -172,6 +173,14 @@ def either_front(request: pytest.FixtureRequest, _fronts: Callable[[str], Front]
     shared = _fronts(request.param)
     shared.upstream.play()
     return shared
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
+    """What the proxy logs."""
+    monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
+    with caplog.at_level(logging.INFO, "proxy"):
+        yield caplog
 
 
 class BufferedClient(FlaskClient):

@@ -36,7 +36,7 @@ _IN_ESCAPES = b"\\u0123456789ABCDEFabcdef"
 
 # A credential, or several; an empty one is none.
 Secrets: TypeAlias = str | tuple[str, ...]
-_Span: TypeAlias = tuple[int, int]
+Span: TypeAlias = tuple[int, int]
 
 
 class Mask:
@@ -118,7 +118,7 @@ class Mask:
 class Found:
     """The secrets in some data by begin and end; from `open` on another one may have begun, with `begun` characters."""
 
-    spans: list[_Span]
+    spans: list[Span]
     open: int
     begun: int
 
@@ -137,7 +137,7 @@ class Masking:
         data = self._waiting + data
         found = self._mask.found(data)
         self._waiting = data[found.open :]
-        return _starred(data, found.spans)[: found.open]
+        return starred(data, found.spans)[: found.open]
 
     def finish(self, *, cut_off: bool = True) -> bytes:
         """The rest; if it may be `cut_off`, the beginning of a secret counts as one."""
@@ -148,10 +148,11 @@ class Masking:
         spans = found.spans
         if cut_off and found.begun >= _MIN_PART:
             spans = [*spans, (found.open, len(rest))]
-        return _starred(rest, spans)
+        return starred(rest, spans)
 
 
-def _starred(data: bytes, spans: list[_Span]) -> bytes:
+def starred(data: bytes, spans: list[Span]) -> bytes:
+    """The data with a `*` for each byte of the spans; the very same if there are none."""
     if not spans:
         return data
     changed = bytearray(data)
@@ -209,7 +210,7 @@ class _Unescaped:
             return at
         return self._ends[before - 1] + at - self._at[before - 1] - 1
 
-    def spans(self, form: bytes) -> Iterator[_Span]:
+    def spans(self, form: bytes) -> Iterator[Span]:
         """Where in the data a form of a secret stands."""
         at = self.text.find(form)
         while at >= 0:

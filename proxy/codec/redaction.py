@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from proxy.codec import sse
 from proxy.codec.json_text import Json, dump_json, load_chunk
-from proxy.codec.masking import Secrets, mask_of
+from proxy.codec.masking import Secrets, mask_of, starred
 from proxy.errors import ProxyError, UpstreamRefused
 
 # What is nested deeper than the texts of a chunk is not looked at.
@@ -59,13 +59,7 @@ def redact_end(data: bytes, credential: Secrets = "") -> bytes:
 
 
 def _without_shapes(data: bytes) -> bytes:
-    spans = [*_spans(data)]
-    if not spans:
-        return data
-    changed = bytearray(data)
-    for start, end in spans:
-        changed[start:end] = b"*" * (end - start)
-    return bytes(changed)
+    return starred(data, [*_spans(data)])
 
 
 def clean(text: str, secrets: Secrets) -> str:

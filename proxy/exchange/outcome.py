@@ -41,6 +41,14 @@ class Outcome:
         """The request ends with this error, whose secrets were taken out."""
         self.error, self.failure = error.logged, error
 
+    def leave(self) -> None:
+        """The client did not wait for the end."""
+        self.error, self.gone = "client gone", True
+
+    def break_off(self, error: Exception) -> None:
+        """The body cannot be finished."""
+        self.error, self.failure = str(error), error
+
     def would_fail(self, error: ProxyError) -> None:
         """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
         self.error = self.error or f"would fail: {error.logged}"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from proxy.codec.json_text import Json, dump
 from proxy.codec.literals import Also, read_literal
 from proxy.formats.argument_values import read_string
+from proxy.formats.brackets import Brackets
 from proxy.formats.gemma import MARKS
-from proxy.limits import MAX_DEPTH
 from proxy.parsing.cursor import MAX_KEY, MAX_SCALAR, Cursor, NotACall, Parsing, RawCall
 
 _AFTER_NAME = re.compile(rb"[^A-Za-z0-9_.:\-\x80-\xff]")
@@ -24,9 +24,7 @@ _STRING = (b'"', b"'")
 _TRIPLE = (b'"""', b"'''")
 _IN_TRIPLE = {quote: re.compile(b"[\\\\" + quote[:1] + b"]") for quote in _TRIPLE}
 _INNER = {mark: re.compile(rf"\\.|{mark}", re.DOTALL) for mark in "\"'"}
-_STOPS = re.compile(rb"[{}\[\]\"'<]")
 _MARKS = tuple(mark.encode() for mark in MARKS)
-_LEVELS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ def _value(cursor: Cursor, notation: _Notation) -> Parsing[Json]:
     if here in _STRING:
         yield from cursor.string()
     elif here in (b"{", b"["):
-        yield from _nested(cursor)
+        yield from _NESTED.skip(cursor)
     elif here == b"<" and notation.loose:
         yield from _marked(cursor)
     else:
@@ -159,24 +157,7 @@ def _marked(cursor: Cursor) -> Parsing[None]:
     yield from cursor.find(mark)
 
 
-def _nested(cursor: Cursor) -> Parsing[None]:
-    """Read an array or an object, as far as its brackets and the marks of its strings tell where it ends."""
-    depth = 0
-    while True:
-        yield from cursor.until(_STOPS)
-        here = yield from cursor.byte()
-        if here in _STRING:
-            yield from cursor.string()
-            continue
-        if here == b"<":
-            yield from _marked(cursor)
-            continue
-        depth += _LEVELS[here]
-        cursor.pos += 1
-        if depth > MAX_DEPTH:
-            raise NotACall("nested too deep")
-        if depth <= 0:
-            return
+_NESTED = Brackets(b"{}[]", {b"<": _marked})
 
 
 def _triple(cursor: Cursor, quote: bytes) -> Parsing[Json]:

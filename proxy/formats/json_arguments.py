@@ -11,13 +11,12 @@ what it says (`repair/unescaped_strings.py`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
-from proxy.formats.shown_closers import TWO_READINGS, goes_on
+from proxy.formats.shown_closers import ENDS_IN_STRING, TWO_READINGS, goes_on
 from proxy.formats.terminators import ends_here, leftover, whole_value
 from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing
 from proxy.repair.schema_fixes import USUAL, ends_in_text
@@ -32,7 +31,6 @@ _MAX_BRACKETS = 8
 MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
-_ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
 END_TOKENS = encoded(*END_OF_TURN)
 OPEN_TEXT = "a bracket is missing, and where a text ends is not known"
 # Behind a marker without a closer a call ends where the next one begins, or the turn does.
@@ -109,7 +107,7 @@ def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Pars
     """NotACall if the value ends with a string that nothing encloses, and the rest of the line may go on with it."""
     if closers or cursor.enclosures:
         return
-    if not _ENDS_IN_STRING.search(value):
+    if not ENDS_IN_STRING.search(value):
         return
     if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
         raise NotACall(TWO_READINGS)

@@ -13,9 +13,9 @@ import re
 from proxy.codec.json_text import Json, dump
 from proxy.codec.literals import Also, has_doubtful_path, read_literal
 from proxy.formats.argument_values import arguments
+from proxy.formats.brackets import Brackets
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import ends_here
-from proxy.limits import MAX_DEPTH
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, Rejection
 from proxy.tools.toolset import Tool
 
@@ -24,8 +24,7 @@ _AFTER_NAME = re.compile(rb"[^A-Za-z0-9_.\-\x80-\xff]")
 _AFTER_CALLED = re.compile(rb"[^A-Za-z0-9_.:\-\x80-\xff]")
 _QUOTES = (b'"""', b"'''", b'"', b"'")
 _ENDS = {quote: re.compile(b"[\\\\" + quote[:1] + b"]") for quote in _QUOTES}
-_IN_BRACKETS = re.compile(rb"[\"'(){}\[\]]")
-_LEVELS = {b"(": 1, b"{": 1, b"[": 1, b")": -1, b"}": -1, b"]": -1}
+_ROUND = Brackets(b"(){}[]")
 _BARE_END = re.compile(rb"[,)]")
 _AFTER_NUMBER = re.compile(rb"[^0-9.+-]")
 _WORDS = (b"true", b"True", b"false", b"False", b"null", b"None")
@@ -144,19 +143,7 @@ def _value(cursor: Cursor, tool: Tool, key: str) -> Parsing[Json]:
 def _bracketed(cursor: Cursor, tool: Tool) -> Parsing[tuple[Json] | None]:
     """Read a literal in round brackets, and give it in a tuple; None if it is none, or not all of the value."""
     start = cursor.pos
-    depth = 0
-    while True:
-        yield from cursor.until(_IN_BRACKETS)
-        here = yield from cursor.byte()
-        if here in (b'"', b"'"):
-            yield from cursor.string()
-            continue
-        depth += _LEVELS[here]
-        cursor.pos += 1
-        if depth > MAX_DEPTH:
-            raise NotACall("nested too deep")
-        if depth <= 0:
-            break
+    yield from _ROUND.skip(cursor)
     if not (yield from cursor.ahead(cursor.maybe(_follows(cursor, tool)))):
         return None
     try:

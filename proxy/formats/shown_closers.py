@@ -23,7 +23,7 @@ from proxy.tools.schema import violations
 from proxy.tools.toolset import Tool
 
 TWO_READINGS = "where its last string ends can be read in two ways"
-_ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
+ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
 _BRACKETS = Literals((b"}", b"]"))
 _FENCE = (b"```",)
 _SPACES = (b" ", b"\t")
@@ -35,7 +35,7 @@ _MAX_CLOSERS = 8
 
 def goes_on(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
     """Whether the text that was read as the arguments, up to here, may be more; nothing is read."""
-    if not _ENDS_IN_STRING.search(value):
+    if not ENDS_IN_STRING.search(value):
         return False
     try:
         load_json(value.decode("utf-8", "surrogatepass"))

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
-from proxy.tools.schema_types import allowed_types, as_list, as_object, own_types, resolve, type_of
+from proxy.tools.schema_types import allowed_types, own_types, resolve, type_of
 
 MAX_SHAPES = 4096
 MAX_LEVELS = 100

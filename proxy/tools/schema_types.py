@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
+from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, JsonObject
 from proxy.codec.literals import read_literal
 
@@ -89,20 +90,6 @@ def _named_types(schema: JsonObject) -> frozenset[str]:
     if schema.get("nullable") is True:  # OpenAPI 3.0
         names.add("null")
     return frozenset(names)
-
-
-def as_list(value: Json) -> list[Json]:
-    """A list, or an empty one for what is none."""
-    if isinstance(value, list):
-        return value
-    return []
-
-
-def as_object(value: Json) -> JsonObject:
-    """An object, or an empty one for what is none."""
-    if isinstance(value, dict):
-        return value
-    return {}
 
 
 def _types_of(value: Json) -> frozenset[str]:

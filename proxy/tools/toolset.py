@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.tools.key_spelling import respelled
 from proxy.tools.schema import Schema, compile_schema
-from proxy.tools.schema_types import allowed_types, as_list, as_object, literal, parts, type_of, typed
+from proxy.tools.schema_types import allowed_types, literal, parts, type_of, typed
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256

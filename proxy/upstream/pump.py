@@ -62,6 +62,10 @@ class Pump:
         beat = self._patience.heartbeat
         return bool(beat) and time.monotonic() >= self._written + beat
 
+    def _is_due(self, now: float) -> bool:
+        """True if a heartbeat is due, or the alarm rings."""
+        return now >= self._alarm or self.heartbeat_due
+
     def alarm(self, at: float) -> None:
         """Wake at this time (`time.monotonic`) at the latest."""
         self._alarm = at
@@ -87,10 +91,11 @@ class Pump:
             now = time.monotonic()
             if now >= self._end:
                 return
+            # An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
+            silent = whole or not ready
             if now >= min(heard + limit, self._last):
-                # An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
-                self._late(now, heard, whole=whole, excused=ready and not whole)
-            if now >= self._alarm or self.heartbeat_due:
+                self._late(now, heard, whole=whole, excused=not silent)
+            if self._is_due(now):
                 yield None
             if not ready:
                 continue

@@ -296,11 +296,11 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
             ctx.sent += len(rest)
             yield rest
     except (ClientGone, GeneratorExit) as error:
-        ctx.error, ctx.gone = "client gone", True
+        ctx.outcome.leave()
         if isinstance(error, GeneratorExit):
             raise
     except Exception as error:
-        ctx.error, ctx.failure = str(error), error
+        ctx.outcome.break_off(error)
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         _cut(ctx.socket)

@@ -71,38 +71,6 @@ class RequestContext:
         """The route's dialect, for the log and the metrics; `own` where there is no route."""
         return "own" if self.route is None else self.route.dialect
 
-    # How the request ended is its outcome's: these are its words for whoever has the context at hand.
-
-    @property
-    def error(self) -> str:
-        """What went wrong, for the log."""
-        return self.outcome.error
-
-    @error.setter
-    def error(self, words: str) -> None:
-        """Say what went wrong."""
-        self.outcome.error = words
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The exception that the request ended with."""
-        return self.outcome.failure
-
-    @failure.setter
-    def failure(self, error: BaseException) -> None:
-        """Say which exception it ended with."""
-        self.outcome.failure = error
-
-    @property
-    def gone(self) -> bool:
-        """True if the client did not wait for the end."""
-        return self.outcome.gone
-
-    @gone.setter
-    def gone(self, gone: bool) -> None:
-        """Say that the client is gone."""
-        self.outcome.gone = gone
-
     def check_model(self, model: str) -> None:
         """Raise Forbidden if its key may not use this model, by the name that the model server knows."""
         if self.key is not None:

@@ -7,7 +7,6 @@ import http.client
 import json
 import logging
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from proxy.commands import main as cli
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.exchange.capture import read_capture
 from tests.conftest import Front, Inside
+from tests.support.log_lines import line
 from tests.support.messages_checker import check_error, check_message, check_stream
 from tests.support.messages_client import (
     CHAT,
@@ -59,20 +59,6 @@ NOWHERE = "http://127.0.0.1:1"
 WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
 PROXY = 'models:\n  - {match: "*", parse: proxy}\n'
 MINE = "clients:\n  mine: {}\n"
-
-
-@pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
-    """What the proxy logs."""
-    monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
-    with caplog.at_level(logging.INFO, "proxy"):
-        yield caplog
-
-
-def line(logged: pytest.LogCaptureFixture) -> str:
-    """The one line of the request."""
-    (found,) = [record.getMessage() for record in logged.records if record.getMessage().startswith("id=")]
-    return found
 
 
 # Paths.

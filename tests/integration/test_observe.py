@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from proxy.engine.engine import Engine
 from proxy.exchange.capture import read_capture
 from tests.conftest import Inside
 from tests.support.helpers import RECORDINGS
+from tests.support.log_lines import line
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -41,20 +40,6 @@ PING = b": ping\n\n"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 FILES = sorted(RECORDINGS.glob("*/*.txt"))
 TYPE = "text/event-stream; charset=utf-8"
-
-
-@pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
-    """What the proxy logs."""
-    monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
-    with caplog.at_level(logging.INFO, "proxy"):
-        yield caplog
-
-
-def line(logged: pytest.LogCaptureFixture) -> str:
-    """The one line of the request."""
-    (found,) = [record.getMessage() for record in logged.records if record.getMessage().startswith("id=")]
-    return found
 
 
 def served(path: Path) -> tuple[Script, bool, int]:
