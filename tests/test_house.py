@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "proxy"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The engine and what is below it, and the dialects: bytes and values in, bytes and values out.
-SANS_IO = ("codec", "tools", "repair", "parsing", "formats", "engine", "dialects")
+SANS_IO = ("codec", "tools", "repair", "parsing", "formats", "engine", "healing", "dialects")
 # Modules of other packages that touch nothing either.
 SANS_IO_MODULES = (
     *("errors", "limits", "audit_record"),

@@ -16,10 +16,12 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
+from proxy.config.heal_rules import Family, RequestRules, parse_families, parse_request_rules
 from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
+from proxy.healing.heal import HealPlan
 from proxy.repair.policy import IdStyle, Policy, ToolRule
 from proxy.repair.rule_actions import applies_to_model
 
@@ -43,10 +45,10 @@ _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
-_SECTIONS = ("settings", "tools", "models", "aliases", "clients")
+_SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools"),
+    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -100,7 +102,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One entry of `models`; None, or empty, where it says nothing. `off` are the formats that are off."""
+    """One entry of `models`; None, or empty, where it says nothing. `off` are the formats that are off, `requests` is
+    what is changed in the requests for it.
+    """
 
     match: str
     parse: Parse | None = None
@@ -114,6 +118,7 @@ class Model:
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
     url: str = ""
+    requests: RequestRules = field(default_factory=RequestRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +138,8 @@ class Rules:
     `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
     `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `earlier`: the user's file says
     nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each with
-    the name that is asked for instead. The three behind `earlier` are what the settings say that bears on the calls;
-    `config/load.py` fills them in.
+    the name that is asked for instead; `families` say what chat templates need. The three behind `earlier` are what
+    the settings say that bears on the calls; `config/load.py` fills them in.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -150,6 +155,7 @@ class Rules:
     infer_names: str = ""
     repair_typos: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
+    families: tuple[Family, ...] = ()
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -163,14 +169,14 @@ class Rules:
 
     def url(self, model: str) -> str:
         """Where the server of `model` is; empty: where the settings say."""
-        return self._model(model).url
+        return self.entry(model).url
 
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
 
         What the client's entry says wins over what the model's says.
         """
-        its = self._model(model)
+        its = self.entry(model)
         own = self.clients.get(client, Client())
         return Profile(
             parse=_first(own.parse, its.parse, "auto"),
@@ -200,7 +206,7 @@ class Rules:
 
         Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
         """
-        its = self._model(model)
+        its = self.entry(model)
         tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
         return Policy(
             rules=tuple(rule for rule in tools if not self.is_guarded(rule)),
@@ -213,6 +219,18 @@ class Rules:
             off=its.off,
         )
 
+    def heal_plan(self, model: str) -> HealPlan:
+        """What is healed in the requests for `model`: by its family, the first that matches, and by its own entry."""
+        name = model.lower()
+        family = next((family for family in self.families if fnmatchcase(name, family.match)), Family("*"))
+        own = self.entry(model).requests
+        return HealPlan(
+            on=frozenset((*family.heal, *own.heal.on)),
+            off=frozenset(own.heal.off),
+            sampling=own.sampling,
+            tools=own.tools,
+        )
+
     def _infers_by_table(self) -> bool:
         """True if a table of usual arguments tells calls without a name; a file of an earlier system means it so."""
         if not self.infer_names:
@@ -223,7 +241,8 @@ class Rules:
         """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
         return rule in self.builtin_tools
 
-    def _model(self, name: str) -> Model:
+    def entry(self, name: str) -> Model:
+        """The entry of a model: the first glob that matches; one that says nothing if none does."""
         return next((entry for entry in self.models if fnmatchcase(name, entry.match)), Model("*"))
 
 
@@ -251,6 +270,7 @@ def parse_rules(
         builtin_tools=base.builtin_tools if own else tools,
         earlier=own and "models" not in sections,
         aliases=_section(sections, "aliases", _aliases, base.aliases),
+        families=_section(sections, "families", parse_families, base.families),
     )
 
 
@@ -308,6 +328,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         thinking=_option(keys, "thinking", what, _THINKINGS),
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
+        requests=parse_request_rules(keys, what),
     )
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
+from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject
 from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Dialect
@@ -25,9 +26,10 @@ from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, 
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import Outcome
-from proxy.exchange.plan import Plan, proxy_parses, upstream_body
+from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
-from proxy.exchange.retry import asks_for_proxy, second_plan
+from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
+from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY, RETRY_TOKENS
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import decoded
@@ -55,6 +57,9 @@ class Upstream(Protocol):
 
     def remember_parser_failure(self) -> None:
         """The server cannot find the calls of the request's model: from now on the proxy does."""
+
+    def remember_healings(self, ids: tuple[str, ...]) -> None:
+        """The requests for this model need these healings, without which the server refused one."""
 
 
 def log_crash(error: Exception) -> None:
@@ -90,8 +95,17 @@ class Exchange:
 
     def second(self, plan: Plan, error: ProxyError) -> Plan | None:
         """The plan for one more try, or None (README: who parses)."""
-        if not self.auto or not isinstance(error, UpstreamError):
+        if self.observe or not isinstance(error, UpstreamError):
             return None
+        again = None
+        if self.auto:
+            again = self._second_by_server(plan, error)
+        if again is not None:
+            return again
+        return healed_plan(self.request, plan, error)
+
+    def _second_by_server(self, plan: Plan, error: UpstreamError) -> Plan | None:
+        """The plan for what the server shows that it cannot do, or take."""
         kind = plan.server
         if not kind and asks_for_proxy(error):
             kind = self.upstream.kind()
@@ -149,6 +163,7 @@ class _Attempt:
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
+        self._healed: tuple[Repair, ...] = ()
         self.spoke = False
 
     def _new_reply(self) -> StreamReply | ObservedReply:
@@ -162,7 +177,9 @@ class _Attempt:
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
-        body = request.raw if exchange.observe else upstream_body(request, self._plan)
+        body = self._upstream_body()
+        if exchange.observe:
+            body = request.raw
         raw_text = proxy_parses(request, self._plan)
         tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, body) as call:
@@ -177,6 +194,16 @@ class _Attempt:
             whole = yield from self._beating(read_body(chain((first,), parts)))
         yield self._observed(whole) if exchange.observe else self._whole(whole)
 
+    def _upstream_body(self) -> bytes:
+        """What goes up; a defect of the healing leaves the request as it came (contract C6)."""
+        request = self._exchange.request
+        try:
+            body, self._healed = upstream_request(request, self._plan)
+        except Exception as error:  # the outermost boundary of the healing
+            log_crash(error)
+            body, self._healed = upstream_request(request, replace(self._plan, heal=NO_HEALING))
+        return body
+
     def fail(self, error: ProxyError) -> bytes:
         """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
         tail = self._unsent + self._reply.fail(error)
@@ -186,7 +213,8 @@ class _Attempt:
     def note(self) -> None:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
-        outcome.audit, outcome.calls = (*outcome.asked, *self._engine.audit), self._engine.calls
+        outcome.audit = (*outcome.asked, *self._healed, *self._engine.audit)
+        outcome.calls = self._engine.calls
         outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
         outcome.swallowed = self._swallowed or self._reply.swallowed
         if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
@@ -203,6 +231,8 @@ class _Attempt:
         if call.status != 200:
             body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
             raise error_of_response(call, body, self._exchange.secrets)
+        if self._plan.learnt:
+            self._exchange.upstream.remember_healings(self._plan.learnt)
         self._exchange.outcome.headers = response_headers(call, REPLY)
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
         self._exchange.outcome.content_type = call.header("Content-Type") if as_it_came else ""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Parse, Transport
 from proxy.dialects.chat.request import ChatRequest, is_true
+from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt (README: who parses).
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
@@ -18,7 +20,9 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a request goes up. `second`: it went up before, so it will not a third time."""
+    """How a request goes up. `second`: it went up before, so it will not a third time. `learnt` are the healings that a
+    refusal asked for, which are kept for the model if the request is taken with them.
+    """
 
     parse: Parse = "server"
     transport: Transport = "live"
@@ -26,6 +30,8 @@ class Plan:
     without: tuple[str, ...] = ()
     max_tokens: int | None = None
     second: bool = False
+    heal: HealPlan = NO_HEALING
+    learnt: tuple[str, ...] = ()
 
 
 def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
@@ -38,7 +44,13 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
 
 def upstream_body(request: ChatRequest, plan: Plan) -> bytes:
     """The body for the upstream."""
-    body = dict(request.body)
+    return upstream_request(request, plan)[0]
+
+
+def upstream_request(request: ChatRequest, plan: Plan) -> tuple[bytes, tuple[Repair, ...]]:
+    """The body for the upstream, and what was healed in it."""
+    healed = heal_request(request.body, plan.heal)
+    body = dict(healed.body)
     if proxy_parses(request, plan):
         body["tool_choice"] = "none"
         if plan.server == "vllm":
@@ -52,7 +64,9 @@ def upstream_body(request: ChatRequest, plan: Plan) -> bytes:
         body.pop(name, None)
     if plan.max_tokens is not None:
         body.update({name: plan.max_tokens for name in ("max_tokens", "max_completion_tokens") if name in body})
-    return request.raw if _same(body, request.body) else dump_request(body)
+    if _same(body, request.body):
+        return request.raw, healed.repairs
+    return dump_request(body), healed.repairs
 
 
 def _same(body: JsonObject, original: JsonObject) -> bool:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from proxy.dialects.chat.request import ChatRequest
 from proxy.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from proxy.exchange.plan import Plan, proxy_parses
+from proxy.healing.heal import heal_request
+from proxy.healing.lessons import lesson
 from proxy.limits import RETRY_TOKENS
 from proxy.upstream.context_overflow import read_overflow
 
@@ -32,6 +34,8 @@ _OPTIONAL = frozenset(
 )
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
 _LONGEST = 4096
+# Statuses with which servers say that a chat template failed.
+_TEMPLATE_FAILED = frozenset((400, 422, 500))
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 
 
@@ -61,6 +65,17 @@ def second_plan(
         return fitting
     field = _refused_field(request, message)
     return replace(again, without=(*plan.without, field)) if field else None
+
+
+def healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan | None:
+    """The plan for a second try with what the refusal says that the chat template wants, or None."""
+    if plan.second or not isinstance(error, UpstreamRefused) or error.status not in _TEMPLATE_FAILED:
+        return None
+    body = heal_request(request.body, plan.heal).body
+    learnt = lesson(error.message, body, plan.heal)
+    if not learnt:
+        return None
+    return replace(plan, second=True, heal=plan.heal.learnt(learnt), learnt=learnt)
 
 
 def asks_for_proxy(error: UpstreamError) -> bool:

@@ -13,6 +13,7 @@ from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.tools.key_spelling import respelled
 from proxy.tools.schema import Schema, compile_schema
 from proxy.tools.schema_types import allowed_types, literal, parts, type_of, typed
+from proxy.tools.short_names import short_name
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
@@ -153,6 +154,9 @@ class ToolSet:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
         if bare in self._exact:
             return self._exact[bare]
+        shortened = [tool for name, tool in self._exact.items() if short_name(name) == bare]
+        if len(shortened) == 1:
+            return shortened[0]
         numbered = self._underscored(bare)
         if numbered is not None:
             return numbered

@@ -20,6 +20,7 @@ from proxy.codec.json_text import dump_json
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
 from proxy.codec.response_masking import BodyMasking, body_masking
+from proxy.config.model_entry import entry_with
 from proxy.config.rules import Profile
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
@@ -30,6 +31,7 @@ from proxy.exchange.exchange import Exchange, run_exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan, proxy_parses
 from proxy.exchange.task import make_task
+from proxy.healing.heal import HealPlan
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
@@ -42,6 +44,7 @@ from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import model_server, named_model
 from proxy.web.routes import shown_paths
 from proxy.worker.audit_log import as_header
+from proxy.worker.lessons import Lessons
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
 
@@ -201,7 +204,7 @@ def ready() -> Response:
 def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, asked.chat, asked.profile
     seed = secrets.token_bytes(16)
-    server = _ServerOfRequest(snapshot, asked)
+    server = _ServerOfRequest(snapshot, asked, ctx.worker.lessons)
     policy = snapshot.rules.policy(wanted.model)
 
     def engine(plan: Plan) -> Engine:
@@ -215,7 +218,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         path=CHAT_COMPLETIONS,
         headers=asked.headers,
         request=wanted,
-        plan=_plan(asked, server),
+        plan=_plan(asked, server, ctx.heal_plan(wanted.model)),
         auto=profile.parse == "auto",
         pump=Pump(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
         engine=engine,
@@ -241,6 +244,7 @@ class _ServerOfRequest:
 
     snapshot: Snapshot
     prepared: PreparedRequest
+    lessons: Lessons
 
     @property
     def server(self) -> ModelServer:
@@ -253,22 +257,29 @@ class _ServerOfRequest:
     def remember_parser_failure(self) -> None:
         self.snapshot.remember(self.prepared.chat.model)
 
+    def remember_healings(self, ids: tuple[str, ...]) -> None:
+        model = self.prepared.chat.model
+        if self.lessons.add(model, ids):
+            entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.lessons.of(model)))
+            told = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
+            log.warning(told, model[:100], "to keep that, put first in models of rules.yaml", entry)
+
     def parser_has_failed(self) -> bool:
         """True if the server showed before that it cannot find this model's calls."""
         return self.snapshot.parses(self.prepared.chat.model)
 
 
-def _plan(asked: PreparedRequest, server: _ServerOfRequest) -> Plan:
+def _plan(asked: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:
     """How the request goes up first (README: who parses)."""
     profile = asked.profile
     parse = profile.parse
     if parse == "auto":
         parse = "proxy" if server.parser_has_failed() else "server"
     if parse == "server":
-        return Plan(parse, profile.upstream, profile.server)
+        return Plan(parse, profile.upstream, profile.server, heal=heal)
     # Which request makes a server leave the calls alone depends on its kind; without tools there are none.
     kind = profile.server if asked.chat.tools is None else server.kind()
-    return Plan(parse, profile.upstream, kind)
+    return Plan(parse, profile.upstream, kind, heal=heal)
 
 
 def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Timeouts:

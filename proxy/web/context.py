@@ -14,6 +14,7 @@ from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.outcome import Outcome
+from proxy.healing.heal import HealPlan
 from proxy.upstream.client import ModelServer
 from proxy.upstream.pump import HasDescriptor
 from proxy.web.headers import JSON_TYPE
@@ -70,6 +71,10 @@ class RequestContext:
     def dialect(self) -> str:
         """The route's dialect, for the log and the metrics; `own` where there is no route."""
         return "own" if self.route is None else self.route.dialect
+
+    def heal_plan(self, model: str) -> HealPlan:
+        """What is healed in requests for a model: by the rules, and by what was learnt."""
+        return self.snapshot.rules.heal_plan(model).learnt(self.worker.lessons.of(model))
 
     def check_model(self, model: str) -> None:
         """Raise Forbidden if its key may not use this model, by the name that the model server knows."""

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from flask import Response, request
 
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import dump_json
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.messages.request import translate_count
 from proxy.dialects.messages.token_count import HEADER, count
 from proxy.errors import NotFound
+from proxy.healing.heal import heal_request
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.model_list import ModelCard, read_cards, served_name
@@ -36,7 +38,11 @@ def count_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return _ask("POST", path, data, given.server, given.headers)
 
-    number, method = count(post, given.translation.body, body)
+    chat = given.translation.body
+    if not ctx.snapshot.settings.observe:
+        # What is counted is what goes up.
+        chat = heal_request(chat, ctx.heal_plan(as_text(chat.get("model")))).body
+    number, method = count(post, chat, body)
     response = json_response(dump_json({"input_tokens": number}))
     response.headers[HEADER] = method
     return response

@@ -119,7 +119,7 @@ def test_what_came_out_cannot_be_changed() -> None:
     ("text", "message"),
     [
         ("modles: []", "r.yaml:1: there is no 'modles' in the file; use models"),
-        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, aliases, clients"),
+        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, families, aliases, clients"),
         ("models:\n  - match: a\n    pasre: auto\n", "r.yaml:3: there is no 'pasre' in an item of models; use parse"),
         ("clients:\n  x: {serve: vllm}\n", "r.yaml:2: there is no 'serve' in client x; use "),
         ("models: []\n\nmodels: []\n", "r.yaml:3: 'models' is twice in the file (first in line 1); keep one"),

@@ -1,0 +1,142 @@
+"""Who speaks, and in which order (F82). Nothing late is ever moved to the front (contract C8)."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from proxy.codec.json_text import JsonObject
+from proxy.healing.conversation import Messages, calls_of, joined, on_each, on_messages, role_of, text_of
+
+# What is said where a template wants somebody to speak.
+CONTINUE = "Continue."
+UNDERSTOOD = "Understood."
+_REMINDER = "<system-reminder>\n{}\n</system-reminder>"
+
+
+def _developer(message: JsonObject) -> JsonObject:
+    if role_of(message) != "developer":
+        return message
+    return {**message, "role": "system"}
+
+
+# Most templates lose what a developer says.
+rename_developer = on_each(_developer)
+
+
+def _leading(messages: Messages) -> list[JsonObject]:
+    """The system messages with which a conversation begins."""
+    return [*takewhile(lambda message: role_of(message) == "system", messages)]
+
+
+def _merged(messages: Messages) -> Messages:
+    leading = _leading(messages)
+    if len(leading) < 2:
+        return messages
+    first, *others = leading
+    for other in others:
+        first = {**first, "content": joined(first.get("content"), other.get("content"))}
+    return [first, *messages[len(leading) :]]
+
+
+# Several system messages at the beginning as one.
+merge_systems = on_messages(_merged)
+
+
+def _reminded(messages: Messages) -> Messages:
+    begin = max(1, len(_leading(messages)))
+    told = [*messages[:begin]]
+    for message in messages[begin:]:
+        if role_of(message) != "system":
+            told.append(message)
+            continue
+        text = text_of(message.get("content"))
+        content = message.get("content")
+        if text is not None:
+            content = _REMINDER.format(text)
+        if role_of(told[-1]) == "tool":
+            told[-1] = {**told[-1], "content": joined(told[-1].get("content"), content)}
+        else:
+            told.append({"role": "user", "content": content})
+    return told
+
+
+# A later system message stays in its place, as the user's text; beside results it stands in the last of them.
+remind_late_systems = on_messages(_reminded)
+
+
+def _without_system(messages: Messages) -> Messages:
+    if not messages or role_of(messages[0]) != "system":
+        return messages
+    system, *others = messages
+    if others and role_of(others[0]) == "user":
+        first = {**others[0], "content": joined(system.get("content"), others[0].get("content"))}
+        return [first, *others[1:]]
+    return [{**system, "role": "user"}, *others]
+
+
+# A system message for a template that knows none is what the user begins with.
+give_system_to_user = on_messages(_without_system)
+
+
+def _begun(messages: Messages) -> Messages:
+    leading = _leading(messages)
+    rest = messages[len(leading) :]
+    if rest and role_of(rest[0]) == "user":
+        return messages
+    return [*leading, {"role": "user", "content": CONTINUE}, *rest]
+
+
+# The first one to speak is the user.
+begin_with_user = on_messages(_begun)
+
+
+def _inside(messages: Messages) -> Messages:
+    told: list[JsonObject] = []
+    for message in messages:
+        text = text_of(message.get("content"))
+        if told and role_of(message) == "user" and role_of(told[-1]) == "tool" and text is not None:
+            told[-1] = {**told[-1], "content": joined(told[-1].get("content"), text)}
+        else:
+            told.append(message)
+    return told
+
+
+# What the user says behind results stands in the last of them.
+put_text_into_results = on_messages(_inside)
+
+
+def _alternating(messages: Messages) -> Messages:
+    told: list[JsonObject] = []
+    for message in messages:
+        role = role_of(message)
+        before = role_of(told[-1]) if told else ""
+        if role == "user" and before == "user":
+            told[-1] = {**told[-1], "content": joined(told[-1].get("content"), message.get("content"))}
+            continue
+        if role == "user" and before == "tool":
+            told.append({"role": "assistant", "content": UNDERSTOOD})
+        if role == "assistant" and before == "assistant":
+            told.append({"role": "user", "content": CONTINUE})
+        told.append(message)
+    return told
+
+
+# User and assistant speak in turn.
+alternate = on_messages(_alternating)
+
+
+def _ended(body: JsonObject) -> JsonObject:
+    if body.get("continue_final_message") or body.get("add_generation_prompt") is False:
+        return body  # the client wants this very message continued
+    return _goes_on(body)
+
+
+def _continued(messages: Messages) -> Messages:
+    if role_of(messages[-1]) != "assistant" or calls_of(messages[-1]):
+        return messages
+    return [*messages, {"role": "user", "content": CONTINUE}]
+
+
+_goes_on = on_messages(_continued)
+# A conversation that ends with an answer, for servers that take it for the beginning of the next one and refuse that.
+end_with_user = _ended
