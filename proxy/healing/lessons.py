@@ -45,6 +45,11 @@ _LESSONS = (
 )
 
 
+def words_of(healing: str) -> tuple[str, ...]:
+    """The words of refusals that ask for a healing."""
+    return tuple(pattern.pattern for pattern, ids in _LESSONS if healing in ids)
+
+
 def lesson(message: str, body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
     """The healings that the words of a refusal ask for, in the table's order; only those that would change the body."""
     words = message[:_LONGEST]

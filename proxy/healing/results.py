@@ -157,7 +157,7 @@ def _results(block: Block) -> dict[str, JsonObject]:
 
 def _in_order(block: Block) -> Sequence[JsonObject]:
     results = _results(block)
-    first = [results[name] for name in block.ids if name in results]
+    first = [results[name] for name in dict.fromkeys(block.ids) if name in results]
     taken = {id(message) for message in first}
     return [block.first, *first, *(message for message in block.behind if id(message) not in taken)]
 
@@ -169,7 +169,7 @@ order_results = on_blocks(_in_order)
 def _complete(block: Block) -> Sequence[JsonObject]:
     results = _results(block)
     given: list[JsonObject] = []
-    for name in filter(None, block.ids):
+    for name in filter(None, dict.fromkeys(block.ids)):
         given.append(results.get(name) or {"role": "tool", "tool_call_id": name, "content": NO_RESULT})
     taken = {id(message) for message in results.values()}
     return [block.first, *given, *(message for message in block.behind if id(message) not in taken)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import Messages, calls_of, joined, on_each, on_messages, role_of, text_of
 
 # What is said where a template wants somebody to speak.
@@ -65,13 +65,17 @@ remind_late_systems = on_messages(_reminded)
 
 
 def _without_system(messages: Messages) -> Messages:
-    if not messages or role_of(messages[0]) != "system":
+    leading = _leading(messages)
+    if not leading:
         return messages
-    system, *others = messages
+    others = messages[len(leading) :]
+    content: Json = ""
+    for system in leading:
+        content = joined(content, system.get("content"))
     if others and role_of(others[0]) == "user":
-        first = {**others[0], "content": joined(system.get("content"), others[0].get("content"))}
+        first = {**others[0], "content": joined(content, others[0].get("content"))}
         return [first, *others[1:]]
-    return [{**system, "role": "user"}, *others]
+    return [{"role": "user", "content": content}, *others]
 
 
 # A system message for a template that knows none is what the user begins with.
@@ -132,9 +136,15 @@ def _ended(body: JsonObject) -> JsonObject:
 
 
 def _continued(messages: Messages) -> Messages:
-    if role_of(messages[-1]) != "assistant" or calls_of(messages[-1]):
-        return messages
-    return [*messages, {"role": "user", "content": CONTINUE}]
+    told: list[JsonObject] = []
+    for message, behind in zip_longest(messages, messages[1:], fillvalue=None):
+        assert message is not None
+        told.append(message)
+        # Also between two answers: the second one was given to the first, so continued (contract C8).
+        last = behind is None or role_of(behind) == "assistant"
+        if last and role_of(message) == "assistant" and not calls_of(message):
+            told.append({"role": "user", "content": CONTINUE})
+    return told
 
 
 _goes_on = on_messages(_continued)

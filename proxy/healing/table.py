@@ -312,6 +312,14 @@ HEALINGS = (
         results.split_calls,
     ),
     Healing(
+        "assistant_last",
+        Level.TEMPLATE,
+        "F82",
+        "the server takes an answer at the end for the beginning of the next one",
+        ([_say("assistant", "Done.")], [_say("assistant", "Done."), _say("user", roles.CONTINUE)]),
+        roles.end_with_user,
+    ),
+    Healing(
         "call_text",
         Level.TEMPLATE,
         "F83",
@@ -359,14 +367,6 @@ HEALINGS = (
         "the template wants user and assistant in turn",
         ([_say("user", "One."), _say("user", "Two.")], [_say("user", "One.\n\nTwo.")]),
         roles.alternate,
-    ),
-    Healing(
-        "assistant_last",
-        Level.TEMPLATE,
-        "F82",
-        "the server takes an answer at the end for the beginning of the next one",
-        ([_say("assistant", "Done.")], [_say("assistant", "Done."), _say("user", roles.CONTINUE)]),
-        roles.end_with_user,
     ),
     Healing(
         "mistral_ids",

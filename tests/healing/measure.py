@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tests.healing.ask import Ask
 from tests.healing.shapes import MARKER, bodies
 from tests.healing.templates import ChatTemplate, Refused, templates
 
 Body = dict[str, Any]
-# A template and a body in, the prompt out.
-Ask = Callable[[ChatTemplate, Body], str]
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,6 @@ class Try:
     template: str
     shape: str
     wrong: str = ""
-
-
-def direct(template: ChatTemplate, body: Body) -> str:
-    """The prompt without a proxy."""
-    return template.render(body)
 
 
 def tries(ask: Ask) -> Iterator[Try]:

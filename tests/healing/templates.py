@@ -109,7 +109,7 @@ def _content(content: Any, parts: bool) -> Any:
     if content is None:
         content = []
     if isinstance(content, str):
-        return content
+        return [{"type": "text", "text": content}] if parts else content
     if not isinstance(content, list):
         raise Refused("messages.content: Input should be a valid string or a valid list")
     texts: list[str] = []
@@ -120,7 +120,7 @@ def _content(content: Any, parts: bool) -> Any:
         if kind == "image_url":
             raise Refused("this model does not support image input; At most 0 image(s) may be provided in one prompt.")
         texts.append(part.get("text") or part.get("refusal") or part.get("thinking") or "")
-    if parts and content:
+    if parts:
         return [{"type": "text", "text": text} for text in texts]
     return "\n".join(texts)
 

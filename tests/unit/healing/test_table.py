@@ -1,0 +1,188 @@
+"""The healings of a request (F36, F48 to F50, F79 to F84): what each does, and what none of them does."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.load import load
+from proxy.healing.heal import ALL, IDS, HealPlan, heal, heal_request, in_force
+from proxy.healing.table import HEALINGS, Healing, Level
+from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, tool
+from tests.support.conversations import CONVERSATIONS
+
+
+def numbers_of(row: str) -> list[str]:
+    """`F48 to F50, F52` -> F48, F49, F50, F52."""
+    found: list[str] = []
+    for part in row.split(", "):
+        first, _, last = part.replace("F", "").partition(" to ")
+        found += [f"F{number}" for number in range(int(first), int(last or first) + 1)]
+    return found
+
+
+READ: JsonObject = {
+    "type": "function",
+    "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
+}
+# What changes every conversation of a model that needs it.
+NOT_FOR_ALL = {"kimi_ids", "text_calls", "no_system", "call_text", "tool_descriptions"}
+FAMILIES = load({}, {})[1].families
+PLANS = [HealPlan(), *(HealPlan(on=frozenset(family.heal)) for family in FAMILIES), HealPlan(on=frozenset(IDS))]
+CONTRACTS = (Path(__file__).parents[3] / "docs" / "contracts.md").read_text()
+NUMBERS = {number for row in re.findall("(?m)^\\| (F[^|]*) \\|", CONTRACTS) for number in numbers_of(row)}
+
+
+def body_of(healing: Healing, items: list[JsonObject]) -> JsonObject:
+    if healing.key == "tools":
+        return {"tools": [*items]}
+    return {"tools": [READ], "messages": [*items]}
+
+
+@pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
+def test_each_healing_does_what_its_example_says(healing: Healing) -> None:
+    before, after = healing.example
+    body = body_of(healing, before)
+    healed = heal(body, {healing.id})
+    assert healed.body == body_of(healing, after)
+    (repair,) = healed.repairs
+    assert (repair.id, repair.why) == (f"heal_{healing.id}", healing.why)
+    assert repair.before != repair.after
+    others = heal(body, {*IDS} - {healing.id})
+    assert others.body[healing.key] != after
+
+
+def test_the_ids_differ() -> None:
+    assert len({*IDS}) == len(HEALINGS)
+    assert ALL not in IDS
+
+
+def test_what_is_always_in_force_and_what_is_off() -> None:
+    always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
+    assert in_force((), ()) == always
+    assert in_force(["one_call"], ["developer"]) == always - {"developer"} | {"one_call"}
+    assert in_force(["one_call"], ["one_call"]) == always
+    assert in_force(["one_call"], [ALL]) == set()
+
+
+@pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS)
+def test_each_healing_is_pure_and_twice_is_once(healing: Healing, messages: list[dict[str, Any]]) -> None:
+    body: JsonObject = {"tools": [READ, *TOOLS.values()], "messages": [*messages]}
+    before = deepcopy(body)
+    once = heal(body, {healing.id}).body
+    assert body == before
+    assert heal(once, {healing.id}).body is once
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS, plan=st.sampled_from(PLANS))
+def test_all_together_twice_is_once(messages: list[dict[str, Any]], plan: HealPlan) -> None:
+    once = heal_request({"tools": [READ], "messages": [*messages]}, plan).body
+    twice = heal_request(once, plan)
+    assert twice.body == once
+    assert twice.repairs == ()
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS, plan=st.sampled_from(PLANS))
+def test_the_next_turn_begins_with_this_one(messages: list[dict[str, Any]], plan: HealPlan) -> None:
+    """C8: whatever was asked before an answer is the beginning of what is asked after it."""
+    whole = healed_messages(messages, plan)
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant" and index:
+            asked = healed_messages(messages[:index], plan)
+            assert whole[: len(asked)] == asked
+
+
+def healed_messages(messages: list[dict[str, Any]], plan: HealPlan) -> list[Any]:
+    body = heal_request({"tools": [READ], "messages": [*messages]}, plan).body
+    found = body["messages"]
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("ids", [in_force((), ()), {*IDS} - NOT_FOR_ALL], ids=["always", "all"])
+def test_a_healthy_conversation_is_the_very_same(name: str, ids: set[str]) -> None:
+    """C1."""
+    body: JsonObject = {"model": "m", "tools": [tool()], "messages": [*HEALTHY[name]]}
+    assert heal(body, ids).body is body
+
+
+@pytest.mark.parametrize("shape,body", [*bodies()], ids=[name for name, _ in bodies()])
+def test_no_text_of_a_conversation_is_lost(shape: str, body: dict[str, Any]) -> None:
+    """Whatever the template needs, the words of the user, the model and the tools are still there."""
+    for plan in PLANS:
+        healed = json.dumps(heal_request(body, plan).body["messages"])
+        for message in body["messages"]:
+            for mark in _markers(message):
+                assert mark in healed, (shape, plan.on)
+
+
+def _markers(message: dict[str, Any]) -> list[str]:
+    text = json.dumps({key: message.get(key) for key in ("content", "tool_calls", "function_call")})
+    return [word for word in text.replace("\\", " ").replace('"', " ").replace("'", " ").split() if word[:2] == "mk"]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS)
+def test_after_healing_each_call_has_its_result_behind_it(messages: list[dict[str, Any]]) -> None:
+    """F79 to F81: arguments are objects, ids are unique, results follow their calls in order, and none is alone."""
+    told = healed_messages(messages, HealPlan())
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for message in told:
+        assert message["role"] not in ("developer", "function")
+        assert isinstance(message["content"], str | list)
+        if message["role"] == "tool":
+            assert waiting and message["tool_call_id"] == waiting.pop(0)
+            continue
+        assert waiting == []
+        calls = message.get("tool_calls", [])
+        waiting = [call["id"] for call in calls]
+        assert not seen & {*waiting} and len({*waiting}) == len(waiting)
+        seen |= {*waiting}
+        assert all(isinstance(json.loads(call["function"]["arguments"]), dict) for call in calls)
+    assert waiting == []
+
+
+@pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
+def test_each_failure_is_one_of_the_contracts(healing: Healing) -> None:
+    for number in healing.failure.split(", "):
+        assert number in NUMBERS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"messages": None},
+        {"messages": "Hi"},
+        {"messages": ["Hi", 7]},
+        {"messages": [{"role": "assistant", "tool_calls": [None, 7, {"function": None}, {}]}]},
+        {"messages": [{"role": 7, "content": 7}], "tools": 7},
+        {"tools": [None, 7, {}, {"function": 7}, {"function": {"parameters": 7}}], "tool_choice": 7},
+    ],
+)
+def test_what_is_no_conversation_at_all_breaks_nothing(body: JsonObject) -> None:
+    once = heal(body, IDS).body
+    assert heal(once, IDS).body == once
+
+
+def test_a_long_history_is_healed_in_one_walk() -> None:
+    """C7: twice as long takes twice the steps; here it only has to end."""
+    messages: list[JsonObject] = []
+    for shape in SHAPES.values():
+        messages += shape * 40
+    once = heal({"tools": [READ], "messages": [*messages]}, IDS).body
+    assert heal(once, IDS).body == once
