@@ -26,7 +26,10 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     entry |= _said("formats", off=sorted(model.off))
     own = model.requests
     entry |= _said("heal", on=[*dict.fromkeys((*own.heal.on, *healings))], off=own.heal.off)
-    entry |= _said("sampling", set=own.sampling.set, default=own.sampling.default, strip=own.sampling.strip)
+    sampling = own.sampling
+    entry |= _said(
+        "sampling", set=sampling.set, default=sampling.default, strip=sampling.strip, at_most=sampling.at_most
+    )
     entry |= _said("tools", drop=own.tools.drop, describe=own.tools.describe)
     return f"- {json.dumps(entry)}"
 
