@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.healing.conversation import Messages, function_of, on_calls, on_each, on_messages, role_of
 from proxy.repair.argument_readers import read_arguments
-from proxy.tools.toolset import read_tools
+from proxy.tools.toolset import Tool, ToolSet, read_tools
 
 # The key under which arguments that are no object go up, so that nothing of them is lost.
 WRAPPER = "arguments"
@@ -52,50 +54,63 @@ def _without_empty(message: JsonObject) -> JsonObject:
 drop_empty_calls = on_each(_without_empty)
 
 
-def _typed(call: JsonObject, body: JsonObject) -> JsonObject:
+def _typed(call: JsonObject) -> JsonObject:
     if "type" in call or not function_of(call):
         return call
     return {**call, "type": "function"}
 
 
 # Some templates print the type.
-type_calls = on_calls(_typed)
+type_calls = on_calls(lambda body: _typed)
 
 
-def _read(call: JsonObject, body: JsonObject) -> JsonObject:
-    function = function_of(call)
-    if not function:
-        return call
-    given = function.get("arguments")
-    if isinstance(given, str):
-        text = _object_text(given, as_text(function.get("name")), body)
-    elif isinstance(given, dict):
-        text = dump(given)
-    else:
-        text = _wrapped(given)
-    if text is given:
-        return call
-    return {**call, "function": {**function, "arguments": text}}
+def _reading(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
+    """What reads the arguments of a call; the tools are looked at when one needs them."""
+    tools: list[ToolSet] = []
+
+    def tools_of() -> ToolSet:
+        if not tools:
+            tools.append(read_tools(body.get("tools")))
+        return tools[0]
+
+    def read(call: JsonObject) -> JsonObject:
+        function = function_of(call)
+        if not function:
+            return call
+        given = function.get("arguments")
+        text = _object_text(given)
+        if not text:
+            text = _read_text(as_text(given), tools_of().resolve(as_text(function.get("name")))) or _wrapped(given)
+        if text is given:
+            return call
+        return {**call, "function": {**function, "arguments": text}}
+
+    return read
 
 
 # Arguments are the text of a JSON object, whatever the model wrote or the client kept.
-read_call_arguments = on_calls(_read)
+read_call_arguments = on_calls(_reading)
 
 
-def _object_text(text: str, name: str, body: JsonObject) -> str:
-    """The text of an object: the same, or as the ladder reads it, or wrapped."""
+def _object_text(given: Json) -> str:
+    """The text of an object, the very same one if it is one; "" if it is none."""
+    if isinstance(given, dict):
+        return dump(given)
+    if isinstance(given, str) and isinstance(_value(given), dict):
+        return given
+    return ""
+
+
+def _value(text: str) -> Json:
+    """What a text says as JSON; the text itself if it is none."""
     try:
-        value = load_json(text)
+        return load_json(text)
     except ValueError:
-        value = text
-    if isinstance(value, dict):
         return text
-    return _read_text(text, name, body) or _wrapped(value)
 
 
-def _read_text(text: str, name: str, body: JsonObject) -> str:
+def _read_text(text: str, tool: Tool | None) -> str:
     """The text of the object that the ladder finds, or ""."""
-    tool = read_tools(body.get("tools")).resolve(name)
     lists: list[str] = []
     if tool is not None:
         lists = [key for key in tool.properties if tool.is_list(key)]
@@ -106,20 +121,29 @@ def _read_text(text: str, name: str, body: JsonObject) -> str:
     return ""
 
 
-def _wrapped(value: Json) -> str:
+def _wrapped(given: Json) -> str:
+    value = given
+    if isinstance(given, str):
+        value = _value(given)
     if value in (None, ""):
         return "{}"
     return dump({WRAPPER: value})
 
 
-def _named(call: JsonObject, body: JsonObject) -> JsonObject:
-    function = function_of(call)
-    name = as_text(function.get("name"))
-    tool = read_tools(body.get("tools")).resolve(name) if name else None
-    if tool is None or tool.name == name:
-        return call
-    return {**call, "function": {**function, "name": tool.name}}
+def _naming(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
+    """What gives a call the name of the offered tool that it means."""
+    tools = read_tools(body.get("tools"))
+
+    def name(call: JsonObject) -> JsonObject:
+        function = function_of(call)
+        given = as_text(function.get("name"))
+        tool = tools.resolve(given) if given else None
+        if tool is None or tool.name == given:
+            return call
+        return {**call, "function": {**function, "name": tool.name}}
+
+    return name
 
 
 # A model that reads `functions.read:0` in its own turns writes it again.
-name_calls = on_calls(_named)
+name_calls = on_calls(_naming)

@@ -157,13 +157,13 @@ def _response(message: JsonObject) -> Json:
 
 
 def _spelled(message: JsonObject, calls: list[JsonObject]) -> JsonObject:
-    content = message.get("content")
+    told = [message.get("content")]
     for call in calls:
         function = function_of(call)
         arguments = as_text(function.get("arguments")) or "{}"
         name = dump(function.get("name"))
-        content = joined(content, f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>')
-    return {**{key: value for key, value in message.items() if key != "tool_calls"}, "content": content}
+        told.append(f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>')
+    return {**{key: value for key, value in message.items() if key != "tool_calls"}, "content": joined(*told)}
 
 
 def _plain(message: JsonObject) -> str:

@@ -60,15 +60,19 @@ def on_each(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonObject]
     return on_messages(lambda messages: [change(message) for message in messages])
 
 
-def on_calls(change: Callable[[JsonObject, JsonObject], JsonObject]) -> Callable[[JsonObject], JsonObject]:
-    """A change of one call, which is told the body, too, as one of the body."""
+def on_calls(
+    change_in: Callable[[JsonObject], Callable[[JsonObject], JsonObject]],
+) -> Callable[[JsonObject], JsonObject]:
+    """A change of one call as one of the body; it is made once for each body."""
 
     def changed(body: JsonObject) -> JsonObject:
+        change = change_in(body)
+
         def message_of(message: JsonObject) -> JsonObject:
             if not calls_of(message):
                 return message
             given = as_list(message.get("tool_calls"))
-            calls = [change(call, body) if isinstance(call, dict) else call for call in given]
+            calls = [change(call) if isinstance(call, dict) else call for call in given]
             return replaced(message, "tool_calls", calls)
 
         return on_each(message_of)(body)
@@ -105,25 +109,53 @@ def text_of(content: Json) -> str | None:
     return "\n".join(str(part["text"]) for part in parts)
 
 
-def joined(first: Json, second: Json) -> Json:
-    """Two contents as one: a text if both are, else a list of parts."""
-    one, other = text_of(first), text_of(second)
-    if one is None or other is None:
-        return [*parts_of(first), *parts_of(second)]
-    return "\n\n".join(text for text in (one, other) if text)
+def joined(*contents: Json) -> Json:
+    """Several contents as one: a text if all are, else a list of parts."""
+    texts = [text for text in map(text_of, contents) if text is not None]
+    if len(texts) < len(contents):
+        return [part for content in contents for part in parts_of(content)]
+    return "\n\n".join(filter(None, texts))
+
+
+class Talk:
+    """A conversation that is said anew, message by message."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[JsonObject, list[Json]]] = []
+
+    @property
+    def last(self) -> str:
+        """The role of the last message; "" if there is none."""
+        if not self._said:
+            return ""
+        return role_of(self._said[-1][0])
+
+    def say(self, message: JsonObject) -> None:
+        """Another message."""
+        self._said.append((message, []))
+
+    def add(self, content: Json) -> None:
+        """More in the last message."""
+        self._said[-1][1].append(content)
+
+    def messages(self) -> list[JsonObject]:
+        """All of them; each is written once, however much was added."""
+        return [_with_more(message, more) for message, more in self._said]
+
+
+def _with_more(message: JsonObject, more: list[Json]) -> JsonObject:
+    if not more:
+        return message
+    return {**message, "content": joined(message.get("content"), *more)}
 
 
 @dataclass(slots=True)
 class Block:
-    """A message, and, if it calls, all that follows it up to the next message of the assistant."""
+    """A message, its calls, and, if it has any, all that follows it up to the next message of the assistant."""
 
     first: JsonObject
+    calls: list[JsonObject]
     behind: list[JsonObject] = field(default_factory=list)
-
-    @property
-    def calls(self) -> list[JsonObject]:
-        """The calls of its first message."""
-        return calls_of(self.first)
 
     @property
     def ids(self) -> list[str]:
@@ -143,7 +175,7 @@ def blocks_of(messages: Messages) -> list[Block]:
         if role_of(message) != "assistant" and found and found[-1].calls:
             found[-1].behind.append(message)
         else:
-            found.append(Block(message))
+            found.append(Block(message, calls_of(message)))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile, zip_longest
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.healing.conversation import Messages, calls_of, joined, on_each, on_messages, role_of, text_of
+from proxy.healing.conversation import Messages, Talk, calls_of, joined, on_each, on_messages, role_of, text_of
 
 # What is said where a template wants somebody to speak.
 CONTINUE = "Continue."
@@ -32,10 +32,8 @@ def _merged(messages: Messages) -> Messages:
     leading = _leading(messages)
     if len(leading) < 2:
         return messages
-    first, *others = leading
-    for other in others:
-        first = {**first, "content": joined(first.get("content"), other.get("content"))}
-    return [first, *messages[len(leading) :]]
+    content = joined(*(each.get("content") for each in leading))
+    return [{**leading[0], "content": content}, *messages[len(leading) :]]
 
 
 # Several system messages at the beginning as one.
@@ -44,20 +42,22 @@ merge_systems = on_messages(_merged)
 
 def _reminded(messages: Messages) -> Messages:
     begin = max(1, len(_leading(messages)))
-    told = [*messages[:begin]]
-    for message in messages[begin:]:
-        if role_of(message) != "system":
-            told.append(message)
-            continue
-        text = text_of(message.get("content"))
-        content = message.get("content")
-        if text is not None:
-            content = _REMINDER.format(text)
-        if role_of(told[-1]) == "tool":
-            told[-1] = {**told[-1], "content": joined(told[-1].get("content"), content)}
+    talk = Talk()
+    for index, message in enumerate(messages):
+        if index < begin or role_of(message) != "system":
+            talk.say(message)
+        elif talk.last == "tool":
+            talk.add(_reminder(message.get("content")))
         else:
-            told.append({"role": "user", "content": content})
-    return told
+            talk.say({"role": "user", "content": _reminder(message.get("content"))})
+    return talk.messages()
+
+
+def _reminder(content: Json) -> Json:
+    text = text_of(content)
+    if text is None:
+        return content
+    return _REMINDER.format(text)
 
 
 # A later system message stays in its place, as the user's text; beside results it stands in the last of them.
@@ -69,13 +69,11 @@ def _without_system(messages: Messages) -> Messages:
     if not leading:
         return messages
     others = messages[len(leading) :]
-    content: Json = ""
-    for system in leading:
-        content = joined(content, system.get("content"))
+    contents = [system.get("content") for system in leading]
     if others and role_of(others[0]) == "user":
-        first = {**others[0], "content": joined(content, others[0].get("content"))}
+        first = {**others[0], "content": joined(*contents, others[0].get("content"))}
         return [first, *others[1:]]
-    return [{"role": "user", "content": content}, *others]
+    return [{"role": "user", "content": joined(*contents)}, *others]
 
 
 # A system message for a template that knows none is what the user begins with.
@@ -95,14 +93,16 @@ begin_with_user = on_messages(_begun)
 
 
 def _inside(messages: Messages) -> Messages:
-    told: list[JsonObject] = []
+    talk = Talk()
     for message in messages:
-        text = text_of(message.get("content"))
-        if told and role_of(message) == "user" and role_of(told[-1]) == "tool" and text is not None:
-            told[-1] = {**told[-1], "content": joined(told[-1].get("content"), text)}
+        text = None
+        if role_of(message) == "user" and talk.last == "tool":
+            text = text_of(message.get("content"))
+        if text is None:
+            talk.say(message)
         else:
-            told.append(message)
-    return told
+            talk.add(text)
+    return talk.messages()
 
 
 # What the user says behind results stands in the last of them.
@@ -110,19 +110,18 @@ put_text_into_results = on_messages(_inside)
 
 
 def _alternating(messages: Messages) -> Messages:
-    told: list[JsonObject] = []
+    talk = Talk()
     for message in messages:
-        role = role_of(message)
-        before = role_of(told[-1]) if told else ""
-        if role == "user" and before == "user":
-            told[-1] = {**told[-1], "content": joined(told[-1].get("content"), message.get("content"))}
-            continue
-        if role == "user" and before == "tool":
-            told.append({"role": "assistant", "content": UNDERSTOOD})
-        if role == "assistant" and before == "assistant":
-            told.append({"role": "user", "content": CONTINUE})
-        told.append(message)
-    return told
+        match talk.last, role_of(message):
+            case "user", "user":
+                talk.add(message.get("content"))
+                continue
+            case "tool", "user":
+                talk.say({"role": "assistant", "content": UNDERSTOOD})
+            case "assistant", "assistant":
+                talk.say({"role": "user", "content": CONTINUE})
+        talk.say(message)
+    return talk.messages()
 
 
 # User and assistant speak in turn.

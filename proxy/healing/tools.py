@@ -155,7 +155,7 @@ def _renamed(function: JsonObject) -> JsonObject:
     return {**function, "name": short}
 
 
-def _renamed_call(call: JsonObject, body: JsonObject) -> JsonObject:
+def _renamed_call(call: JsonObject) -> JsonObject:
     function = function_of(call)
     new = _renamed(function)
     if new is function:
@@ -173,7 +173,7 @@ def _chosen(body: JsonObject) -> JsonObject:
 
 
 _renamed_tools = _on_functions(_renamed)
-_renamed_calls = on_calls(_renamed_call)
+_renamed_calls = on_calls(lambda body: _renamed_call)
 
 
 def shorten_names(body: JsonObject) -> JsonObject:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import re
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from proxy.codec.json_text import JsonObject
 from proxy.config.load import load
 from proxy.healing.heal import ALL, IDS, HealPlan, heal, heal_request, in_force
 from proxy.healing.table import HEALINGS, Healing, Level
-from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, tool
+from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, call, calls, result, said, system, tool, user
 from tests.support.conversations import CONVERSATIONS
 
 
@@ -179,10 +181,28 @@ def test_what_is_no_conversation_at_all_breaks_nothing(body: JsonObject) -> None
     assert heal(once, IDS).body == once
 
 
-def test_a_long_history_is_healed_in_one_walk() -> None:
-    """C7: twice as long takes twice the steps; here it only has to end."""
-    messages: list[JsonObject] = []
-    for shape in SHAPES.values():
-        messages += shape * 40
-    once = heal({"tools": [READ], "messages": [*messages]}, IDS).body
-    assert heal(once, IDS).body == once
+def steps(messages: list[JsonObject]) -> int:
+    """The calls of functions, Python's own too, that all healings take."""
+    profile = cProfile.Profile()
+    profile.enable()
+    heal({"tools": [READ], "messages": [*messages]}, IDS)
+    profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+SAME_ID = [call(number, id="same") for number in range(800)]
+LONG: dict[str, Callable[[int], list[JsonObject]]] = {
+    "every shape": lambda size: [message for shape in SHAPES.values() for message in shape * (size // 100)],
+    "calls of one id": lambda size: [user(), calls(*SAME_ID[:size]), *([result(tool_call_id="same")] * size)],
+    "results of none": lambda size: [user(), calls(), *([result(tool_call_id="none")] * size)],
+    "user, user": lambda size: [user()] * size,
+    "systems": lambda size: [system()] * size,
+    "late systems": lambda size: [user(), calls(), result(), *([system()] * size)],
+    "answers": lambda size: [said()] * size,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_twice_as_long_takes_twice_the_steps(name: str) -> None:
+    """C7."""
+    assert steps(LONG[name](800)) < 2.5 * steps(LONG[name](400))
