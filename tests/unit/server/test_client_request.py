@@ -34,7 +34,7 @@ def test_the_end_of_a_request_is_found_at_every_cut(size: int, framed: str) -> N
     for cut in all_cuts(whole, 20):
         request = Request(1000, 10_000)
         for number, part in enumerate(cut):
-            assert (request.stage is Stage.WHOLE) is not b"".join(cut[number:])
+            assert (request.stage is Stage.WHOLE) is (not b"".join(cut[number:]))
             request.feed(part)
         assert (request.stage, request.head, bytes(request.body)) == (Stage.WHOLE, head, body)
     for cut in all_cuts(whole + behind, 20):
