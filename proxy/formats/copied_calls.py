@@ -45,10 +45,11 @@ class Copies:
         near = self._with_words(_words(call[:_MAX_BEGINNING]))
         if not near:
             return False
-        written = _without_fence(lines(call))
-        if sum(map(len, written)) < MIN_COPIED:
+        # A carriage return alone may end a line for what shows it.
+        forms = [_without_fence(lines(text)) for text in dict.fromkeys((call, call.replace("\r", "\n")))]
+        if sum(map(len, forms[0])) < MIN_COPIED:
             return False
-        return any(shown.hold(written) for number in near for shown in self._shown(number))
+        return any(shown.hold(form) for form in forms for number in near for shown in self._shown(number))
 
     def _with_words(self, words: list[str]) -> list[int]:
         """The results, by number, in which all these words stand."""

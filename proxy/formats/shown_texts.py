@@ -18,7 +18,7 @@ MAX_LEVELS = 12
 # was escaped, which says nothing here. A line that ends with a backslash ends all the same.
 _ESCAPED = re.compile(r"(?<!\\)\\+(u[0-9a-fA-F]{4}|[^\\\n])?")
 _ESCAPED_ONCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
-_CONTROLS = {"n": "\n", "r": "\n", "t": "\t"}
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
 _ENTITY = re.compile(r"&(?:amp;|#38;|#[xX]26;)*(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
@@ -35,7 +35,7 @@ _OLD_SIGN, _NEW_SIGN = (re.compile(rf"{_NUMBERS}[ {sign}]", re.M) for sign in "-
 
 def readings(result: str) -> tuple[str, ...]:
     """The texts that a result may show, each as lines with a line end before the first and behind the last one."""
-    levels = _levels(result.replace("\r", "\n"))
+    levels = _levels(result)
     # A diff may be escaped as a whole, and in a string of a call may stand what looks like a line of one.
     texts = [*levels, *(side for level in levels for side in _sides(level))]
     return tuple(dict.fromkeys("\n".join(["", *lines(text), ""]) for text in texts))
@@ -43,8 +43,8 @@ def readings(result: str) -> tuple[str, ...]:
 
 def lines(text: str) -> list[str]:
     """The lines in which something stands, without escapes and without the blanks around them."""
-    stripped = (line.strip() for line in _unescaped(text.replace("\r", "\n")).split("\n"))
-    return [line for line in stripped if line]
+    text = _unescaped(text.replace("\r\n", "\n")).replace("\r", "")
+    return [line for line in map(str.strip, text.split("\n")) if line]
 
 
 def _levels(text: str) -> list[str]:
@@ -58,13 +58,15 @@ def _levels(text: str) -> list[str]:
 
 
 def _earlier(text: str) -> Iterator[str]:
-    """The text as it was before it was escaped as JSON, as HTML, or as `cat -A` does."""
+    """The text as it was before it was escaped as JSON, as HTML, or as `cat -A` does, or its line ends were replaced."""
     if "\\" in text:
         yield _ESCAPED_ONCE.sub(_character, text)
     if "&" in text:
-        yield _ENTITY.sub(_of_entity, text).replace("\r", "\n")
+        yield _ENTITY.sub(_of_entity, text)
     if "$\n" in text:
         yield _without_cat(text)
+    if "\r" in text:
+        yield text.replace("\r", "\n")
 
 
 def _unescaped(text: str) -> str:
@@ -106,7 +108,7 @@ def _no_line_end(character: str) -> str:
 def _without_cat(text: str) -> str:
     """The text that `cat -A` shows so."""
     text = _CAT_BYTES.sub(_of_bytes, _CAT_END.sub("", text))
-    return _CAT_CONTROL.sub(_control, text).replace("\r", "")
+    return _CAT_CONTROL.sub(_control, text)
 
 
 def _control(found: re.Match[str]) -> str:

@@ -43,6 +43,7 @@ TEXTS = (
     "> quoted\n\tindented & <b>bold</b> &amp; done",
     "12: numbered\n13: lines\\n of text",
     "été 🙂 ｜▁｜",
+    "a\rb\r\nc\n\rd",
 )
 
 
