@@ -15,7 +15,7 @@ from benchmarks.harm.families import M3, Body, Family, Type
 from benchmarks.harm.markup import markup
 from benchmarks.harm.offers import Schema
 from benchmarks.harm.strict import read_object
-from benchmarks.harm.writing import JsonStyle, Path, Style, dump
+from benchmarks.harm.writing import Path, Style, dump
 
 # What of a text looks as if the object ended there: D1.
 _ENDS = ('a",}b', 'x"}, y', '"},"', 'f("a",}', '{"a": "b",}', 'say "hi"}\n', '"}]}', 'a"},{"b')
@@ -90,13 +90,14 @@ def shown_call(draft: Draft) -> Broken:
     path = draft.rng.choice(paths)
     family = draft.family
     end = f"{family.foot}{family.closer}{family.section[1]}".replace("{n}", "0")
-    example = draft.rng.choice(shown)
+    # The first two are whole calls, of this tool and of another one.
+    example = draft.rng.choice(shown[:2])
     text = draft.rng.choice(
         (
             f'echo "x" {end}\n{example}\n',
             f'echo "x"\n{example}\n{end}\n{example}',
             f'{example} says "x"',
-            f'"}}{end}\n{example}\n',
+            f'a"b}}{end}\n{example}\n',
             f'say "x" and {example}',
         )
     )
