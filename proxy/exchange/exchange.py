@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
-from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject
 from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Dialect
@@ -26,7 +25,7 @@ from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, 
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import Outcome
-from proxy.exchange.plan import Plan, proxy_parses, upstream_request
+from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
 from proxy.healing.heal import NO_HEALING
@@ -71,9 +70,10 @@ def log_crash(error: Exception) -> None:
 class Exchange:
     """One chat request with everything that its way needs; `secrets` are what no error may quote.
 
-    `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `retry_tokens` must be
-    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
-    leaves the request and its answer as they are.
+    `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
+    try, for raw text if that is what comes back. `retry_tokens` must be left of the context for a try with fewer
+    tokens. `capture` is where the answers are recorded, if they are; `observe` leaves the request and its answer as
+    they are.
     """
 
     upstream: Upstream
@@ -83,7 +83,7 @@ class Exchange:
     plan: Plan
     auto: bool
     pump: Pump
-    engine: Callable[[Plan], Engine]
+    engine: Callable[[bool], Engine]
     dialect: Dialect
     max_event: int
     hold_timeout: float
@@ -152,18 +152,29 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             attempt.note()
 
 
+def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
+    """What goes up; a defect of the healing leaves the request as it came (contract C6)."""
+    try:
+        return upstream_request(request, plan)
+    except Exception as error:  # the outermost boundary of the healing
+        log_crash(error)
+        return upstream_request(request, replace(plan, heal=NO_HEALING))
+
+
 class _Attempt:
     """One try: the request goes up once. `spoke` is true once more than heartbeats went, or must go, to the client."""
 
     def __init__(self, exchange: Exchange, plan: Plan) -> None:
         self._exchange = exchange
         self._plan = plan
-        self._engine = exchange.engine(plan)
+        self._up = _on_its_way(exchange.request, plan)
+        if exchange.observe:
+            self._up = replace(self._up, body=exchange.request.raw)
+        self._engine = exchange.engine(self._up.raw_text)
         self._reply = self._new_reply()
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
-        self._healed: tuple[Repair, ...] = ()
         self.spoke = False
 
     def _new_reply(self) -> StreamReply | ObservedReply:
@@ -177,12 +188,8 @@ class _Attempt:
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
-        body = self._upstream_body()
-        if exchange.observe:
-            body = request.raw
-        raw_text = proxy_parses(request, self._plan)
-        tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
-        with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, body) as call:
+        tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=self._up.raw_text)
+        with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
             parts = tape.listen(call, decoded(call, exchange.pump.receive(call)))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
@@ -194,16 +201,6 @@ class _Attempt:
             whole = yield from self._beating(read_body(chain((first,), parts)))
         yield self._observed(whole) if exchange.observe else self._whole(whole)
 
-    def _upstream_body(self) -> bytes:
-        """What goes up; a defect of the healing leaves the request as it came (contract C6)."""
-        request = self._exchange.request
-        try:
-            body, self._healed = upstream_request(request, self._plan)
-        except Exception as error:  # the outermost boundary of the healing
-            log_crash(error)
-            body, self._healed = upstream_request(request, replace(self._plan, heal=NO_HEALING))
-        return body
-
     def fail(self, error: ProxyError) -> bytes:
         """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
         tail = self._unsent + self._reply.fail(error)
@@ -213,7 +210,7 @@ class _Attempt:
     def note(self) -> None:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
-        outcome.audit = (*outcome.asked, *self._healed, *self._engine.audit)
+        outcome.audit = (*outcome.asked, *self._up.healed, *self._engine.audit)
         outcome.calls = self._engine.calls
         outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
         outcome.swallowed = self._swallowed or self._reply.swallowed

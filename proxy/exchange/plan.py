@@ -34,6 +34,24 @@ class Plan:
     learnt: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """What goes up for one try. `raw_text`: the server is told not to look for calls, so their raw text comes back.
+    `healed` tells what was healed in it.
+    """
+
+    body: bytes
+    raw_text: bool
+    healed: tuple[Repair, ...] = ()
+
+
+def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
+    """What goes up by this plan."""
+    raw_text = proxy_parses(request, plan)
+    healed = heal_request(request.body, plan.heal)
+    return UpstreamRequest(_body(request, healed.body, plan, raw_text), raw_text, healed.repairs)
+
+
 def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
     """True if the raw text comes back: the server is told not to look for calls.
 
@@ -42,16 +60,10 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
     return plan.parse == "proxy" and request.tools is not None and not request.forced and plan.server in KEEPS_TOOLS
 
 
-def upstream_body(request: ChatRequest, plan: Plan) -> bytes:
-    """The body for the upstream."""
-    return upstream_request(request, plan)[0]
-
-
-def upstream_request(request: ChatRequest, plan: Plan) -> tuple[bytes, tuple[Repair, ...]]:
-    """The body for the upstream, and what was healed in it."""
-    healed = heal_request(request.body, plan.heal)
-    body = dict(healed.body)
-    if proxy_parses(request, plan):
+def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) -> bytes:
+    """The body for the upstream: the bytes that came, where nothing in them has to change."""
+    body = dict(healed)
+    if raw_text:
         body["tool_choice"] = "none"
         if plan.server == "vllm":
             body["skip_special_tokens"] = False
@@ -64,9 +76,7 @@ def upstream_request(request: ChatRequest, plan: Plan) -> tuple[bytes, tuple[Rep
         body.pop(name, None)
     if plan.max_tokens is not None:
         body.update({name: plan.max_tokens for name in ("max_tokens", "max_completion_tokens") if name in body})
-    if _same(body, request.body):
-        return request.raw, healed.repairs
-    return dump_request(body), healed.repairs
+    return request.raw if _same(body, request.body) else dump_request(body)
 
 
 def _same(body: JsonObject, original: JsonObject) -> bool:

@@ -11,7 +11,7 @@ from proxy.config.load import load
 from proxy.config.rules import Rules
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import UpstreamRefused
-from proxy.exchange.plan import Plan, upstream_body
+from proxy.exchange.plan import Plan, upstream_request
 from proxy.exchange.retry import healed_plan
 from tests.healing.templates import ChatTemplate, Refused
 
@@ -48,7 +48,7 @@ def _healed(template: ChatTemplate, body: Body, name: str) -> str:
 
 
 def _sent(request: ChatRequest, plan: Plan) -> Body:
-    body = load_json(upstream_body(request, plan))
+    body = load_json(upstream_request(request, plan).body)
     assert isinstance(body, dict)
     return body
 

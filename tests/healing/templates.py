@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -40,12 +39,12 @@ class Refused(Exception):
 class _Generation(Extension):
     """The tag of transformers that marks what an assistant said; here it marks nothing."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 (jinja2 wants it so)
 
-    def parse(self, parser: Parser) -> Sequence[nodes.Node]:
+    def parse(self, parser: Parser) -> list[nodes.Node]:
         """Its body, as it stands."""
         next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return [*parser.parse_statements(("name:endgeneration",), drop_needle=True)]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.config.rules import parse_rules
 from proxy.exchange import plan
-from proxy.healing.heal import IDS
+from proxy.healing.heal import IDS, heal_request
 from proxy.tools.short_names import short_name
 from proxy.worker.lessons import Lessons
 from proxy.worker.shared_memory import SIZE, Memory
@@ -153,7 +153,7 @@ def test_a_defect_of_the_healing_leaves_the_request_as_it_came(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""
-    heal = plan.heal_request
+    heal = heal_request
 
     def fail(body: Any, how: Any) -> Any:
         if how.ids:
@@ -204,7 +204,7 @@ def test_a_name_that_the_server_does_not_take_comes_back_as_the_clients_own(insi
     body = {**chat(stream=streamed, tools=[tool(LONG)]), "messages": turn(calls(call(name=LONG)))}
     short = short_name(LONG)
     called = [{"id": "c", "type": "function", "function": {"name": short, "arguments": '{"path": "a"}'}}]
-    reply = [answer(completion({"role": "assistant", "content": None, "tool_calls": called}, "tool_calls"))]
+    reply: Script = [answer(completion({"role": "assistant", "content": None, "tool_calls": called}, "tool_calls"))]
     if streamed:
         reply = stream(ROLE, opened(0, "c", short), arguments(0, '{"path": "a"}'), finish("tool_calls"), DONE)
     with Upstream(refusal, reply) as server:

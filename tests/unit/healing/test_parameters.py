@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from proxy.config.model_entry import entry_with
 from proxy.config.rules import Rules, parse_rules
 from proxy.healing.heal import ALL, HealPlan, heal_request
@@ -54,7 +55,7 @@ def test_the_messages_stay_last() -> None:
 
 def test_a_request_that_has_them_is_the_very_same() -> None:
     """C1."""
-    body = {"model": "m", "top_p": 0.5, "temperature": 0, "store": True, "max_tokens": 7}
+    body: JsonObject = {"model": "m", "top_p": 0.5, "temperature": 0, "store": True, "max_tokens": 7}
     healed = heal_request(body, rules().heal_plan("m"))
     assert healed.body is body and healed.repairs == ()
 
