@@ -126,6 +126,7 @@ def _requests(requests: RequestRules) -> Iterator[str]:
         "limited": [*sampling.at_most],
         "without": sampling.strip,
         "without the tools": requests.tools.drop,
+        "polling with": requests.tools.polls,
     }
     yield from (f"{key} {_cut(' '.join(map(_plain, words)))}" for key, words in names.items() if words)
     if requests.tools.describe:

@@ -133,14 +133,17 @@ def _number(node: Node, what: str) -> float:
 
 
 def _tools(node: Node, what: str) -> OfferedTools:
-    keys = mapping(node, what, ("drop", "describe"))
+    keys = mapping(node, what, ("drop", "describe", "polls"))
     drop: tuple[str, ...] = ()
     if "drop" in keys:
         drop = sequence(keys["drop"], f"drop of {what}", text_of)
+    polls: tuple[str, ...] = ()
+    if "polls" in keys:
+        polls = sequence(keys["polls"], f"polls of {what}", text_of)
     describe = 0
     if "describe" in keys:
         number = value(keys["describe"], f"describe of {what}")
         if type(number) is not int or not 1 <= number <= _MOST:
             raise node_error(keys["describe"], f"describe of {what} must be a number from 1 to {_MOST}; write one")
         describe = number
-    return OfferedTools(drop, describe)
+    return OfferedTools(drop, describe, polls)

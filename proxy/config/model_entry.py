@@ -30,7 +30,7 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     entry |= _said(
         "sampling", set=sampling.set, default=sampling.default, strip=sampling.strip, at_most=sampling.at_most
     )
-    entry |= _said("tools", drop=own.tools.drop, describe=own.tools.describe)
+    entry |= _said("tools", drop=own.tools.drop, describe=own.tools.describe, polls=own.tools.polls)
     return f"- {json.dumps(entry)}"
 
 

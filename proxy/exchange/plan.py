@@ -81,5 +81,3 @@ def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) 
 
 def _same(body: JsonObject, original: JsonObject) -> bool:
     return body.keys() == original.keys() and all(body[key] is original[key] for key in body)
-
-

@@ -43,8 +43,15 @@ def _filled(message: JsonObject) -> JsonObject:
     return {**message, "content": ""}
 
 
-# No content is an empty text.
-fill_content = on_each(_filled)
+def _filled_alone(message: JsonObject) -> JsonObject:
+    if calls_of(message):
+        return message
+    return _filled(message)
+
+
+# No content is an empty text; beside calls it is what the API itself gives, and nearly every server makes it one.
+fill_content = on_each(_filled_alone)
+fill_all_contents = on_each(_filled)
 
 
 def _as_text(message: JsonObject) -> JsonObject:

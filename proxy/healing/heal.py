@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, replace
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.healing.conversation import on_messages
 from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
-from proxy.healing.table import HEALINGS, Healing, Level
+from proxy.healing.repeats import tell_repeats
+from proxy.healing.table import HEALINGS, Level
 
 # The word that stands for all healings in `off`.
 ALL = "all"
-IDS = tuple(healing.id for healing in HEALINGS)
+# What is said to the model of calls that it repeats (`repeats.py`); it is off by this word.
+REPEATS = "repeated_calls"
+IDS = (*(healing.id for healing in HEALINGS), REPEATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def in_force(on: Collection[str], off: Collection[str]) -> frozenset[str]:
     if ALL in off:
         return frozenset()
     always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
-    return frozenset((always | {*on}) - {*off})
+    return frozenset((always | {REPEATS} | {*on}) - {*off})
 
 
 def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
@@ -67,7 +71,13 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     if sampled is not offered:
         repairs.append(_by_rule("rule_sampling", offered, sampled))
     healed = heal(sampled, plan.ids)
-    return Healed(healed.body, (*repairs, *healed.repairs))
+    repairs += healed.repairs
+    if REPEATS not in plan.ids:
+        return Healed(healed.body, tuple(repairs))
+    told = on_messages(lambda messages: tell_repeats(messages, plan.tools.polls))(healed.body)
+    if told is not healed.body:
+        repairs.append(_repair(REPEATS, "messages", "the model is told what it repeats", (healed.body, told)))
+    return Healed(told, tuple(repairs))
 
 
 def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
@@ -91,7 +101,7 @@ def heal(body: JsonObject, ids: Collection[str]) -> Healed:
         except (ValueError, RecursionError):  # nested too deeply to be written anew
             continue
         if new is not body:
-            repairs.append(_repair(healing, body, new))
+            repairs.append(_repair(healing.id, healing.key, healing.why, (body, new)))
             body = new
     return Healed(body, tuple(repairs))
 
@@ -101,11 +111,11 @@ def record_id(healing: str) -> str:
     return f"heal_{healing}"
 
 
-def _repair(healing: Healing, before: JsonObject, after: JsonObject) -> Repair:
-    """What is told of a healing: the first place where it changed something."""
-    old, new = as_list(before.get(healing.key)), as_list(after.get(healing.key))
+def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]) -> Repair:
+    """What is told of a healing: the first place where it changed something, before and after."""
+    old, new = (as_list(body.get(key)) for body in bodies)
     at = next(_changed(old, new), 0)
-    return Repair(record_id(healing.id), _shown(old, at), _shown(new, at), healing.why)
+    return Repair(record_id(name), _shown(old, at), _shown(new, at), why)
 
 
 def _changed(old: list[Json], new: list[Json]) -> Iterator[int]:

@@ -40,10 +40,13 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """Tools by globs on their names that are not offered, and the characters that a description may have (0: all)."""
+    """Tools by globs on their names that are not offered, and the characters that a description may have (0: all).
+    `polls` are those that are called again and again on purpose.
+    """
 
     drop: tuple[str, ...] = ()
     describe: int = 0
+    polls: tuple[str, ...] = ()
 
 
 def sample(body: JsonObject, sampling: Sampling) -> JsonObject:

@@ -200,6 +200,14 @@ HEALINGS = (
         key="tools",
     ),
     Healing(
+        "null_beside_calls",
+        Level.TEMPLATE,
+        "F83",
+        "the template joins the content beside calls to a text",
+        ([{**_calls(_CALL), "content": None}, _result("call_1")], [_calls(_CALL), _result("call_1")]),
+        contents.fill_all_contents,
+    ),
+    Healing(
         "plain_schemas",
         Level.TEMPLATE,
         "F84",

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from flask import Response, request
 
 from proxy import __version__
+from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import dump_json
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
@@ -32,6 +33,7 @@ from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
 from proxy.exchange.task import make_task
 from proxy.healing.heal import HealPlan
+from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
@@ -75,6 +77,7 @@ def reply(prepare: Prepare) -> Response:
         ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
+    _warn_of_repeats(ctx, wanted)
     parts = run_exchange(_exchange(ctx, asked))
     if not wanted.stream:
         return _whole(ctx, parts)
@@ -88,6 +91,15 @@ def reply(prepare: Prepare) -> Response:
     ctx.worker.streams(1)
     response.call_on_close(lambda: ctx.worker.streams(-1))
     return response
+
+
+def _warn_of_repeats(ctx: RequestContext, wanted: ChatRequest) -> None:
+    """Tell the log of a model that has just made the same call with the same result again (F92)."""
+    exempt = ctx.heal_plan(wanted.model).tools.polls
+    name, count = newest_repeat(objects_in(wanted.body.get("messages")), exempt)
+    if count >= TOLD_IN_THE_LOG:
+        told = "model %r has made the same call of %r with the same result %d times in this conversation"
+        log.warning(told, wanted.model[:100], name[:100], count)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:

@@ -17,7 +17,7 @@ from proxy.tools.short_names import short_name
 from proxy.worker.lessons import Lessons
 from proxy.worker.shared_memory import SIZE, Memory
 from tests.conftest import Inside
-from tests.healing.shapes import call, calls, said, system, tool, turn, user
+from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
     DONE,
@@ -192,6 +192,26 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert len(sent[1]["tool_calls"][0]["id"]) == 9
     assert sent[2]["content"] == "found\n\nAnd?"
     assert counted == sent, "what is counted is what goes up"
+
+
+def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_model(
+    inside: Inside, logged: pytest.LogCaptureFixture
+) -> None:
+    """F92."""
+    conversation = [user()]
+    counts = []
+    with Upstream(*[OK] * 6) as server:
+        client = inside(server.url)
+        for number in range(6):
+            conversation += [calls(call(number)), result(number, text="same")]
+            conversation[-2]["tool_calls"][0]["function"]["arguments"] = "{}"
+            assert client.post(CHAT, json=asked(conversation)).data
+            counts.append(logged.text.count("has made the same call"))
+        sent = server.seen[5].json["messages"]
+    assert counts == [0, 0, 1, 2, 3, 4]
+    told = [message["content"] for message in sent if message["role"] == "tool"]
+    assert told[:4] == ["same"] * 4 and "5 times" in told[4] and "6 times" in told[5]
+    assert sent[: len(sent) - 2] == server.seen[4].json["messages"], "the server's prefix cache survives"
 
 
 LONG = "mcp__a_server_of_some_length__and_a_tool_of_a_name_that_is_longer_than_others"

@@ -15,6 +15,7 @@ from proxy.config.settings import SPECS, Spec
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, TYPES
 from proxy.config.yaml_nodes import compose, value
 from proxy.errors import RulesError
+from proxy.healing.heal import ALL, IDS
 from tests.failures.test_qwen3_users import FILE
 
 REPO = Path(__file__).parents[3]
@@ -86,6 +87,7 @@ TAKEN = [
     "models: [{match: a, tools: {drop: ['web_*'], describe: 200}}, {match: b, heal: , sampling: , tools: }]",
     "families: [{match: '*a*', heal: [one_call, late_system]}, {match: b}]",
     "families:",
+    "models: [{match: a, tools: {polls: ['bash_*']}, heal: {off: [repeated_calls]}}]",
     *(f"models: [{{match: a, reasoning_history: {word}}}]" for word in get_args(ReasoningHistory)),
     *(f"models: [{{match: a, server_tools: {word}}}]" for word in get_args(ServerTools)),
     "aliases:",
@@ -215,6 +217,8 @@ def test_it_knows_every_word_and_no_other() -> None:
     assert FIX["condition"]["enum"] == list(CONDITIONS)
     assert FIX["action"]["enum"] == list(ACTIONS)
     assert FIX["type"]["enum"] == list(TYPES)
+    assert SCHEMA["$defs"]["healing"]["enum"] == list(IDS)
+    assert MODEL["heal"]["properties"]["off"]["items"]["enum"] == [ALL, *IDS]
     assert MODEL["thinking"]["enum"] == list(get_args(Thinking))
     assert MODEL["reasoning_history"]["enum"] == list(get_args(ReasoningHistory))
     assert MODEL["server_tools"]["enum"] == list(get_args(ServerTools))

@@ -8,7 +8,21 @@ import pytest
 
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
 from proxy.healing.lessons import lesson
-from tests.healing.shapes import CONTENTS, HEALTHY, RESULTS, ROLES, TOOLS, call, calls, result, said, system, tool, user
+from tests.healing.shapes import (
+    CALLS,
+    CONTENTS,
+    HEALTHY,
+    RESULTS,
+    ROLES,
+    TOOLS,
+    call,
+    calls,
+    result,
+    said,
+    system,
+    tool,
+    user,
+)
 
 Message = dict[str, Any]
 TWO = [user(), calls(call(), call(2)), result(), result(2)]
@@ -46,6 +60,7 @@ REFUSALS: list[tuple[str, list[Message], tuple[str, ...]]] = [
         ROLES["assistant empty"],
         ("empty_answers",),
     ),
+    ('can only concatenate str (not "NoneType") to str', CALLS["null beside a call"], ("null_beside_calls",)),
     ("'list object' has no element -1 (Jinja)", ROLES["only system"], ("user_first",)),
 ]
 
