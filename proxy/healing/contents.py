@@ -49,9 +49,15 @@ def _filled_alone(message: JsonObject) -> JsonObject:
     return _filled(message)
 
 
+def _filled_beside_calls(message: JsonObject) -> JsonObject:
+    if not calls_of(message):
+        return message
+    return _filled(message)
+
+
 # No content is an empty text; beside calls it is what the API itself gives, and nearly every server makes it one.
 fill_content = on_each(_filled_alone)
-fill_all_contents = on_each(_filled)
+fill_content_beside_calls = on_each(_filled_beside_calls)
 
 
 def _as_text(message: JsonObject) -> JsonObject:

@@ -205,7 +205,7 @@ HEALINGS = (
         "F83",
         "the template joins the content beside calls to a text",
         ([{**_calls(_CALL), "content": None}, _result("call_1")], [_calls(_CALL), _result("call_1")]),
-        contents.fill_all_contents,
+        contents.fill_content_beside_calls,
     ),
     Healing(
         "plain_schemas",
