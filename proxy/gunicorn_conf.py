@@ -130,7 +130,7 @@ DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 # The memory that the workers share, and how they are told of it: made here, before the first fork
 # (worker/shared_memory.py, which cannot be imported, says what is in it).
 MEMORY_VARIABLE = "TOOL_PROXY_MEMORY"
-MEMORY_BYTES = 13 * 1024 * 1024
+MEMORY_BYTES = 14 * 1024 * 1024
 
 
 def on_starting(server: Any) -> None:

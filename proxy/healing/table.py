@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.healing import calls, contents, results, roles, tools
+from proxy.healing import calls, contents, markup, results, roles, tools
 
 
 class Level(Enum):
@@ -135,6 +135,17 @@ HEALINGS = (
         "a content that is an object or a number is refused",
         ([_calls(_CALL), _result("call_1", {"found": 1})], [_calls(_CALL), _result("call_1", '{"found": 1}')]),
         contents.write_content,
+    ),
+    Healing(
+        "markup_calls",
+        Level.ALWAYS,
+        "F81",
+        "a call that stands as text has a result that stands alone",
+        (
+            [_say("assistant", 'So.\n<tool_call>{"name": "read", "arguments": {}}</tool_call>'), _result("call_1")],
+            [{**_say("assistant", "So."), "tool_calls": [_call("{}")]}, _result("call_1")],
+        ),
+        markup.read_markup,
     ),
     Healing(
         "call_ids",

@@ -111,6 +111,7 @@ CALLS: dict[str, list[Message]] = {
     "no type": turn(calls(_without(call(), "type"))),
     "tool_calls empty": [system(), user(), said(tool_calls=[]), user("mku2")],
     "tool_calls null": [system(), user(), said(tool_calls=None), user("mku2")],
+    "call as text": turn(said('mka0 <tool_call>\n{"name": "read_file", "arguments": {"path": "mkp1"}}\n</tool_call>')),
     "function_call": turn(
         said(None, function_call={"name": "read_file", "arguments": '{"path": "mkp1"}'}),
         {"role": "function", "name": "read_file", "content": "mkr1 found"},
