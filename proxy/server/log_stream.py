@@ -28,14 +28,14 @@ END_SECONDS = 1.0
 class LogStream(io.TextIOBase):
     """A text stream that only writes, to a descriptor. `lost` counts the writes of this process that were given up.
 
-    As soon as all that waited is written, a line says how many they were: `tell` words it, with its end.
+    As soon as all that waited is written, a line says how many they were: `words` are those, with their end.
     """
 
     def __init__(self, fd: int, most: int = MAX_WAITING) -> None:
         super().__init__()
         self._fd = fd
         self._most = most
-        self.tell = told_as_text
+        self.words = told_as_text
         self._untold = _Untold()
         self._writer = self._new_writer()
         atexit.register(self._end)
@@ -66,7 +66,10 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def _new_writer(self) -> _Writer:
-        return _Writer(self._fd, self._most, lambda lost: self.tell(lost), self._untold)
+        return _Writer(self._fd, self._most, self._words, self._untold)
+
+    def _words(self, lost: int) -> str:
+        return self.words(lost)
 
     def _end(self) -> None:
         """The end of this process: what nobody reads in time is told by another one."""

@@ -46,8 +46,8 @@ def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
         return
     for handler in log.handlers:
         handler.setFormatter(JsonLines() if json_lines else TextLines(_is_journal()))
-        if hasattr(sys.stderr, "tell"):
-            sys.stderr.tell = partial(_told_loss, handler)
+        if hasattr(sys.stderr, "words"):
+            sys.stderr.words = partial(_told_loss, handler)
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
