@@ -18,7 +18,18 @@ from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
 from proxy.formats.shown_closers import ENDS_IN_STRING, TWO_READINGS, Span, goes_on, span_of
 from proxy.formats.terminators import ends_here, leftover, whole_value
-from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing, StringGoesOn, Unreadable, unreadable
+from proxy.formats.unreadable_calls import past_the_reply
+from proxy.parsing.cursor import (
+    MAX_KEY,
+    Cursor,
+    Literals,
+    NotACall,
+    Parsing,
+    StringGoesOn,
+    Truncated,
+    Unreadable,
+    unreadable,
+)
 from proxy.repair.schema_fixes import USUAL, ends_in_text
 from proxy.tools.toolset import Tool
 
@@ -91,10 +102,14 @@ def _enclosed_value(
         if refusal is None:
             cursor.pos = end
             yield from _check_end(cursor, value, closers)
-    if refusal is not None:
+    if refusal is None:
+        return value
+    if isinstance(refusal, Truncated):
+        # The tokens that end the reply are no text of it.
+        yield from past_the_reply(cursor)
+    else:
         cursor.pos = end
-        raise unreadable(refusal)
-    return value
+    raise unreadable(refusal)
 
 
 def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Parsing[None]:

@@ -80,19 +80,19 @@ def members(name_key: str, arguments_key: str) -> Form:
 PLAIN: dict[str, Form] = {
     "name, arguments": members("name", "arguments"),
     "name, parameters": members("name", "parameters"),
+    "tool_name, parameters": members("tool_name", "parameters"),
+}
+# An object that says name and arguments, in keys that JSON answers have too.
+WIDER: dict[str, Form] = {
     "function, args": members("function", "args"),
     "function, args encoded": encoded(members("function", "args")),
     "tool, input": members("tool", "input"),
-    "tool_name, parameters": members("tool_name", "parameters"),
     "OpenAI's": lambda name, arguments: dump(
         {"type": "function", "function": {"name": name, "arguments": arguments}}
     ),
     "OpenAI's encoded": lambda name, arguments: dump(
         {"type": "function", "id": "c1", "function": {"name": name, "arguments": dump(arguments)}}
     ),
-}
-# An object that says name and arguments, in keys that JSON answers have too.
-WIDER: dict[str, Form] = {
     "tool_call, parameters": members("tool_call", "parameters"),
     "tool_call, arguments": members("tool_call", "arguments"),
     "tool_call is an object": lambda name, arguments: dump({"tool_call": {"name": name, "arguments": arguments}}),
