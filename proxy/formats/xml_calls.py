@@ -156,10 +156,13 @@ def _element(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Js
     value = yield from raw.read(_element_markup(cursor, place, key), key, values, opener=place.written)
     # The next element may be one inside this one's object: `<shipping><city>Oslo</city>`, without `</shipping>`.
     cursor.reject_if(value.unended and not value.text.strip(), "its values can be read in two ways")
-    values[key] = element_value(value.text, place.tool, key)
-    if isinstance(values[key], str) and not raw.is_text(key):
+    try:
+        values[key] = element_value(value.text, place.tool, key)
+    except NotACall as refusal:
+        cursor.reject(str(refusal))
+    if isinstance(values.get(key), str) and not raw.is_text(key):
         cursor.reject_if(begins_element(value.text), "its elements do not end")
-    raw.check(key, values[key], value)
+    raw.check(key, values.get(key), value)
 
 
 def _character_data(cursor: Cursor, opener: Tag) -> Parsing[str]:
