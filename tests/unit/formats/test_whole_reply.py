@@ -441,3 +441,11 @@ def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: st
     found = scan(random_cut(text, rng), new_scanner(request_.tools))
     assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
     assert found.text == ""
+
+
+@pytest.mark.parametrize("dress", ["plain", "a fence", "a fence of code"])
+@pytest.mark.parametrize("text", ["{0}.{0}(command='ls')", "{0}.{0}{{command: 'ls'}}"])
+def test_the_name_may_be_said_twice(text: str, dress: str) -> None:
+    for cut in all_cuts(DRESSES[dress](text.format("bash")), 8):
+        assert scan(cut, new_scanner(TOOLS)).parsed == [("bash", {"command": "ls"})]
+    text_it_stays(DRESSES[dress](text.format("bash").replace("bash.", "other.")))
