@@ -10,10 +10,11 @@ import pytest
 
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import MessagesWriter
+from proxy.engine.events import Chunk
 from proxy.exchange.reply_stream import StreamReply
 from proxy.tools.toolset import ToolSet
 from tests.support.client_view import ROLE, argued, kept, wire
-from tests.support.helpers import Chunk, calls, ends, function, new_engine, offered, piece, random_cut
+from tests.support.helpers import calls, ends, function, new_engine, offered, piece, random_cut
 from tests.support.messages_checker import check_stream
 
 pytestmark = pytest.mark.once
@@ -91,7 +92,7 @@ def is_refused(name: str, text: str) -> bool:
     got = argued(name, text, tools=TOOLS)
     said = in_messages(name, text)
     if got.error:
-        return said["type"] == "error"
+        return bool(said["type"] == "error")
     assert [block["type"] for block in said["content"]] == ["text"]
     return (got.text, got.calls) == (f"{name}{text}", [])
 

@@ -86,9 +86,9 @@ def texts(name: str, value: str) -> Iterator[str]:
         yield text[: at + 3]
 
 
-def called(text: str, *, stopped: bool = True, size: int = 0) -> list[tuple[str, Json]]:
+def called(text: str, *, stopped: bool = True, size: int = 0) -> list[tuple[str, object]]:
     cut = [text[at : at + size] for at in range(0, len(text), size)] if size else [text]
-    return [(call, given) for call, given in scan(cut, new_scanner(TOOLS), stopped=stopped).parsed]
+    return scan(cut, new_scanner(TOOLS), stopped=stopped).parsed
 
 
 @pytest.mark.parametrize("name", FAMILIES)
