@@ -71,6 +71,8 @@ def healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan 
     """The plan for a second try with what the refusal says that the chat template wants, or None."""
     if plan.second or not isinstance(error, UpstreamRefused) or error.status not in _TEMPLATE_FAILED:
         return None
+    if asks_for_proxy(error):
+        return None  # it is the answer that the server could not read
     body = heal_request(request.body, plan.heal).body
     learnt = lesson(error.message, body, plan.heal)
     if not learnt:

@@ -35,7 +35,7 @@ _LESSONS = (
     _words(r"nonetype|content.{0,40}(?:null|none)\b", "null_beside_calls"),
     _words(r"can only concatenate|not \"list\"|valid string|(?:be|expected) a? ?string", "flat_texts", "pictures"),
     _words(r"functions?\b.{0,60}\bname\b|tools?\W.{0,60}\bname\b|string_too_long|a-zA-Z0-9_", "tool_names"),
-    _words(r"grammar|schema|\$ref|recursion|description|'type'", *_TOOLS),
+    _words(r"parse grammar|schema|\$ref|recursion|description|'type'", *_TOOLS),
     _words(
         r"jinja|chat.?template|undefined|has no (?:attribute|element)|typeerror|not iterable|unknown (?:method|filter)",
         *_TOOLS,

@@ -99,6 +99,15 @@ def test_it_is_learnt_whoever_parses(auto: str, inside: Inside) -> None:
         assert server.seen[1].json["messages"][3]["role"] == "user"
 
 
+@pytest.mark.parametrize("words", ["Unexpected empty grammar stack", "Failed to parse input at pos 3: a template"])
+def test_an_answer_that_the_server_could_not_read_teaches_nothing(words: str, inside: Inside) -> None:
+    rules = 'models: [{match: "*", parse: server}]'
+    with Upstream(refused(words, 500)) as server:
+        body = asked([user(), user("mku2")], stream=False)
+        assert inside(server.url, rules=rules).post(CHAT, json=body).status_code == 500
+        assert len(server.seen) == 1
+
+
 def test_what_is_refused_healed_too_is_told_and_not_kept(inside: Inside) -> None:
     with Upstream(refused("roles must alternate"), refused("no"), OK) as server:
         client = inside(server.url)
