@@ -31,6 +31,7 @@ from proxy.parsing.cursor import (
     Unreadable,
     unreadable,
 )
+from proxy.repair.argument_readers import may_go_on
 from proxy.repair.schema_fixes import USUAL, ends_in_text
 from proxy.tools.toolset import Tool
 
@@ -156,8 +157,17 @@ def _enclosed_value(
 
 
 def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Parsing[None]:
-    """NotACall if the value ends with a string that nothing encloses, and the rest of the line may go on with it."""
-    if closers or cursor.enclosures:
+    """NotACall if the value may not end where its brackets do: what stands between it and the end of the call may be a
+    part of it, or, where nothing encloses it, what stands on the rest of its line.
+
+        <|message|>{"edits": [{"new": "f("}], "path": "z")"}], "path": "p"}<|call|>
+    """
+    if closers:
+        behind = yield from cursor.ahead(_before(cursor, closers))
+        if may_go_on(value.decode("utf-8", "surrogatepass"), behind):
+            raise StringGoesOn(TWO_READINGS)
+        return
+    if cursor.enclosures:
         return
     if not ENDS_IN_STRING.search(value):
         return
@@ -182,6 +192,13 @@ def may_end_in_text(value: bytes, tool: Tool) -> bool:
     except (NotACall, ValueError):
         return False
     return isinstance(values, dict) and ends_in_text(values, tool.shape, USUAL)
+
+
+def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:
+    """Read on past the next closer, and give what stands before it; all that follows, if there is none."""
+    start = cursor.pos
+    found = yield from cursor.past(*closers)
+    return cursor.text(start, cursor.pos - len(found))
 
 
 def _rest_of_line(cursor: Cursor) -> Parsing[bytes]:
@@ -219,7 +236,9 @@ def _call_ends(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
 
 
 def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
-    """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member."""
+    """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member, if they
+    are a member themselves.
+    """
     yield from cursor.blanks()
     for _ in range(_MAX_BRACKETS):
         if (yield from _call_ends(cursor, closers)):
@@ -228,11 +247,15 @@ def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
             break
         yield from cursor.blanks()
     if (yield from cursor.which((b",", b";"))):
+        if closers:
+            return False
         yield from cursor.blanks()
     if (yield from cursor.byte()) == b"<":
         return True
     # Another member, or another object.
-    yield from cursor.which((b"{", b"[{"))
+    another = yield from cursor.which((b"{", b"[{"))
+    if closers and not another:
+        return False
     yield from cursor.blanks()
     yield from cursor.string(MAX_KEY)
     yield from cursor.blanks()

@@ -39,6 +39,7 @@ _ANY_KEY = re.compile(r"""(["'])([^"'\r\n]{1,128})\1[ \t\r\n]*:""")
 # The same of one that may have lost its second mark, or its colon.
 _HALF_KEY = re.compile(r"""(["'])([^"':\r\n]{1,128}+)(?:\1{0,2}[ \t\r\n]*+:|\1[ \t\r\n]*+["'])""")
 _BEFORE_KEY = (",", ";", "}", "]", "[")
+_BRACKETS = ("}", "]")
 _MISSPELT = ",;:.{}[]\\ "
 # What may be the opener of a key, however broken.
 _BROKEN_KEY = re.compile(r"""(?:[ \t\r\n]*[,;][ \t\r\n]*[^\w\s]{0,2}|[ \t\r\n]+["']?|["'])([A-Za-z_][\w.-]{0,127})""")
@@ -128,6 +129,8 @@ class _Parser:
         self._pos = 0
         # All openers that stood behind a comma: `key`, or `{key` of an item.
         self._openers: set[str] = set()
+        # Keys whose opener stood behind brackets, which a string in them may have shown.
+        self._behind_brackets: set[str] = set()
         # Strings that hold an odd number of marks, and boundaries that count only if no string does.
         self._unpaired = False
         self._needs_pairs = False
@@ -168,6 +171,7 @@ class _Parser:
         if self._next() == "}":
             self._pos += 1
             return values
+        nested = False
         while True:
             self._next()
             key = self._key()
@@ -175,8 +179,11 @@ class _Parser:
                 raise ValueError(f"the key {key!r} stands there twice")
             if frame.given:
                 self._openers.add(key)
+            if nested:
+                self._behind_brackets.add(key)
             frame.given.append(key)
             values[key] = self._member(frame, key)
+            nested = self._text[self._pos - 1] in _BRACKETS
             if self._next() != ",":
                 break
             self._pos += 1
@@ -380,9 +387,13 @@ class _Parser:
     def _refuse_key(self, at: int, frame: _Object, *, outside: bool) -> None:
         """A mark that is the string's own must not open a key that is still to come, if the marks before it say that
         the string may be over, whatever stands between: a comment, or nothing but a line end; nor behind a comma, for
-        the mark before that may be lost.
+        the mark before that may be lost. Nor must it be the opener of a key again that stood behind brackets, for these
+        may have been a string's: `{"l": [{"s": "f("}], "note": "z")"}, {"n": 0}], "note": "a"}`.
         """
-        if not outside and not self._text[max(0, at - _NEAR) : at].rstrip().endswith(_BEFORE_KEY):
+        before = self._text[max(0, at - _NEAR) : at].rstrip()
+        if before.endswith(",") and self._key_at(at) in self._behind_brackets:
+            raise ValueError(_QUOTED_TWO_WAYS)
+        if not outside and not before.endswith(_BEFORE_KEY):
             return
         key = _group(_HALF_KEY.match(self._text, at), 2)
         if key is not None and frame.expects(key.strip(_MISSPELT)):

@@ -160,6 +160,16 @@ def test_C9_what_may_close_more_than_the_string_leaves_no_reading(text: str) -> 
     assert text_read(text, DEEP) is None
 
 
+@pytest.mark.parametrize("last", ["p", 'it\'s "p" '])
+@pytest.mark.parametrize(
+    "more", ['{"old": "b c", "all": 0}', '{"all": 0}', '{"kind": 1}', "{}", "5", '{"old": "b", "all": true}']
+)
+def test_C9_an_opener_behind_brackets_that_stands_there_again_leaves_no_reading(more: str, last: str) -> None:
+    """A text may show the end of its array and the key behind it, and further items follow it."""
+    text = f'{{"edits": [{{"all": 1, "new": "f("}}], "path": "z")"}}, {more}], "path": "{last}"}}'
+    assert text_read(text, {**DEEP, "required": ["path"]}) is None
+
+
 @pytest.mark.parametrize("text", ['a \\\\"b\\\\" "c"', 'C:\\\\"b" c'])
 def test_C9_a_mark_behind_two_backslashes_leaves_no_reading(text: str) -> None:
     """One of them may be meant for the mark."""
