@@ -14,6 +14,8 @@ may follow; but not if a closer without its opener comes later: then that one is
 
 from __future__ import annotations
 
+import re
+
 from proxy.formats.markers import END_OF_TURN, encoded
 from proxy.formats.shown_closers import call_begins, past_closers, past_unmatched_closer, span_of
 from proxy.formats.terminators import blanks, ends_here, leftover
@@ -33,6 +35,7 @@ END_TOKENS = encoded(*END_OF_TURN)
 _AFTER_CALL = frozenset((b"\r", b"\n", b"<", b"["))
 _SPACES = (b" ", b"\t")
 _BRACKETS = (b"}", b"]")
+_STRING = re.compile("[\"']")
 
 
 def readable(
@@ -41,13 +44,17 @@ def readable(
     """The calls of a candidate. If it cannot be read, what may be in its strings is read too: no call begins there.
 
     Without `strong`, which says that what began it is evidence enough, it must have a wrapper, or name an offered tool.
+    Nothing is shown where no string began: `bash{ not a key`.
     """
+    start = cursor.pos
     try:
         return (yield from parsing)
     except Unreadable as refusal:
         # Where there is a place to go back to, it is read again from there.
         counts = strong or cursor.wrapped or cursor.named
         # What was let go was not read to its end.
+        if not (cursor.void or _STRING.search(cursor.text(start, cursor.pos))):
+            counts = False
         if counts and cursor.back_to < 0 and cursor.rejection is not Rejection.RELEASED:
             cursor.reject(refusal.rejection, str(refusal))
             yield from _past_what_it_may_show(cursor, refusal)
