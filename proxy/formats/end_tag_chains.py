@@ -77,7 +77,9 @@ class Markup:
 
     def may_end(self, mark: Mark) -> bool:
         """Whether an end tag that closes nothing inside the value can end it, or what is around it."""
-        if mark.level is not Level.VALUE or self.own is None:
+        if mark.level is not Level.VALUE:
+            return True
+        if self.own is None:
             return True
         return mark.kind == self.own
 

@@ -128,7 +128,9 @@ class Repairer:
 
     def _ends_in_text(self, call: _Call) -> bool:
         """True if nobody knows where the last value of the arguments was meant to end."""
-        return call.tool is not None and ends_in_text(call.values, call.tool.shape, self._fixes)
+        if call.tool is None:
+            return False
+        return ends_in_text(call.values, call.tool.shape, self._fixes)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.by_table)
