@@ -326,9 +326,7 @@ def _foreign(cursor: Cursor) -> Parsing[Mark | None]:
     """
     if (yield from cursor.which(_CLOSERS)):
         return Mark(Level.WRAPPER, True, FOREIGN)
-    closers = (closer for each in cursor.enclosures for closer in each.closers)
-    fences = tuple(closer for closer in closers if closer.startswith(FENCE))
-    if fences and (yield from cursor.which(fences)):
+    if (yield from _closed_fence(cursor)):
         return Mark(Level.WRAPPER, True, FOREIGN)
     found = yield from tag_ahead(cursor)
     if not closes(found):
@@ -337,6 +335,15 @@ def _foreign(cursor: Cursor) -> Parsing[Mark | None]:
         return None
     yield from tag(cursor)
     return Mark(Level.CALL if found.kind in _IN_CALL else Level.WRAPPER, True, FOREIGN)
+
+
+def _closed_fence(cursor: Cursor) -> Parsing[bool]:
+    """Read the end of a fence that is open; whether it stood here."""
+    closers = (closer for each in cursor.enclosures for closer in each.closers)
+    fences = tuple(closer for closer in closers if closer.startswith(FENCE))
+    if not fences:
+        return False
+    return (yield from cursor.which(fences)) is not None
 
 
 def _another(cursor: Cursor, markup: Markup) -> Parsing[bool]:

@@ -32,8 +32,8 @@ _ARGUMENTS = frozenset(("arguments", "parameters"))
 # These count as the whole reply and in a wrapper only.
 _WIDER_NAMES = _NAMES | {"tool", "function", "tool_call", "action"}
 _WIDER_ARGUMENTS = _ARGUMENTS | {"args", "input", "params", "action_input"}
-_KEYS = (_NAMES, _ARGUMENTS)
-_WIDER_KEYS = (_WIDER_NAMES, _WIDER_ARGUMENTS)
+# The keys of the name and those of the arguments, by whether the wider spellings count.
+_KEYS = {False: (_NAMES, _ARGUMENTS), True: (_WIDER_NAMES, _WIDER_ARGUMENTS)}
 _LIST = "tool_calls"
 _IGNORED = frozenset(("id", "index", "tool_call_id", "call_id"))
 _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
@@ -305,7 +305,7 @@ def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: b
 def _role_of(cursor: Cursor, key: str, here: bytes, members: _Members, place: _Place, *, keyed: bool) -> _Role:
     """What a key is for, by its name, the first byte of its value, and what was read before."""
     wider = _counts_wider(cursor)
-    names, arguments_keys = _WIDER_KEYS if wider else _KEYS
+    names, arguments_keys = _KEYS[wider]
     if key in names and here in _QUOTES and members.lacks_name:
         return _Role.NAME
     if key in arguments_keys and members.lacks_arguments:

@@ -301,8 +301,6 @@ class Scanner:
                 self._try_leftover()
                 if self._candidate:
                     return True
-                if self._pos == buffer.end:
-                    return False
             at = self._pass_prose()
             if at == buffer.end:
                 return False
