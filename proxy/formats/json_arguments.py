@@ -85,12 +85,25 @@ def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
     except NotACall as reason:
         refusal = unreadable(reason)
     end, cursor.pos = cursor.pos, start
-    if cursor.wrapped and cursor.enclosures and not cursor.void and cursor.may_reread():
+    if _may_look_for_name(cursor):
         loose = yield from cursor.maybe(_before_the_name(cursor, _ends_of(cursor)))
         if loose:
             return loose
     cursor.pos = end
     raise refusal
+
+
+def _may_look_for_name(cursor: Cursor) -> bool:
+    """Whether to read on to the end of the call for the name: something encloses the call, and only a few times in a
+    reply the same text is read again.
+    """
+    if not cursor.wrapped:
+        return False
+    if not cursor.enclosures:
+        return False
+    if cursor.void:
+        return False
+    return cursor.may_reread()
 
 
 def _before_the_name(cursor: Cursor, ends: tuple[bytes, ...]) -> Parsing[bytes]:
@@ -117,7 +130,9 @@ def _is_enclosed(cursor: Cursor, tool: Tool, ends: tuple[bytes, ...]) -> bool:
     """Whether it is known what ends the call, and what its arguments should be."""
     if cursor.void:
         return False
-    return ends != () and tool.name != ""
+    if not ends:
+        return False
+    return tool.name != ""
 
 
 def _enclosed_value(
@@ -179,8 +194,10 @@ def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
     """Read a JSON value whose last brackets may be missing, unless it would end in a text then."""
     start = cursor.pos
     value = yield from whole_value(cursor)
+    if cursor.void:
+        return value
     completed = len(value) > cursor.pos - start
-    if completed and not cursor.void and may_end_in_text(value, tool):
+    if completed and may_end_in_text(value, tool):
         raise Unreadable(OPEN_TEXT)
     return value
 
@@ -191,7 +208,9 @@ def may_end_in_text(value: bytes, tool: Tool) -> bool:
         values = load_json(arguments(value, tool))
     except (NotACall, ValueError):
         return False
-    return isinstance(values, dict) and ends_in_text(values, tool.shape, USUAL)
+    if not isinstance(values, dict):
+        return False
+    return ends_in_text(values, tool.shape, USUAL)
 
 
 def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:

@@ -178,7 +178,7 @@ def _unquoted(written: str, inside: str, quote: str) -> str:
         try:
             return str(read_literal(written, also=Also.PYTHON))
         except ValueError:
-            if written and _is_expression(written):
+            if _is_expression(written):
                 raise NotACall("a value is no literal") from None
     if has_doubtful_path(inside):
         raise NotACall("the backslashes of a path can be read in two ways")
@@ -210,7 +210,7 @@ def _bare(cursor: Cursor, tool: Tool, key: str) -> Parsing[Json]:
 
 def _is_computed(text: str) -> bool:
     """Whether a text without quotation marks, if it is known, is an expression: `len(x)` rather than `a.py`."""
-    if not text or _PLAIN.match(text):
+    if _PLAIN.match(text):
         return False
     return _is_expression(text)
 
@@ -252,7 +252,9 @@ def _follows(cursor: Cursor, tool: Tool) -> Parsing[bool]:
     key = yield from _keyword(cursor)
     if not key:
         return False
-    return comma is not None or key in tool.properties
+    if comma is not None:
+        return True
+    return key in tool.properties
 
 
 def _over(cursor: Cursor) -> Parsing[bool]:
@@ -267,4 +269,6 @@ def _over(cursor: Cursor) -> Parsing[bool]:
     elif (yield from ends_here(cursor)):
         return True
     name = yield from _called(cursor)
-    return bool(name) and (yield from cursor.which((b"(",))) is not None
+    if not name:
+        return False
+    return (yield from cursor.which((b"(",))) is not None

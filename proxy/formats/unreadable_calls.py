@@ -50,15 +50,25 @@ def readable(
     try:
         return (yield from parsing)
     except Unreadable as refusal:
-        # Where there is a place to go back to, it is read again from there.
-        counts = strong or cursor.wrapped or cursor.named
-        # What was let go was not read to its end.
-        if not (cursor.void or _STRING.search(cursor.text(start, cursor.pos))):
-            counts = False
-        if counts and cursor.back_to < 0 and cursor.rejection is not Rejection.RELEASED:
+        if _may_show_calls(cursor, start, strong=strong):
             cursor.reject(refusal.rejection, str(refusal))
             yield from _past_what_it_may_show(cursor, refusal)
         raise NotACall(refusal.rejection, str(refusal)) from None
+
+
+def _may_show_calls(cursor: Cursor, start: int, *, strong: bool) -> bool:
+    """Whether what cannot be read, from `start` on, may be a call that shows others in its strings."""
+    if not (strong or cursor.wrapped or cursor.named):
+        return False
+    # Where there is a place to go back to, it is read again from there.
+    if cursor.back_to >= 0:
+        return False
+    # What was let go was not read to its end.
+    if cursor.rejection is Rejection.RELEASED:
+        return False
+    if cursor.void:
+        return True
+    return _STRING.search(cursor.text(start, cursor.pos)) is not None
 
 
 def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable) -> Parsing[None]:
@@ -112,7 +122,9 @@ def _is_over(cursor: Cursor) -> Parsing[bool]:
     if not begins and not (yield from ends_here(cursor)):
         return False
     yield from past_closers(cursor)
-    return cursor.at_end() or (yield from cursor.byte()) in _AFTER_CALL
+    if cursor.at_end():
+        return True
+    return (yield from cursor.byte()) in _AFTER_CALL
 
 
 def _is_followed(cursor: Cursor) -> Parsing[bool]:

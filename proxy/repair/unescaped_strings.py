@@ -84,7 +84,9 @@ class _Object:
 
     def expects(self, key: str | None) -> bool:
         """True for an own key that was not given yet."""
-        return key in self.own and key not in self.given
+        if key not in self.own:
+            return False
+        return key not in self.given
 
     def __post_init__(self) -> None:
         self.own = frozenset(key for part in self.parts for key in part.properties)
@@ -364,7 +366,9 @@ class _Parser:
 
     def _refuse_item(self, at: int, frame: _Array, *, paired: bool) -> None:
         """`{"s": "a"}, 5` in an array: the mark may have been the end before the next item."""
-        if not paired or not frame.takes_others:
+        if not paired:
+            return
+        if not frame.takes_others:
             return
         if not self._text.startswith(",", at):
             return
