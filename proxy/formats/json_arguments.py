@@ -308,11 +308,31 @@ def _readable(text: str, tails: Collection[str], tool: Tool) -> bytes:
 
 
 def _breaks_off(value: bytes, span: Span | None) -> bool:
-    """Whether a text may end within a call that it shows: `{"command": "echo "x <tool_call>{"command": "ls"}`."""
+    """Whether a text may end within a call that it shows, or in the next call of the reply.
+
+        {"command": "echo "x <tool_call>{"command": "ls"}
+        {"command": "ls}}</tool_call> Then: <tool_call>{"command": "rm"}
+    """
     openers = MARKER_OPENED if span is None else (span.opener, *MARKER_OPENED)
     if not any(opener in value for opener in openers):
         return False
-    return value.count(b"{") > value.count(b"}")
+    if value.count(b"{") > value.count(b"}"):
+        return True
+    return span is not None and _closes_before_it_opens(value, span)
+
+
+def _closes_before_it_opens(value: bytes, span: Span) -> bool:
+    """Whether an end of the call stands in a text without its opener, and an opener behind that."""
+    tags = re.compile(b"|".join(map(re.escape, (span.opener, *span.closers))))
+    depth = 0
+    for found in tags.finditer(value):
+        if found.group() != span.opener:
+            depth -= 1
+        elif depth < 0:
+            return True
+        else:
+            depth += 1
+    return False
 
 
 def _next_call(cursor: Cursor) -> Parsing[bool]:

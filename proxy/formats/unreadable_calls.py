@@ -51,8 +51,10 @@ def readable(
         return (yield from parsing)
     except Unreadable as refusal:
         if _may_show_calls(cursor, start, strong=strong):
+            in_string = isinstance(refusal, OpenString) or (yield from cursor.ahead(_is_string_open(cursor)))
             cursor.reject(refusal.rejection, str(refusal))
-            yield from _past_what_it_may_show(cursor, refusal)
+            began_reply = strong or cursor.first
+            yield from _past_what_it_may_show(cursor, refusal, in_string=in_string and began_reply)
         raise NotACall(refusal.rejection, str(refusal)) from None
 
 
@@ -71,23 +73,37 @@ def _may_show_calls(cursor: Cursor, start: int, *, strong: bool) -> bool:
     return _STRING.search(cursor.text(start, cursor.pos)) is not None
 
 
-def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable) -> Parsing[None]:
-    """Read on to where another call may begin."""
+def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable, *, in_string: bool) -> Parsing[None]:
+    """Read on to where another call may begin; `in_string` counts where nothing closes the call."""
     span = span_of(cursor)
+    open_string = isinstance(refusal, OpenString)
+    if span is None:
+        if in_string:
+            yield from past_the_reply(cursor)
+        return
     # Only a few times the rest of the reply is looked through.
-    if span is None or not cursor.may_reread():
+    if not cursor.may_reread():
         yield from past_the_reply(cursor)
         return
-    may_be_over = not isinstance(refusal, OpenString)
     if isinstance(refusal, StringGoesOn):
-        may_be_over = yield from cursor.ahead(_is_over(cursor))
-    if not may_be_over:
+        open_string = not (yield from cursor.ahead(_is_over(cursor)))
+    if open_string:
         yield from past_the_reply(cursor)
         return
     while (yield from cursor.maybe(past_unmatched_closer(cursor, span))):
         pass
-    if not (yield from cursor.ahead(_is_followed(cursor))):
-        yield from past_the_reply(cursor)
+
+
+def _is_string_open(cursor: Cursor) -> Parsing[bool]:
+    """Whether the number of quotation marks up to the next brace, or to the line's end, is odd, so that a string may be
+    open here: `{"command": "x", y" …`, and not `{"command": …, "all": true}`. None is behind an object that has ended.
+    """
+    if cursor.text(cursor.pos - 1, cursor.pos) == "}":
+        return False
+    odd = False
+    while (yield from cursor.past(b'"', b"}", b"\n")) == b'"':
+        odd = not odd
+    return odd
 
 
 def past_the_reply(cursor: Cursor) -> Parsing[None]:
