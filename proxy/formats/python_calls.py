@@ -28,6 +28,9 @@ _ROUND = Brackets(b"(){}[]")
 _BARE_END = re.compile(rb"[,)]")
 _AFTER_NUMBER = re.compile(rb"[^0-9.+-]")
 _WORDS = (b"true", b"True", b"false", b"False", b"null", b"None")
+# The end of a call, and the next one up to its first text.
+_NEXT_CALL = re.compile(r"""[)\s],\s*+[A-Za-z_][\w.]{0,127}\(\s*+[A-Za-z_]\w{0,127}\s*+=\s*+["']""")
+_NEXT_KEY = re.compile(r"""[,\s]\s*+([A-Za-z_]\w{0,127})\s*+=\s*+["']""")
 # Words, numbers, dates, paths and addresses without quotation marks.
 _PLAIN = re.compile(r"[\w./:@~-]+\Z")
 _POSITIONAL = (b'"', b"'", b"[", *(bytes([digit]) for digit in b"-0123456789"))
@@ -169,10 +172,10 @@ def _string(cursor: Cursor, tool: Tool) -> Parsing[str]:
             cursor.pos += 1
             continue
         if (yield from cursor.ahead(cursor.maybe(_follows(cursor, tool)))):
-            return _unquoted(cursor.text(start, cursor.pos), cursor.text(inside, end), quote.decode())
+            return _unquoted(cursor.text(start, cursor.pos), cursor.text(inside, end), quote.decode(), tool)
 
 
-def _unquoted(written: str, inside: str, quote: str) -> str:
+def _unquoted(written: str, inside: str, quote: str, tool: Tool) -> str:
     """What a string stands for; inner quotation marks without a backslash are its own."""
     if len(quote) == 1:
         try:
@@ -180,6 +183,12 @@ def _unquoted(written: str, inside: str, quote: str) -> str:
         except ValueError:
             if _is_expression(written):
                 raise NotACall("a value is no literal") from None
+    if _NEXT_CALL.search(inside):
+        # `[bash(command="ls), bash(command="pwd")]`: the mark may be missing before the next call.
+        raise NotACall("a text may end before the next call")
+    if any(found in tool.properties for found in _NEXT_KEY.findall(inside)):
+        # `bash(command="ls, mode="b")`: or before the next keyword.
+        raise NotACall("a text may end before the next keyword")
     if has_doubtful_path(inside):
         raise NotACall("the backslashes of a path can be read in two ways")
     mark = quote[0]
