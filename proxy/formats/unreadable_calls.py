@@ -53,8 +53,8 @@ def readable(
         if _may_show_calls(cursor, start, strong=strong):
             in_string = isinstance(refusal, OpenString) or (yield from cursor.ahead(_is_string_open(cursor)))
             cursor.reject(refusal.rejection, str(refusal))
-            began_reply = strong or cursor.first
-            yield from _past_what_it_may_show(cursor, refusal, in_string=in_string and began_reply)
+            is_evident = strong or cursor.first or cursor.wrapped
+            yield from _past_what_it_may_show(cursor, refusal, in_string=in_string and is_evident)
         raise NotACall(refusal.rejection, str(refusal)) from None
 
 

@@ -53,6 +53,10 @@ _CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
 _MORE_KEYS = re.compile(
     r"""[ \t\r\n]*+[,;}\]][ \t\r\n,;:{}\[\]]*+(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
 )
+# Another string behind a mark: `"a" + "b"`, `"a", "b"`, `"a" "b"`.
+_MORE_STRINGS = re.compile(r"""(?:[ \t\r\n]++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})[ \t\r\n]*+["']""")
+# What ends with a mark that may as well be the string's end, said twice: `ls"`, and not `a "`.
+_DOUBLED_END = re.compile(r"""\S["']\Z""")
 _OBJECT = frozenset(("object",))
 # An item of an array that is no object.
 _ITEM = re.compile(
@@ -295,6 +299,8 @@ class _Parser:
         """
         # Between three marks each one is the string's own, in pairs or not.
         if len(delimiter) == 1 and marks % 2:
+            if _DOUBLED_END.search(inside):
+                raise ValueError("a mark that stands there twice can be read in two ways")
             if _opens_more(inside):
                 raise ValueError("a string does not end, or its brackets do not")
             self._unpaired = True
@@ -314,6 +320,8 @@ class _Parser:
             raise ValueError(_QUOTED_TWO_WAYS)
         self._refuse_opener_again(at)
         if paired and _MORE_KEYS.match(self._text, at):
+            raise ValueError(_QUOTED_TWO_WAYS)
+        if paired and _MORE_STRINGS.match(self._text, at):
             raise ValueError(_QUOTED_TWO_WAYS)
         behind, reached = self._behind_closers(at, frame)
         if reached is None:

@@ -291,3 +291,36 @@ def test_C7_no_text_takes_long(unit: str) -> None:
             began = time.process_time()
             text_read(head + unit * (300_000 // len(unit)) + tail, EDITS if "edits" in head else WRITE)
             assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Strings that are joined, as Python, JavaScript, PHP and shells do.
+        '{"path": "p", "content": "line 1\\n" + "line 2\\n"}',
+        '{"path": "p", "content": "x\\n"\n "y\\n"}',
+        '{"path": "p", "content": "x" "y"}',
+        '{"path": "p", "content": "x" . "y"}',
+        '{"path": "p", "content": "x %s" % "b"}',
+        '{"path": "p", "content": "ls" || "dir"}',
+        # A mark that stands there twice.
+        '{"path": "p"", "content": "x"}',
+        '{"path": "p", "content": "ls""}',
+        '{"path": "p", "content": "ls",""}',
+        # A key that the tool does not declare, and that is broken.
+        '{"path": "p", "content": "ls", "description: "list"}',
+        '{"path": "p", "content": "ls" "description": "list"}',
+        '{"path": "p", "content": "ls", "description" = "list"}',
+        '{"path": "p", "content": "ls","pwd"}',
+    ],
+)
+def test_C9_a_mark_behind_which_another_string_begins_leaves_no_reading(text: str) -> None:
+    assert text_read(text, WRITE) is None
+    assert text_read(text, {**WRITE, "additionalProperties": False}) is None
+
+
+@pytest.mark.parametrize(
+    "code", ['print("a" + "b")', 'f("", "")', 'echo "" "b"', '"a" and "b"', '["a", "b"]', 'x = "a" "b"']
+)
+def test_strings_within_a_text_are_its_own(code: str) -> None:
+    assert text_read(f'{{"path": "p", "content": "{code}"}}', WRITE) == {"path": "p", "content": code}
