@@ -41,6 +41,8 @@ MAX_TRIES = 8
 JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
 NO_TAIL = ("",)
 _MAX_BRACKETS = 8
+# The object of the next call in a list, as it stands there and not in a text: its marks have no backslash.
+_NEXT_OBJECT = re.compile(rb"""\}\s*+[,;]\s*+\{\s*+["']?name["']?\s*+:""")
 MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
@@ -312,7 +314,10 @@ def _breaks_off(value: bytes, span: Span | None) -> bool:
 
         {"command": "echo "x <tool_call>{"command": "ls"}
         {"command": "ls}}</tool_call> Then: <tool_call>{"command": "rm"}
+        {"command": "ls}}, {"name": "bash", "arguments": {"command": "rm"}
     """
+    if _NEXT_OBJECT.search(value):
+        return True
     openers = MARKER_OPENED if span is None else (span.opener, *MARKER_OPENED)
     if not any(opener in value for opener in openers):
         return False

@@ -220,3 +220,14 @@ def test_C9_a_text_without_its_last_mark_takes_no_other_call_along(name: str, be
         text = broken_off + between + FAMILIES[name]("bash", '{"command": "rm x"}')
         for size in (0, 1, 7):
             assert all(given == {"command": "rm x"} for _, given in called(text, size=size)), text
+
+
+@pytest.mark.parametrize("text", ["ls}}", 'x"}, y"}}', "ls}"])
+@pytest.mark.parametrize("name", ["name", '"name"'])
+def test_C9_a_text_takes_no_other_call_of_its_list_along(text: str, name: str) -> None:
+    listed = (
+        f'[TOOL_CALLS][{{{name}: "bash", "arguments": {{"command": "{text}, '
+        f'{{{name}: "bash", "arguments": {{"command": "rm x"}}}}]'
+    )
+    for size in (0, 1, 7):
+        assert all("name" not in str(given) for _, given in called(listed, size=size)), listed
