@@ -231,3 +231,10 @@ def test_C9_a_text_takes_no_other_call_of_its_list_along(text: str, name: str) -
     )
     for size in (0, 1, 7):
         assert all("name" not in str(given) for _, given in called(listed, size=size)), listed
+
+
+def test_C9_a_comma_before_a_brace_ends_no_call_whose_line_goes_on() -> None:
+    text = '[TOOL_CALLS]bash[ARGS]{"command": "a",}b", "mode": "m"}'
+    for size in (0, 1, 7):
+        assert all(given != {"command": "a"} for _, given in called(text, size=size))
+    assert called('[TOOL_CALLS]bash[ARGS]{"command": "a",}') == [("bash", {"command": "a"})]
