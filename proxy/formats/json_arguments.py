@@ -17,7 +17,7 @@ from collections.abc import Collection
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
-from proxy.formats.shown_closers import ENDS_IN_STRING, TWO_READINGS, Span, goes_on, span_of
+from proxy.formats.shown_closers import TWO_READINGS, Span, goes_on, span_of
 from proxy.formats.terminators import ends_here, leftover, whole_value
 from proxy.formats.unreadable_calls import past_the_reply
 from proxy.parsing.cursor import (
@@ -41,6 +41,8 @@ MAX_TRIES = 8
 JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
 NO_TAIL = ("",)
 _MAX_BRACKETS = 8
+# A string, and what closes the arguments; a comma may stand there too many.
+_ENDS_BEHIND_STRING = re.compile(rb"[\"'][\s\]},]*\Z")
 # The object of the next call in a list, as it stands there and not in a text: its marks have no backslash.
 _NEXT_OBJECT = re.compile(rb"""\}\s*+[,;]\s*+\{\s*+["']?name["']?\s*+:""")
 MARKER_OPENED = tuple(MARKER_BY_OPENER)
@@ -186,7 +188,7 @@ def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Pars
         return
     if cursor.enclosures:
         return
-    if not ENDS_IN_STRING.search(value):
+    if not _ENDS_BEHIND_STRING.search(value):
         return
     if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
         raise StringGoesOn(TWO_READINGS)

@@ -23,7 +23,7 @@ from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing
 from proxy.tools.toolset import Tool
 
 TWO_READINGS = "where its last string ends can be read in two ways"
-ENDS_IN_STRING = re.compile(rb"[\"'][\s\]},]*\Z")
+ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
 _BRACKETS = Literals((b"}", b"]"))
 _FENCE = (b"```",)
 _SPACES = (b" ", b"\t")
