@@ -48,7 +48,6 @@ _NEXT_OBJECT = re.compile(rb"""\}\s*+[,;]\s*+\{\s*+["']?name["']?\s*+:""")
 MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
-END_TOKENS = encoded(*END_OF_TURN)
 _NAME_LAST = re.compile(r',\s*"name"\s*:\s*"([^"\\]{1,128})"\s*\}[\s\]]*\Z')
 OPEN_TEXT = "a bracket is missing, and where a text ends is not known"
 # Behind a marker without a closer a call ends where the next one begins, or the turn does.
@@ -190,7 +189,7 @@ def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Pars
         return
     if not _ENDS_BEHIND_STRING.search(value):
         return
-    if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
+    if '"' in (yield from cursor.ahead(_before(cursor, (b"\n",)))):
         raise StringGoesOn(TWO_READINGS)
 
 
@@ -222,12 +221,6 @@ def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:
     start = cursor.pos
     found = yield from cursor.past(*closers)
     return cursor.text(start, cursor.pos - len(found))
-
-
-def _rest_of_line(cursor: Cursor) -> Parsing[bytes]:
-    start = cursor.pos
-    yield from cursor.past(b"\n")
-    return cursor.text(start, cursor.pos).encode("utf-8", "surrogatepass")
 
 
 def _ends_of(cursor: Cursor) -> tuple[bytes, ...]:

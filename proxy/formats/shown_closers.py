@@ -150,14 +150,19 @@ def _only_calls(cursor: Cursor) -> Parsing[bool]:
 
 def past_closers(cursor: Cursor) -> Parsing[None]:
     """Read the brackets and the closers that stand here, and the spaces behind them."""
-    yield from cursor.maybe(blanks(cursor))
-    while (yield from cursor.which(_BRACKETS)):
-        yield from cursor.maybe(blanks(cursor))
+    yield from past_brackets(cursor)
     for _ in range(_MAX_CLOSERS):
         if not (yield from cursor.maybe(_closer(cursor))):
             break
     while (yield from cursor.which(_SPACES)):
         pass
+
+
+def past_brackets(cursor: Cursor) -> Parsing[None]:
+    """Read the closing brackets that stand here, and the blanks around them."""
+    yield from cursor.maybe(blanks(cursor))
+    while (yield from cursor.which(_BRACKETS)):
+        yield from cursor.maybe(blanks(cursor))
 
 
 def _closer(cursor: Cursor) -> Parsing[bool]:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 
 from proxy.formats.markers import END_OF_TURN, encoded
-from proxy.formats.shown_closers import call_begins, past_closers, past_unmatched_closer, span_of
-from proxy.formats.terminators import blanks, ends_here, leftover
+from proxy.formats.shown_closers import call_begins, past_brackets, past_closers, past_unmatched_closer, span_of
+from proxy.formats.terminators import ends_here
 from proxy.parsing.cursor import (
     Cursor,
     NotACall,
@@ -33,8 +33,6 @@ from proxy.parsing.cursor import (
 
 END_TOKENS = encoded(*END_OF_TURN)
 _AFTER_CALL = frozenset((b"\r", b"\n", b"<", b"["))
-_SPACES = (b" ", b"\t")
-_BRACKETS = (b"}", b"]")
 _STRING = re.compile("[\"']")
 
 
@@ -76,22 +74,24 @@ def _may_show_calls(cursor: Cursor, start: int, *, strong: bool) -> bool:
 def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable, *, in_string: bool) -> Parsing[None]:
     """Read on to where another call may begin; `in_string` counts where nothing closes the call."""
     span = span_of(cursor)
-    open_string = isinstance(refusal, OpenString)
     if span is None:
         if in_string:
             yield from past_the_reply(cursor)
         return
-    # Only a few times the rest of the reply is looked through.
-    if not cursor.may_reread():
-        yield from past_the_reply(cursor)
-        return
-    if isinstance(refusal, StringGoesOn):
-        open_string = not (yield from cursor.ahead(_is_over(cursor)))
-    if open_string:
+    if (yield from _goes_to_the_end(cursor, refusal)):
         yield from past_the_reply(cursor)
         return
     while (yield from cursor.maybe(past_unmatched_closer(cursor, span))):
         pass
+
+
+def _goes_to_the_end(cursor: Cursor, refusal: Unreadable) -> Parsing[bool]:
+    """Whether all that follows may be in a string of the call, or must not be looked through once more."""
+    if not cursor.may_reread():
+        return True
+    if isinstance(refusal, StringGoesOn):
+        return not (yield from cursor.ahead(_is_over(cursor)))
+    return isinstance(refusal, OpenString)
 
 
 def _is_string_open(cursor: Cursor) -> Parsing[bool]:
@@ -133,7 +133,7 @@ def only_tokens(cursor: Cursor) -> Parsing[bool]:
 
 def _is_over(cursor: Cursor) -> Parsing[bool]:
     """Whether the call is over here: at its closers, and behind them the line ends, or the next call begins."""
-    yield from cursor.maybe(_brackets(cursor))
+    yield from past_brackets(cursor)
     begins = yield from call_begins(cursor)
     if not begins and not (yield from ends_here(cursor)):
         return False
@@ -141,25 +141,3 @@ def _is_over(cursor: Cursor) -> Parsing[bool]:
     if cursor.at_end():
         return True
     return (yield from cursor.byte()) in _AFTER_CALL
-
-
-def _is_followed(cursor: Cursor) -> Parsing[bool]:
-    """Whether what may follow a call stands behind its closers: a line end, or another call that is written alike; one
-    that is not is rather shown.
-    """
-    while (yield from cursor.which(_SPACES)) or (yield from leftover(cursor)):
-        pass
-    if not cursor.at_end() and (yield from cursor.byte()) not in _AFTER_CALL:
-        return False
-    yield from past_closers(cursor)
-    yield from cursor.maybe(blanks(cursor))
-    if not (yield from call_begins(cursor)):
-        return True
-    return (yield from cursor.peek(tuple(each.opener for each in cursor.enclosures))) is not None
-
-
-def _brackets(cursor: Cursor) -> Parsing[bool]:
-    yield from cursor.blanks()
-    while (yield from cursor.which(_BRACKETS)):
-        yield from cursor.blanks()
-    return True
