@@ -12,8 +12,8 @@ No reader of JSON can tell which mark ends the second string; the schema can, in
 
 Nothing is guessed. Where the text has a second reading, it has none: an own key's opener that stands twice, also
 behind the closers of what is nested; a second object behind one that may be whole; a mark without a backslash in an
-array of strings; an opener of a key that only may be meant; another string behind a mark; a path like `C:\\new`: whoever
-whoever left out the backslashes of marks may have left out others. Nothing supplies the end of a string, and every string that
+array of strings; an opener of a key that only may be meant; another string behind a mark; a path like `C:\\new`, for
+whoever left out the backslashes of marks may have left out others. Nothing supplies the end of a string, and each that
 comes of it is what stood between its two marks, its escapes decoded.
 """
 
