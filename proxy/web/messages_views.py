@@ -9,7 +9,7 @@ from flask import Response, request
 from proxy.codec.json_text import dump_json
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.messages.request import translate_count
-from proxy.dialects.messages.token_count import HEADER, count
+from proxy.dialects.token_count import HEADER, count
 from proxy.errors import NotFound
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded

@@ -13,8 +13,9 @@ from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.request import MessagesOptions, Translation, translate
+from proxy.dialects.messages.request import Translation, translate
 from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.upstream.client import ModelServer
@@ -97,7 +98,7 @@ def translated(
     ctx: RequestContext,
     environ: Mapping[str, Any],
     body: JsonObject,
-    how: Callable[[JsonObject, MessagesOptions], Translation],
+    how: Callable[[JsonObject, ModelOptions], Translation],
 ) -> TranslatedRequest:
     """A Messages body in chat completions, for the model that the upstream knows.
 
@@ -113,7 +114,7 @@ def translated(
     ctx.check_model(served)
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
     kind = profile.server or snapshot.server_kind(headers, server)
-    options = MessagesOptions(
+    options = ModelOptions(
         model=served,
         server=kind,
         thinking=profile.thinking,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages.validation import (
+from proxy.dialects.validation import (
     BODY,
     MAX_KINDS,
     DroppedFields,

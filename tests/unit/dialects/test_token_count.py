@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from proxy.dialects.messages.token_count import HEADER, count, estimate
+from proxy.dialects.token_count import HEADER, count, estimate
 from proxy.errors import UpstreamRefused
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 from tests.support.scripted import WRITE_FILE, Upstream, answer
