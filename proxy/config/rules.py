@@ -95,7 +95,7 @@ class Profile:
     reasoning: ReasoningField = "as_is"
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "drop"
-    server_tools: ServerTools = "refuse"
+    server_tools: ServerTools | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Rules:
             reasoning=_first(its.reasoning, "as_is"),
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "drop"),
-            server_tools=_first(its.server_tools, "refuse"),
+            server_tools=its.server_tools,
         )
 
     def alias(self, name: str) -> str:

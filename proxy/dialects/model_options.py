@@ -13,11 +13,11 @@ class ModelOptions:
     "" if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`
     (enable_thinking, thinking), or reasoning_effort. `reasoning_history`: the field of assistant messages in which
     earlier thinking goes back (drop, reasoning, reasoning_content). `server_tools`: what becomes of tools that only
-    Anthropic's servers have (refuse, drop).
+    the servers of the dialect's maker have (refuse, drop); "" is as the dialect has it.
     """
 
     model: str
     server: str = ""
     thinking: str = ""
     reasoning_history: str = "drop"
-    server_tools: str = "refuse"
+    server_tools: str = ""

@@ -34,7 +34,7 @@ def count_tokens() -> Response:
     given = translated(ctx, request.environ, body, translate_count)
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:
-        return _ask("POST", path, data, given.server, given.headers)
+        return ask("POST", path, data, given.server, given.headers)
 
     number, method = count(post, given.translation.body, body)
     response = json_response(dump_json({"input_tokens": number}))
@@ -65,11 +65,11 @@ def model(name: str) -> Response:
 
 def _cards(server: ModelServer) -> tuple[ModelCard, ...]:
     headers = upstream_headers(request.environ, "", request_context().id)
-    _, body = _ask("GET", MODELS, None, server, headers)
+    _, body = ask("GET", MODELS, None, server, headers)
     return read_cards(body)
 
 
-def _ask(
+def ask(
     method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""

@@ -1,0 +1,210 @@
+"""The input of a custom tool, out of the arguments of the function that stands for it, while they stream.
+
+The model writes JSON, the client gets the text in it: `{"input": "*** Begin Patch\\n…"}` is `*** Begin Patch`, a line
+end and so on. A patch that is wrapped once more, in a fence or in an object, is unwrapped; what may be wrapped so waits
+until it is whole.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from proxy.codec.json_text import Json, load_json
+from proxy.dialects.responses.tools import INPUT
+
+# The beginning of the arguments, up to the first character of the input.
+_OPENING = re.compile(rf'\s*+\{{\s*+"{INPUT}"\s*+:\s*+"')
+_LONGEST_OPENING = 64
+_PLAIN = re.compile(r'[^"\\]+')
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_HEX = frozenset("0123456789abcdefABCDEF")
+# What a patch is wrapped in begins so.
+_WRAPPERS = ("`", "{")
+_PATCH = "*** Begin Patch"
+_KEYS = (INPUT, "patch")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class _State(Enum):
+    """How far the arguments are read."""
+
+    OPENING = "opening"  # the input has not begun
+    FIRST = "first"  # it has, and may still be wrapped
+    LIVE = "live"  # it leaves as it comes
+    CLOSED = "closed"  # it has ended
+    WHOLE = "whole"  # it leaves at the end
+
+
+class CustomInput:
+    """Arguments in any cut to the text of the input; equal results at every cut, joined."""
+
+    def __init__(self) -> None:
+        self._state = _State.OPENING
+        self._raw: list[str] = []
+        # What is not decoded yet: an opening, or half an escape.
+        self._pending = ""
+        self._decoded: list[str] = []
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far, as the model wrote them."""
+        return "".join(self._raw)
+
+    @property
+    def is_cut(self) -> bool:
+        """True for JSON that is not whole; what is no JSON at all is the text itself."""
+        text = self.arguments.lstrip()
+        return text.startswith("{") and _parsed(text) is None
+
+    def feed(self, fragment: str) -> str:
+        """Take the next arguments; give the text that can leave."""
+        self._raw.append(fragment)
+        if self._state in (_State.CLOSED, _State.WHOLE):
+            return ""
+        self._pending += fragment
+        if self._state is _State.OPENING and not self._opened():
+            return ""
+        text = self._decode()
+        if self._state is not _State.FIRST:
+            return text
+        beginning = "".join(self._decoded).lstrip()
+        if not beginning:
+            return ""
+        if beginning.startswith(_WRAPPERS):
+            self._state = _State.WHOLE
+            return ""
+        self._state = _State.LIVE
+        return "".join(self._decoded)
+
+    def finish(self) -> tuple[str, str]:
+        """The whole input, and what of it has not left yet."""
+        if self._state in (_State.LIVE, _State.CLOSED) and self._decoded:
+            return "".join(self._decoded), ""
+        text = plain_input(self.arguments)
+        return text, text
+
+    def _opened(self) -> bool:
+        """True once the input has begun."""
+        found = _OPENING.match(self._pending)
+        if found is None:
+            if len(self._pending) > _LONGEST_OPENING:
+                self._state = _State.WHOLE
+            return False
+        self._pending = self._pending[found.end() :]
+        self._state = _State.FIRST
+        return True
+
+    def _decode(self) -> str:
+        """Decode what is pending, up to half an escape or the end of the string."""
+        given: list[str] = []
+        at = 0
+        text = self._pending
+        while at < len(text):
+            found = _PLAIN.match(text, at)
+            if found is not None:
+                given.append(found[0])
+                at = found.end()
+            elif text[at] == '"':
+                self._end_string(given)
+                at = len(text)
+            else:
+                size, character = _escape(text, at)
+                if not size:
+                    break
+                given.append(character)
+                at += size
+        self._pending = text[at:]
+        self._decoded += given
+        return "".join(given)
+
+    def _end_string(self, given: list[str]) -> None:
+        """The string ended. One that nothing was said of yet may be wrapped: it is looked at when all is there."""
+        beginning = "".join((*self._decoded, *given)).lstrip()
+        if self._state is _State.FIRST and (not beginning or beginning.startswith(_WRAPPERS)):
+            self._state = _State.WHOLE
+        elif self._state is _State.LIVE:
+            self._state = _State.CLOSED
+
+
+def _escape(text: str, at: int) -> tuple[int, str]:
+    """The length of the escape at a place, and its character; 0 if it has not come whole."""
+    if at + 1 >= len(text):
+        return 0, ""
+    if text[at + 1] != "u":
+        return 2, _ESCAPES.get(text[at + 1], text[at : at + 2])
+    code = _code(text, at)
+    if code is None:
+        return (0, "") if len(text) < at + 6 else (2, text[at : at + 2])
+    if not 0xD800 <= code < 0xE000:
+        return 6, chr(code)
+    if code >= 0xDC00:
+        return 6, _REPLACEMENT
+    # The first half of a pair.
+    rest = text[at + 6 : at + 8]
+    if len(rest) < 2 and "\\u".startswith(rest):
+        return 0, ""
+    if rest != "\\u":
+        return 6, _REPLACEMENT
+    if len(text) < at + 12:
+        return 0, ""
+    low = _code(text, at + 6)
+    if low is None or not 0xDC00 <= low < 0xE000:
+        return 6, _REPLACEMENT
+    return 12, chr(0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00))
+
+
+def _code(text: str, at: int) -> int | None:
+    """The number of the escape `\\u0041` at a place; None if it is none, or not whole."""
+    digits = text[at + 2 : at + 6]
+    if len(digits) < 4 or not _HEX.issuperset(digits):
+        return None
+    return int(digits, 16)
+
+
+def plain_input(arguments: str) -> str:
+    """The text of a custom tool's input, out of whole arguments; the arguments themselves if they hold none."""
+    value = _parsed(arguments)
+    text: Json = value
+    if isinstance(value, dict):
+        text = value.get(INPUT, "" if not value else None)
+        if len(value) == 1:
+            text = next(iter(value.values()))
+    if not isinstance(text, str):
+        return arguments
+    return _unwrapped(text)
+
+
+def _unwrapped(text: str) -> str:
+    """A patch without the fence or the object around it; any other text as it is."""
+    inner = _in_object(text)
+    found = _in_fence(inner)
+    if found.lstrip().startswith(_PATCH):
+        return found
+    return text
+
+
+def _in_object(text: str) -> str:
+    if not text.lstrip().startswith("{"):
+        return text
+    value = _parsed(text)
+    if not isinstance(value, dict) or len(value) != 1:
+        return text
+    key, inner = next(iter(value.items()))
+    if key in _KEYS and isinstance(inner, str):
+        return inner
+    return text
+
+
+def _in_fence(text: str) -> str:
+    lines = text.strip().split("\n")
+    if len(lines) < 3 or not lines[0].startswith("```") or lines[-1].strip() != "```":
+        return text
+    return "\n".join(lines[1:-1])
+
+
+def _parsed(text: str) -> Json:
+    try:
+        return load_json(text)
+    except ValueError:
+        return None
