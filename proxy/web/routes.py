@@ -31,9 +31,10 @@ class Access(Enum):
 class Route:
     """One path that is answered.
 
-    `path` is as the log has it, with `{id}` where the client puts a model's name, and `{response}` a response's id. `takes_thread`: it waits for the
-    model server, so that it must not take the last threads. `names_model`: its body goes up with the client's own
-    `model` in it. `keeps_model_busy`: it counts among those that a key may have under way.
+    `path` is as the log has it, with `{id}` where the client puts a model's name, and `{response}` a response's id.
+    `takes_thread`: it waits for the model server, so that it must not take the last threads. `names_model`: its body
+    goes up with the client's own `model` in it. `keeps_model_busy`: it counts among those that a key may have under
+    way.
     """
 
     path: str

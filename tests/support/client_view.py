@@ -19,6 +19,7 @@ from proxy.engine.events import Chunk
 from proxy.errors import ProxyError
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
 from proxy.tools.toolset import ToolSet
+from tests.support import responses_view
 from tests.support.helpers import (
     OFFERED,
     calls,
@@ -103,8 +104,10 @@ def streamed(*chunks: Chunk, done: bool = True, cuts: int = 3, **task: Any) -> G
 
 
 def of_bytes(data: bytes, *, cuts: int = 3, **task: Any) -> Got:
-    """What a client has of the bytes of a stream, the same at every cut."""
-    return _got(*_sent_alike(data, cuts, **task))
+    """What a client has of the bytes of a stream, the same at every cut, and its calls in every dialect."""
+    got = _got(*_sent_alike(data, cuts, **task))
+    responses_view.check_alike(got.calls, got.error, data, _engine(**task))
+    return got
 
 
 def relayed(data: bytes, *, cuts: int = 3, **task: Any) -> bytes:

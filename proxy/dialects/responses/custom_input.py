@@ -22,6 +22,7 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 # What a patch is wrapped in begins so.
 _WRAPPERS = ("`", "{")
 _PATCH = "*** Begin Patch"
+_MAX_BLANKS = 4096
 _KEYS = (INPUT, "patch")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -45,6 +46,8 @@ class CustomInput:
         # What is not decoded yet: an opening, or half an escape.
         self._pending = ""
         self._decoded: list[str] = []
+        # True once the string has ended.
+        self._closed = False
 
     @property
     def arguments(self) -> str:
@@ -66,16 +69,23 @@ class CustomInput:
         if self._state is _State.OPENING and not self._opened():
             return ""
         text = self._decode()
-        if self._state is not _State.FIRST:
-            return text
-        beginning = "".join(self._decoded).lstrip()
-        if not beginning:
-            return ""
+        if self._state is _State.FIRST:
+            text = self._decide()
+        if self._closed:
+            self._state = _State.CLOSED if self._state is _State.LIVE else _State.WHOLE
+        return text
+
+    def _decide(self) -> str:
+        """What can leave of the beginning: all of it once it is known to be in no wrapper."""
+        said = "".join(self._decoded)
+        beginning = said.lstrip()
         if beginning.startswith(_WRAPPERS):
             self._state = _State.WHOLE
             return ""
+        if not beginning and len(said) < _MAX_BLANKS:
+            return ""
         self._state = _State.LIVE
-        return "".join(self._decoded)
+        return said
 
     def finish(self) -> tuple[str, str]:
         """The whole input, and what of it has not left yet."""
@@ -106,7 +116,7 @@ class CustomInput:
                 given.append(found[0])
                 at = found.end()
             elif text[at] == '"':
-                self._end_string(given)
+                self._closed = True
                 at = len(text)
             else:
                 size, character = _escape(text, at)
@@ -117,14 +127,6 @@ class CustomInput:
         self._pending = text[at:]
         self._decoded += given
         return "".join(given)
-
-    def _end_string(self, given: list[str]) -> None:
-        """The string ended. One that nothing was said of yet may be wrapped: it is looked at when all is there."""
-        beginning = "".join((*self._decoded, *given)).lstrip()
-        if self._state is _State.FIRST and (not beginning or beginning.startswith(_WRAPPERS)):
-            self._state = _State.WHOLE
-        elif self._state is _State.LIVE:
-            self._state = _State.CLOSED
 
 
 def _escape(text: str, at: int) -> tuple[int, str]:

@@ -327,7 +327,10 @@ class Output:
             return self._open_call(event)
         call = self._calls.get(event.index)
         if isinstance(event, CallClosed):
-            return [] if call is None else self._end_call(event.index)
+            # One that was cut off closes too.
+            if call is None or not call.is_whole:
+                return []
+            return self._end_call(event.index)
         if call is not None:
             return self._arguments(call, call.escapes.feed(event.fragment))
         if not event.fragment.strip():
