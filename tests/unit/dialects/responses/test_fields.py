@@ -288,7 +288,7 @@ def test_another_tool_is_dropped_or_refused(kind: str, row: str) -> None:
 
 
 FORM = {"type": "json_schema", "name": "out", "schema": SCHEMA, "strict": True, "description": "d"}
-FORM_OUT = {"type": "json_schema", "json_schema": {key: FORM[key] for key in ("name", "schema", "strict", "description")}}
+FORM_OUT = {"type": "json_schema", "json_schema": {key: value for key, value in FORM.items() if key != "type"}}
 EFFORT = {"thinking": "reasoning_effort"}
 CARRIED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({}, {"model": MODEL, "stream": "absent", "max_tokens": "absent"}, {}),
