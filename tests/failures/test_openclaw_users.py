@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Inside
+from tests.support.messages_client import serving
 from tests.support.responses_checker import calls_of, check_response
 from tests.support.scripted import (
     DONE,
@@ -225,7 +226,7 @@ def test_defect_9_responses_is_not_taken_for_a_chat(inside: Inside) -> None:
     """It has its own front."""
     function = {"type": "function", **WRITE_FILE["function"]}
     request = {"model": "tiny", "input": "x", "tools": [function], "stream": False}
-    with Upstream([answer(completion(f"<tools>{INNER}</tools>"))]) as server:
+    with serving([answer(completion(f"<tools>{INNER}</tools>"))]) as server:
         response = inside(server.url).post("/v1/responses", json=request)
         assert [seen.path for seen in server.seen] == [CHAT]
     assert [name for name, _ in calls_of(check_response(response.data))] == ["write_file"]
