@@ -1,5 +1,6 @@
-"""Each form in which models write calls, as clients of both fronts have it: streamed at any cut and whole, bare, in a
-fence, in a fence without its end, and behind thoughts (F6, F8, F11, F12, F15, C3, C5).
+"""Each form in which models write calls, as clients of the fronts have it: streamed at any cut and whole, bare, in a
+fence, in a fence without its end, and behind thoughts (F6, F8, F11, F12, F15, C3, C5). `client_view` compares what
+a Responses client has with what one of chat has.
 """
 
 from __future__ import annotations

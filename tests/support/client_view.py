@@ -106,7 +106,8 @@ def streamed(*chunks: Chunk, done: bool = True, cuts: int = 3, **task: Any) -> G
 def of_bytes(data: bytes, *, cuts: int = 3, **task: Any) -> Got:
     """What a client has of the bytes of a stream, the same at every cut, and its calls in every dialect."""
     got = _got(*_sent_alike(data, cuts, **task))
-    responses_view.check_alike(got.calls, got.error, data, _engine(**task))
+    response = responses_view.streamed([data], _engine(**task))
+    responses_view.check_alike(response, got.calls, got.text, None if got.error else got.finish)
     return got
 
 
@@ -149,6 +150,8 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
     )
     told = _got(answer_as_stream(read, again, ChatWriter(_options(), expand=True)), again)
     assert replace(told, text=told.text.strip()) == replace(got, text=got.text.strip())
+    response = responses_view.whole(read, _engine(**task))
+    responses_view.check_alike(response, got.calls, got.text, got.finish)
     return got
 
 

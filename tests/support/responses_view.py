@@ -13,7 +13,7 @@ from proxy.dialects.responses.tools import OfferedTools
 from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer
-from tests.support.responses_checker import check_response, check_stream
+from tests.support.responses_checker import check_response, check_stream, text_of
 
 # With this limit an answer that was cut off was cut off by it.
 LIMIT = 1
@@ -50,14 +50,17 @@ def whole(answer: JsonObject, engine: Engine, **fields: Any) -> dict[str, Any]:
     return check_response(answer_as_answer(body, answer, engine, ResponsesDialect(options(**fields))))
 
 
-def check_alike(calls: list[tuple[str, str]], error: str, data: bytes, engine: Engine) -> None:
-    """This dialect has the calls that a chat client has, and fails where it does."""
-    response = streamed([data], engine)
+def check_alike(response: dict[str, Any], calls: list[tuple[str, str]], text: str, finish: str | None) -> None:
+    """This dialect has the calls, the text and the end that a chat client has, to whom `finish` is None if it fails."""
     found = [item for item in response["output"] if item["type"] == "function_call"]
-    assert bool(error) is (response["status"] == "failed"), response
+    assert (finish is None) is (response["status"] == "failed"), response
     assert [item["name"] for item in found] == [name for name, _ in calls]
-    if not error:
-        assert [item["arguments"] for item in found] == [_written(text) for _, text in calls]
+    if finish is None:
+        return
+    assert (finish in ("stop", "tool_calls")) is (response["status"] == "completed")
+    assert [item["arguments"] for item in found] == [_written(given) for _, given in calls]
+    if not text_of(response, "reasoning"):
+        assert text_of(response).strip() == text.strip()
 
 
 def _written(arguments: str) -> str:
