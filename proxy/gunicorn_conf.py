@@ -264,7 +264,8 @@ class Worker(ThreadWorker):
     def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
         """One round of the loop. What goes wrong with one connection must not end the worker."""
         try:
-            super().wait_for_and_dispatch_events(timeout)
+            super().wait_for_and_dispatch_events(0.0 if self._incoming.busy else timeout)
+            self._incoming.read(self.poller)
         except Exception:
             self.log.exception("a connection could not be looked after")
             time.sleep(UNREAD_SECONDS)  # it may be there again at once

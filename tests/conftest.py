@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import trustme
 from flask.testing import FlaskClient
@@ -30,11 +31,17 @@ from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.scripted import PATIENCE, Upstream
 from tests.support.worker_state import make_state, read_rules
 
-_SETTINGS_OF_THE_MACHINE = ("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN")
+# No test fails because the machine is busy: an example may take its time, and so may the making of one.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
+
+_SETTINGS_OF_THE_MACHINE = (
+    *("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN", "PYTHONDONTWRITEBYTECODE"),
+)
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without any setting of the proxy; resources that leak are told."""
+    """The environment without any setting of the proxy; resources that leak are told, modules are compiled once."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS_OF_THE_MACHINE)}
     return {**kept, "PYTHONWARNINGS": "default"}
 

@@ -23,7 +23,7 @@ from proxy.formats.argument_values import arguments, read_string
 from proxy.formats.json_arguments import JSON_TAILS, OPEN_TEXT, arguments_value, may_end_in_text
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import ends_here, whole_value
-from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, StringGoesOn, Truncated, unreadable
 from proxy.tools.toolset import Tool
 
 _NAMES = frozenset(("name", "tool_name", "tool", "function_name", "function"))
@@ -102,7 +102,7 @@ class _Members:
 
 def json_object(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one object that stands here."""
-    return (yield from _object(cursor, _Place.TOP, keyed=_counts_wider(cursor), alone=True))
+    return (yield from _readable(_object(cursor, _Place.TOP, keyed=_counts_wider(cursor), alone=True)))
 
 
 def _counts_wider(cursor: Cursor) -> bool:
@@ -120,7 +120,14 @@ def shown_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def json_array(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one array of objects that stands here."""
-    return (yield from _array(cursor, _Place.TOP))
+    return (yield from _readable(_array(cursor, _Place.TOP)))
+
+
+def _readable(parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
+    try:
+        return (yield from parsing)
+    except NotACall as refusal:
+        raise unreadable(refusal) from None
 
 
 def _array(cursor: Cursor, place: _Place) -> Parsing[tuple[RawCall, ...]]:
@@ -156,7 +163,9 @@ def _array_ends(cursor: Cursor, some: bool) -> Parsing[bool]:
         # The bracket is, where the call must be over: `[{"name": …, "arguments": {…}}</tool_call>`.
         if not cursor.void and (yield from ends_here(cursor)):
             return True
-    if sign is None or cursor.void:
+    if sign is None:
+        raise _open_string(cursor, "the array goes on with something else")
+    if cursor.void:
         raise cursor.rejected("the array goes on with something else")
     return True
 
@@ -195,7 +204,15 @@ def _object_ends(cursor: Cursor, members: _Members) -> Parsing[bool]:
         if _may_end_in_text(cursor, members):
             cursor.reject(OPEN_TEXT)
         return True
-    raise cursor.refuse("the object goes on with something else")
+    raise _open_string(cursor, "the object goes on with something else")
+
+
+def _open_string(cursor: Cursor, why: str) -> NotACall:
+    """What to raise where a string, or what ends with one, may go on."""
+    refusal = cursor.refuse(why)
+    if isinstance(refusal, Truncated):
+        return refusal
+    return StringGoesOn(str(refusal))
 
 
 def _may_end_in_text(cursor: Cursor, members: _Members) -> bool:
@@ -207,7 +224,8 @@ def _may_end_in_text(cursor: Cursor, members: _Members) -> bool:
 def _key(cursor: Cursor) -> Parsing[str]:
     key = yield from _string(cursor)
     yield from cursor.blanks()
-    yield from cursor.expect(b":")
+    if (yield from cursor.which((b":",))) is None:
+        raise _open_string(cursor, "the colon behind a key was expected")
     yield from cursor.blanks()
     return key
 

@@ -64,7 +64,7 @@ class UnderWay:
 
 def under_way(bench: Bench, stack: ExitStack) -> list[UnderWay]:
     """Of each dialect a stream in text, one in a call, and a request whose answer is waited for: nothing more comes."""
-    found = []
+    found = list[UnderWay]()
     wanted = [(dialect, said) for dialect in DIALECTS.values() for said in ([*SAID], [*SAID, *HALF], None)]
     bench.play(*[[*(said or ()), 60.0] for _, said in wanted])
     for dialect, said in wanted:

@@ -27,6 +27,7 @@ from tests.support.scripted import (
     Act,
     Client,
     Gate,
+    Script,
     Upstream,
     answer,
     arguments,
@@ -271,7 +272,7 @@ def test_an_error_behind_a_heartbeat_is_a_response_that_failed(proxy: Start) -> 
 
 def test_heartbeats_repeat_the_response_before_and_in_it(proxy: Start) -> None:
     """Comments do not reset Codex's timer."""
-    said = [SSE, 0.5, chunked(ROLE + text("Hi")), 0.5, *map(chunked, (finish(), USAGE, DONE)), LAST]
+    said: Script = [SSE, 0.5, chunked(ROLE + text("Hi")), 0.5, *map(chunked, (finish(), USAGE, DONE)), LAST]
     with ExitStack() as stack:
         server = stack.enter_context(serving(said))
         front = proxy(server.url, "--heartbeat", "0.1")
@@ -287,7 +288,7 @@ def test_heartbeats_repeat_the_response_before_and_in_it(proxy: Start) -> None:
 
 def test_a_second_try_behind_heartbeats_goes_on_with_the_numbers(proxy: Start) -> None:
     """The server's own parser failed: it is asked again, and the client reads one stream."""
-    failed = [0.4, answer({"error": {"message": "Failed to parse input at pos 3", "code": 500}}, 500)]
+    failed: Script = [0.4, answer({"error": {"message": "Failed to parse input at pos 3", "code": 500}}, 500)]
     with ExitStack() as stack:
         server = stack.enter_context(serving(failed, [0.3, *reply(True, HERMES)]))
         front = proxy(server.url, "--heartbeat", "0.1")

@@ -263,8 +263,8 @@ def test_tokens_are_counted(sdk: openai.OpenAI) -> None:
 
 def test_a_schema_is_kept_to(sdk: openai.OpenAI) -> None:
     """`text.format`: llama-server's grammar holds the reply to it."""
-    form = {"type": "json_object"}
-    response = sdk.responses.create(model="parrot", input="Say JSON", text={"format": form}, max_output_tokens=5)
+    request: Any = {"model": "parrot", "input": "Say JSON", "text": {"format": {"type": "json_object"}}}
+    response = sdk.responses.create(**request, max_output_tokens=5)
     assert response.text is not None and response.text.format is not None and response.text.format.type == "json_object"
 
 

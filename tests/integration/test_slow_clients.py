@@ -210,6 +210,25 @@ def test_a_body_of_the_smallest_chunks_costs_little(proxy: Start) -> None:
         assert upstream.seen[0].body == asked
 
 
+def test_a_flood_of_the_smallest_chunks_holds_nobody_up(proxy: Start) -> None:
+    """All that many clients sent was read in one round of the worker's loop: 9 s of 330 clients with 64 kB each."""
+    running = proxy("http://127.0.0.1:1")
+    flood = b"1\r\n \r\n" * 11_000
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected(running.port)) for _ in range(330)]
+        for client in clients:
+            client.sendall(head_of(DIALECTS["chat"], "Transfer-Encoding: chunked") + b"1\r\n{\r\n")
+        running.health()
+        for client in clients:
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.send(flood)
+        for _ in range(3):
+            since = time.monotonic()
+            running.health()
+            assert time.monotonic() - since < 1
+
+
 def next_worker(running: Proxy, before: int) -> None:
     """Wait until another worker serves."""
     deadline = time.monotonic() + 6 * PATIENCE

@@ -57,8 +57,8 @@ def output(said: Any = "done", id_: str = "c1", **fields: Any) -> Item:
     return {"type": "function_call_output", "call_id": id_, "output": said, **fields}
 
 
-def sent(body: dict[str, Any], **options: Any) -> Translation:
-    """The translation, which must be JSON with the messages last (C8)."""
+def sent(body: dict[str, Any], **options: Any) -> Any:
+    """The translation, which must be JSON with the messages last (C8); its body is looked into at any depth."""
     translation = translate(body, ModelOptions(**{"model": MODEL, **options}))
     assert [*translation.body][-1] == "messages"
     dump_request(translation.body)

@@ -18,7 +18,11 @@ _OPENING = re.compile(rf'\s*+\{{\s*+"{INPUT}"\s*+:\s*+"')
 _LONGEST_OPENING = 64
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_HEX = frozenset("0123456789abcdefABCDEF")
+_ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<letter>[^u]))", re.DOTALL)
+_CUT = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_LOW = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_LOW_CUT = re.compile(r"(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
+_WHOLE = 6
 # What a patch is wrapped in begins so.
 _WRAPPERS = ("`", "{")
 _PATCH = "*** Begin Patch"
@@ -131,37 +135,29 @@ class CustomInput:
 
 def _escape(text: str, at: int) -> tuple[int, str]:
     """The length of the escape at a place, and its character; 0 if it has not come whole."""
-    if at + 1 >= len(text):
-        return 0, ""
-    if text[at + 1] != "u":
-        return 2, _ESCAPES.get(text[at + 1], text[at : at + 2])
-    code = _code(text, at)
-    if code is None:
-        return (0, "") if len(text) < at + 6 else (2, text[at : at + 2])
-    if not 0xD800 <= code < 0xE000:
-        return 6, chr(code)
-    if code >= 0xDC00:
-        return 6, _REPLACEMENT
-    # The first half of a pair.
-    rest = text[at + 6 : at + 8]
-    if len(rest) < 2 and "\\u".startswith(rest):
-        return 0, ""
-    if rest != "\\u":
-        return 6, _REPLACEMENT
-    if len(text) < at + 12:
-        return 0, ""
-    low = _code(text, at + 6)
-    if low is None or not 0xDC00 <= low < 0xE000:
-        return 6, _REPLACEMENT
-    return 12, chr(0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00))
+    found = _ESCAPE.match(text, at)
+    if found is None:
+        if _CUT.match(text, at):
+            return 0, ""
+        return 2, text[at : at + 2]  # no escape of JSON's
+    if found["code"] is None:
+        return 2, _ESCAPES.get(found["letter"], found[0])
+    code = int(found["code"], 16)
+    if 0xD800 <= code < 0xDC00:
+        return _pair(text, at, code)
+    if 0xDC00 <= code < 0xE000:
+        return _WHOLE, _REPLACEMENT
+    return _WHOLE, chr(code)
 
 
-def _code(text: str, at: int) -> int | None:
-    """The number of the escape `\\u0041` at a place; None if it is none, or not whole."""
-    digits = text[at + 2 : at + 6]
-    if len(digits) < 4 or not _HEX.issuperset(digits):
-        return None
-    return int(digits, 16)
+def _pair(text: str, at: int, high: int) -> tuple[int, str]:
+    """The same for the first half of a pair, `\\ud83d\\ude00`; one without the second is no character."""
+    low = _LOW.match(text, at + _WHOLE)
+    if low is not None:
+        return 2 * _WHOLE, chr(0x10000 + ((high - 0xD800) << 10) + (int(low[1], 16) - 0xDC00))
+    if _LOW_CUT.match(text, at + _WHOLE):
+        return 0, ""
+    return _WHOLE, _REPLACEMENT
 
 
 def plain_input(arguments: str) -> str:

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.codec.json_access import as_list, as_object, as_text
-from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.dialects.responses.custom_input import CustomInput
+from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.responses.errors import failure
-from proxy.dialects.responses.tools import Called, Kind, OfferedTools
-from proxy.dialects.surrogates import SurrogateFilter
+from proxy.dialects.responses.open_items import PREFIXES, CallItem, TextItem, part_of
+from proxy.dialects.responses.tools import Kind, OfferedTools
 from proxy.dialects.thinking import Kind as TextKind
 from proxy.dialects.thinking import ThinkingSplitter
 from proxy.engine.choice_delta import GAVE_UP, was_cut
@@ -36,7 +35,6 @@ from proxy.errors import ContextFull, ProxyError, UpstreamBroken
 _MAX_BLANKS = 4096
 # So near to its end a context is full: servers keep some tokens back.
 _MARGIN = 8
-_PREFIXES = {Kind.FUNCTION: "fc", Kind.CUSTOM: "ctc", Kind.SEARCH: "tsc"}
 
 
 @dataclass(slots=True)
@@ -68,80 +66,6 @@ class ReplyOptions:
     progress: Progress = field(default_factory=Progress)
 
 
-@dataclass(slots=True)
-class _TextItem:
-    """The item of text or of reasoning that is open."""
-
-    kind: TextKind
-    index: int
-    id: str
-    said: list[str] = field(default_factory=list)
-
-    @property
-    def part(self) -> JsonObject:
-        """Its only part, as far as it came."""
-        return _part(self.kind, "".join(self.said))
-
-    def item(self, status: str, content: list[Json]) -> JsonObject:
-        """The item, with this content."""
-        if self.kind == "thinking":
-            item: JsonObject = {"id": self.id, "type": "reasoning", "summary": [], "content": content}
-            return item | {"encrypted_content": None, "status": status}
-        return {"id": self.id, "type": "message", "status": status, "role": "assistant", "content": content}
-
-
-@dataclass(slots=True)
-class _CallItem:
-    """The item of a call that is open."""
-
-    index: int
-    id: str
-    call_id: str
-    called: Called
-    said: list[str] = field(default_factory=list)
-    escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-    custom: CustomInput = field(default_factory=CustomInput)
-
-    @property
-    def arguments(self) -> str:
-        """Its arguments, as far as they came."""
-        return "".join(self.said)
-
-    @property
-    def is_blank(self) -> bool:
-        """True if it has no arguments so far."""
-        return not self.arguments.strip()
-
-    @property
-    def is_whole(self) -> bool:
-        """True if the arguments are an object, or, of a custom tool, a text that is no JSON."""
-        if self.called.kind is Kind.CUSTOM and self.said:
-            return not self.custom.is_cut
-        return _object_in(self.arguments) is not None
-
-    def item(self, status: str, said: Json) -> JsonObject:
-        """The item, with these arguments or this input."""
-        item: JsonObject = {"id": self.id, "type": f"{self.called.kind.value}_call", "status": status}
-        item |= {"call_id": self.call_id}
-        if self.called.kind is Kind.SEARCH:
-            return item | {"execution": "client", "arguments": said}
-        item["name"] = self.called.name
-        if self.called.namespace:
-            item["namespace"] = self.called.namespace
-        if self.called.kind is Kind.CUSTOM:
-            return item | {"type": "custom_tool_call", "input": said}
-        return item | {"arguments": said}
-
-    def as_it_is(self, status: str) -> JsonObject:
-        """The item with what came of its arguments."""
-        if self.called.kind is Kind.CUSTOM:
-            return self.item(status, self.custom.finish()[0])
-        if self.called.kind is Kind.SEARCH:
-            found = _object_in(self.arguments)
-            return self.item(status, self.arguments if found is None else found)
-        return self.item(status, self.arguments)
-
-
 class Output:
     """The stream of one reply; its events have no sequence numbers yet."""
 
@@ -149,10 +73,10 @@ class Output:
         self._asked = asked
         self._begun = asked.progress.begun
         self._splitter = ThinkingSplitter()
-        self._text: _TextItem | None = None
+        self._text: TextItem | None = None
         self._blank = ""
         self._after_thinking = False
-        self._calls: dict[int, _CallItem] = {}
+        self._calls: dict[int, CallItem] = {}
         self._newest: int | None = None
         self._call_ids: set[str] = set()
         self._items: list[JsonObject] = []
@@ -258,10 +182,10 @@ class Output:
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
         prefix = "rs" if kind == "thinking" else "msg"
         index = self._new_item()
-        self._text = opened = _TextItem(kind, index, f"{prefix}_{self._asked.id}_{index}")
+        self._text = opened = TextItem(kind, index, f"{prefix}_{self._asked.id}_{index}")
         self._after_thinking = kind == "thinking"
         added = self._added(index, opened.item("in_progress", []))
-        part = self._of_item("response.content_part.added", opened, content_index=0, part=_part(kind, ""))
+        part = self._of_item("response.content_part.added", opened, content_index=0, part=part_of(kind, ""))
         return [*before, added, part, self._delta(opened, text)]
 
     def _without_blanks(self, kind: TextKind, text: str) -> str:
@@ -284,7 +208,7 @@ class Output:
         self._blank = text[:_MAX_BLANKS]
         return ""
 
-    def _delta(self, item: _TextItem, text: str) -> JsonObject:
+    def _delta(self, item: TextItem, text: str) -> JsonObject:
         item.said.append(text)
         if item.kind == "thinking":
             return self._of_item("response.reasoning_text.delta", item, content_index=0, delta=text)
@@ -309,7 +233,7 @@ class Output:
         if not words:
             return []
         index = self._new_item()
-        item = _TextItem("text", index, f"msg_{self._asked.id}_{index}")
+        item = TextItem("text", index, f"msg_{self._asked.id}_{index}")
         part: JsonObject = {"type": "refusal", "refusal": words}
         return [
             self._added(index, item.item("in_progress", [])),
@@ -348,13 +272,13 @@ class Output:
         if not call_id or call_id in self._call_ids:
             call_id = f"call_{self._asked.id}_{index}"
         self._call_ids.add(call_id)
-        opened = _CallItem(index, f"{_PREFIXES[called.kind]}_{self._asked.id}_{index}", call_id, called)
+        opened = CallItem(index, f"{PREFIXES[called.kind]}_{self._asked.id}_{index}", call_id, called)
         self._calls[event.index] = opened
         self._newest = event.index
         nothing: Json = "" if called.kind is not Kind.SEARCH else {}
         return [*before, self._added(index, opened.item("in_progress", nothing))]
 
-    def _arguments(self, call: _CallItem, text: str) -> list[JsonObject]:
+    def _arguments(self, call: CallItem, text: str) -> list[JsonObject]:
         """The next arguments; those of a custom tool as the text in them, those of a search when it is whole."""
         if not text:
             return []
@@ -470,24 +394,8 @@ class Output:
         self._items[index] = item
         return {"type": "response.output_item.done", "output_index": index, "item": item}
 
-    def _of_item(self, kind: str, item: _TextItem | _CallItem, **fields: Json) -> JsonObject:
+    def _of_item(self, kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
         return {"type": kind, "item_id": item.id, "output_index": item.index, **fields}
-
-
-def _part(kind: TextKind, text: str) -> JsonObject:
-    if kind == "thinking":
-        return {"type": "reasoning_text", "text": text}
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _object_in(text: str) -> JsonObject | None:
-    try:
-        value = load_json(text)
-    except ValueError:
-        return None
-    if isinstance(value, dict):
-        return value
-    return None
 
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:

@@ -158,7 +158,7 @@ _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False
 _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(_VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_any_value_that_is_dumped_or_printed_is_read_back_equal(value: Any, indent: int | None, ascii_: bool) -> None:
     for text in (json.dumps(value, indent=indent, ensure_ascii=ascii_), repr(value)):
@@ -172,7 +172,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500, derandomize=True)
 @given(st.text(max_size=40) | st.lists(_PIECES, max_size=24).map("".join))
 def test_any_text_is_read_or_is_a_value_error(text: str) -> None:
     readers: list[Callable[[], object]] = [

@@ -46,7 +46,7 @@ WRAPPERS: dict[str, Written] = {
 CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")]
 
 
-def read(text: str, cuts: int = 12, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
+def read(text: str, cuts: int = 6, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
     """The calls of a reply and the text around them, the same at every cut."""
     found: list[tuple[list[tuple[str, Json]], str]] = []
     for cut in all_cuts(text, cuts):

@@ -172,7 +172,7 @@ def test_thoughts_may_stand_before_it(form: str, thought: str) -> None:
             assert (found.parsed, found.text.strip()) == ([(name, arguments)], thought.strip())
 
 
-def text_it_stays(text: str, *, stopped: bool = True, **settings: bool) -> None:
+def text_it_stays(text: str, *, stopped: bool = True, **settings: Any) -> None:
     """No call, and every byte as it came, at every cut."""
     for cut in all_cuts(text, 5):
         found = scan(cut, new_scanner(TOOLS, **settings), stopped=stopped)
@@ -257,14 +257,14 @@ def test_any_other_notation_has_the_keys_of_the_tool_alone(form: str) -> None:
     text_it_stays(NOTATIONS[form]("bash", {"command": "ls", "description": "Lists the files"}))
 
 
-FORBIDDING = {
+FORBIDDING: dict[str, dict[str, Any]] = {
     "false": {"additionalProperties": False},
     "unevaluated": {"unevaluatedProperties": False},
     "of another type": {"additionalProperties": {"type": "integer"}},
     "in a part": {"allOf": [{"additionalProperties": False}]},
     "in a reference": {"$ref": "#/$defs/shut", "$defs": {"shut": {"additionalProperties": False}}},
 }
-ALLOWING = {
+ALLOWING: dict[str, dict[str, Any]] = {
     "nothing said": {},
     "true": {"additionalProperties": True},
     "anything": {"additionalProperties": {}},
@@ -432,7 +432,7 @@ def test_what_can_be_no_call_any_more_is_let_go(start: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@settings(max_examples=25, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), dress=st.sampled_from(sorted(DRESSES)), rng=st.randoms(use_true_random=False))
 def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: str, rng: random.Random) -> None:
     """Names, values and order, at any cut."""

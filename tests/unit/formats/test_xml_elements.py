@@ -169,7 +169,7 @@ def written(value: Any) -> str:
     if isinstance(value, list):
         return "".join(f"{SEPARATOR}<item>{written(item)}{SEPARATOR}</item>" for item in value)
     if isinstance(value, dict):
-        text = value.get("$text", "")
+        text = str(value.get("$text", ""))
         return text + "".join(
             f"{SEPARATOR}<{key}>{written(inner)}{SEPARATOR}</{key}>" for key, inner in value.items() if key != "$text"
         )

@@ -62,14 +62,14 @@ def test_strict_json_is_itself() -> None:
     assert (found.text, found.rungs) == (text, ())
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.sampled_from((None, 2)))
 def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> None:
     text = json.dumps(values, indent=indent)
     assert [(found.text, found.rungs) for found in read_arguments(text)] == [(text, ())]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(st.text(alphabet="{}[]\"':,\\ ab1\n<>/|“”jsontrue.-eN", max_size=40), st.booleans())
 def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: bool) -> None:
     for found in read_arguments(text, stopped=stopped):

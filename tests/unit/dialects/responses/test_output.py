@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from proxy.dialects.responses.errors import error_body, error_code, failure
 from proxy.dialects.responses.output import Output, Progress
 from proxy.dialects.responses.tools import Called, Kind
@@ -97,7 +98,7 @@ def test_text_is_a_message() -> None:
 
 
 def test_details_of_the_usage_are_carried() -> None:
-    counts = {
+    counts: JsonObject = {
         **{"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}},
         "completion_tokens_details": {"reasoning_tokens": 4},
     }
@@ -304,7 +305,7 @@ def test_a_failure_is_the_whole_stream(beats: int) -> None:
 
 
 def test_a_whole_answer_is_the_last_response() -> None:
-    answer = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
+    answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
     given = (Reasoning(0, "hm"), Text(0, "a"), opened(), said("{}"), END)
     response = check_response(ResponsesDialect(options()).whole(b"", answer, given))
     assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
