@@ -82,9 +82,9 @@ class Profile:
     """How one request is treated.
 
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
-    model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
-    model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
-    Anthropic's servers have.
+    model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
+    thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
+    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does.
     """
 
     parse: Parse = "auto"
