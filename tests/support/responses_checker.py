@@ -85,9 +85,12 @@ def need(holds: object, what: str) -> None:
         raise AssertionError(what)
 
 
-def check_stream(data: bytes) -> dict[str, Any]:
-    """The last response of a stream; AssertionError names the rule that is broken."""
-    return StreamReading().read(data)
+def check_stream(data: bytes, *, types: bool = True) -> dict[str, Any]:
+    """The last response of a stream; AssertionError names the rule that is broken.
+
+    Without the SDK's `types` it takes a third of the time: for tests that read thousands of them for something else.
+    """
+    return StreamReading(types=types).read(data)
 
 
 def check_response(body: bytes) -> dict[str, Any]:
@@ -119,7 +122,7 @@ def check_error(body: bytes, status: int) -> dict[str, Any]:
     return error
 
 
-def check_fields(response: dict[str, Any]) -> None:
+def check_fields(response: dict[str, Any], *, types: bool = True) -> None:
     """What every response has, in events too."""
     missing = REQUIRED - response.keys()
     need(not missing, f"the response lacks {sorted(missing)}")
@@ -127,7 +130,8 @@ def check_fields(response: dict[str, Any]) -> None:
     need(re.fullmatch(r"resp_[A-Za-z0-9]+", response["id"]), f"the id is {response['id']!r}")
     need(type(response["created_at"]) is int, f"created_at is {response['created_at']!r}")
     need(response["store"] is False, "it says that it is kept")
-    _validate(api.Response, {**response, "error": None})
+    if types:
+        _validate(api.Response, {**response, "error": None})
 
 
 def check_end(response: dict[str, Any]) -> None:
@@ -198,8 +202,9 @@ class Item:
 
 @dataclass
 class StreamReading:
-    """The state of a stream."""
+    """The state of a stream; `types`: whether the SDK's types are looked at."""
 
+    types: bool = True
     id: str = ""
     items: list[Item] = field(default_factory=list)
     last: dict[str, Any] | None = None
@@ -230,7 +235,8 @@ class StreamReading:
         if name in _LIFECYCLE:
             self._lifecycle(name, event["response"])
             return
-        _validate(kinds[name], event)
+        if self.types:
+            _validate(kinds[name], event)
         if name == "response.output_item.added":
             self._added(event)
             return
@@ -243,7 +249,7 @@ class StreamReading:
         self._of_item(item, name, event)
 
     def _lifecycle(self, name: str, response: dict[str, Any]) -> None:
-        check_fields(response)
+        check_fields(response, types=self.types)
         need(response["status"] == _LIFECYCLE[name], f"the status is {response['status']}")
         self.id = self.id or response["id"]
         need(response["id"] == self.id, f"the id was {self.id}, and is {response['id']}")
