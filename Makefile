@@ -43,7 +43,8 @@ TEXT_ALONE := $(patsubst %,tests/integration/test_%.py,quoted_keys quoted_calls 
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
   tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
   $(filter-out $(TEXT_ALONE),$(wildcard tests/integration/test_*.py))
-TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
+# In the order of the folders: short files are last, so that no core waits long for another.
+TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test quick check others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
 

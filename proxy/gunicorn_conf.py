@@ -6,6 +6,7 @@ workers and threads come on the command line, from `proxy.cli`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import os
@@ -37,6 +38,7 @@ _clients = _load("client_socket")
 _requests = _load("client_request")
 _waits = _load("client_waits")
 _logs = _load("log_stream")
+_refusals = _load("refusals")
 if __name__ == "__config__":
     # The master's first line could wait for a pipe that is full already. The log takes the stream that it finds.
     _logs.install()
@@ -185,6 +187,20 @@ def post_fork(server: Any, worker: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+class _Said:
+    """A client that only looks at the status of gunicorn's answer."""
+
+    status = 400
+
+    def gettimeout(self) -> float:
+        """Nothing waits."""
+        return 0.0
+
+    def sendall(self, data: bytes) -> None:
+        """`HTTP/1.1 414 URI Too Long`"""
+        self.status = int(data.split(b" ", 2)[1])
+
+
 class Worker(ThreadWorker):
     """A thread per request: a stream holds its thread for minutes, and threads that wait cost next to nothing.
 
@@ -199,7 +215,7 @@ class Worker(ThreadWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lingering = _waits.Lingering()
-        self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop)
+        self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop, self._refuse_head)
         self._full_until = 0.0
         self._drain = -1
         self._drain_at = float("inf")
@@ -303,6 +319,21 @@ class Worker(ThreadWorker):
         """Close a connection of which no request came."""
         self.nr_conns -= 1
         util.close(conn.sock)
+
+    def _refuse_head(self, conn: TConn, head: bytes) -> None:
+        """Answer a connection whose head is too long, and close it so that its client gets the answer."""
+        with contextlib.suppress(OSError):
+            conn.sock.send(_refusals.answer(431, "LongHead", head))
+        self.nr_conns -= 1
+        conn.close(graceful=True)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
+        """Answer what cannot be read as a request in the words of its path's API; gunicorn logs it."""
+        said: Any = _Said()
+        super().handle_error(req, said, addr, exc)
+        head = getattr(client, "head", b"")
+        with contextlib.suppress(OSError):
+            client.sendall(_refusals.answer(said.status, type(exc).__name__, head))
 
     def handle_request(self, req: Any, conn: TConn) -> bool:
         """Serve a request. A client that takes nothing for too long is one that is gone, which is no news."""

@@ -92,15 +92,19 @@ class Proxy:
 def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
     """The real thing, ended by the stack, which also looks whether its log tells of a defect.
 
-    With `upstream` "" the rules say where that is.
+    With `upstream` "" the rules say where that is. A setting may be a variable instead of a flag (`TOOL_PROXY_X=1`):
+    earlier releases, which do not know it, then start all the same.
     """
+    variables = dict(flag.split("=", 1) for flag in flags if flag.startswith("TOOL_PROXY_"))
+    flags = tuple(flag for flag in flags if not flag.startswith("TOOL_PROXY_"))
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     proxy = Proxy(port, folder / "proxy.log")
     flags = (*(("--upstream", upstream) if upstream else ()), *flags)
     command = [sys.executable, "-m", "proxy", "serve", "--port", str(port), *flags]
     with proxy.log.open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=log)
+        environment = {**clean_environment(), **variables}
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=log)
     stack.callback(_end, process, proxy)
     deadline = time.monotonic() + PATIENCE
     while not answers(f"{proxy.url}/health"):

@@ -140,7 +140,8 @@ class LiveArguments:
         if not self.policy.accepts(self.object):
             self._move(LiveStep.REFUSE)
             return ""
-        self._commit(key, value, self._end)
+        # The blanks behind the object are its own, now that nothing follows them.
+        self._commit(key, value, self._buffer.end)
         self._move(LiveStep.ACCEPT)
         return self._take_safe()
 

@@ -11,6 +11,7 @@ what it says (`repair/unescaped_strings.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from proxy.codec.json_text import load_json
@@ -18,7 +19,18 @@ from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
 from proxy.formats.shown_closers import ENDS_IN_STRING, TWO_READINGS, Span, goes_on, span_of
 from proxy.formats.terminators import ends_here, leftover, whole_value
-from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing, StringGoesOn, Unreadable, unreadable
+from proxy.formats.unreadable_calls import past_the_reply
+from proxy.parsing.cursor import (
+    MAX_KEY,
+    Cursor,
+    Literals,
+    NotACall,
+    Parsing,
+    StringGoesOn,
+    Truncated,
+    Unreadable,
+    unreadable,
+)
 from proxy.repair.schema_fixes import USUAL, ends_in_text
 from proxy.tools.toolset import Tool
 
@@ -32,6 +44,7 @@ MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
 END_TOKENS = encoded(*END_OF_TURN)
+_NAME_LAST = re.compile(r',\s*"name"\s*:\s*"([^"\\]{1,128})"\s*\}[\s\]]*\Z')
 OPEN_TEXT = "a bracket is missing, and where a text ends is not known"
 # Behind a marker without a closer a call ends where the next one begins, or the turn does.
 _OPEN_ENDS = encoded(*(marker.opener for marker in MARKERS if not marker.closers), *END_OF_TURN)
@@ -56,6 +69,47 @@ def arguments_value(
     if cursor.void or not (yield from goes_on(cursor, tool, value, ends)):
         return value
     raise StringGoesOn(TWO_READINGS)
+
+
+def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
+    """Read arguments that stand before the name of their tool; if they are no JSON, by the schema of the tool that the
+    end of the call names: `{"arguments": {"command": "echo "hi""}, "name": "bash"}</tool_call>`.
+    """
+    start = cursor.pos
+    try:
+        value = yield from whole_value(cursor)
+        if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, ())))):
+            return value
+        refusal: NotACall = StringGoesOn("a string goes on behind the arguments")
+    except NotACall as reason:
+        refusal = unreadable(reason)
+    end, cursor.pos = cursor.pos, start
+    if cursor.wrapped and cursor.enclosures and not cursor.void and cursor.may_reread():
+        loose = yield from cursor.maybe(_before_the_name(cursor, _ends_of(cursor)))
+        if loose:
+            return loose
+    cursor.pos = end
+    raise refusal
+
+
+def _before_the_name(cursor: Cursor, ends: tuple[bytes, ...]) -> Parsing[bytes]:
+    """Read the arguments as far as the name that stands before the first closer."""
+    start = cursor.pos
+    at, _ = yield from cursor.find(*ends)
+    text = cursor.text(start, at)
+    named = _NAME_LAST.search(text)
+    tool = cursor.tools.resolve(named.group(1)) if named else None
+    if named is None or tool is None or "name" in tool.properties:
+        raise NotACall("no tool is named behind the arguments")
+    written = text[: named.start()]
+    if not _is_readable(written, tool):
+        raise NotACall("the arguments cannot be read")
+    value = written.encode("utf-8", "surrogatepass")
+    cursor.pos = at
+    if (yield from goes_on(cursor, tool, value, ends)):
+        raise NotACall(TWO_READINGS)
+    cursor.pos = start + len(value)
+    return value
 
 
 def _is_enclosed(cursor: Cursor, tool: Tool, ends: tuple[bytes, ...]) -> bool:
@@ -91,10 +145,14 @@ def _enclosed_value(
         if refusal is None:
             cursor.pos = end
             yield from _check_end(cursor, value, closers)
-    if refusal is not None:
+    if refusal is None:
+        return value
+    if isinstance(refusal, Truncated):
+        # The tokens that end the reply are no text of it.
+        yield from past_the_reply(cursor)
+    else:
         cursor.pos = end
-        raise unreadable(refusal)
-    return value
+    raise unreadable(refusal)
 
 
 def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Parsing[None]:

@@ -17,7 +17,17 @@ from __future__ import annotations
 from proxy.formats.markers import END_OF_TURN, encoded
 from proxy.formats.shown_closers import call_begins, past_closers, past_unmatched_closer, span_of
 from proxy.formats.terminators import blanks, ends_here, leftover
-from proxy.parsing.cursor import Cursor, NotACall, OpenString, Parsing, RawCall, StringGoesOn, Truncated, Unreadable
+from proxy.parsing.cursor import (
+    Cursor,
+    NotACall,
+    OpenString,
+    Parsing,
+    RawCall,
+    Rejection,
+    StringGoesOn,
+    Truncated,
+    Unreadable,
+)
 
 END_TOKENS = encoded(*END_OF_TURN)
 _AFTER_CALL = frozenset((b"\r", b"\n", b"<", b"["))
@@ -36,7 +46,9 @@ def readable(
         return (yield from parsing)
     except Unreadable as refusal:
         # Where there is a place to go back to, it is read again from there.
-        if cursor.back_to < 0 and (strong or cursor.wrapped or cursor.named):
+        counts = strong or cursor.wrapped or cursor.named
+        # What was let go was not read to its end.
+        if counts and cursor.back_to < 0 and cursor.rejection is not Rejection.RELEASED:
             cursor.reject(refusal.rejection, str(refusal))
             yield from _past_what_it_may_show(cursor, refusal)
         raise NotACall(refusal.rejection, str(refusal)) from None
@@ -45,7 +57,8 @@ def readable(
 def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable) -> Parsing[None]:
     """Read on to where another call may begin."""
     span = span_of(cursor)
-    if span is None:
+    # Only a few times the rest of the reply is looked through.
+    if span is None or not cursor.may_reread():
         yield from past_the_reply(cursor)
         return
     may_be_over = not isinstance(refusal, OpenString)
@@ -64,10 +77,11 @@ def past_the_reply(cursor: Cursor) -> Parsing[None]:
     """Read on to the tokens that end the reply; what is void no further than such text is read at all."""
     try:
         while True:
-            at, _ = yield from cursor.find(*END_TOKENS)
+            at, token = yield from cursor.find(*END_TOKENS)
+            cursor.pos = at
             if (yield from cursor.ahead(cursor.maybe(only_tokens(cursor)))):
-                cursor.pos = at
                 return
+            cursor.pos = at + len(token)
     except Truncated:
         yield from cursor.past(*END_TOKENS)
     except NotACall:

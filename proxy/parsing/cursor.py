@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from proxy.limits import MAX_DEPTH
 from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.calls import Enclosure, RawCall
 from proxy.parsing.evidence import (
     NotACall,
     OpenString,
@@ -76,30 +76,6 @@ _QUOTES = (b'"', b"'")
 _BEHIND_STRING = frozenset((b",", b":", b"]", b"}", b"[", b"{", *_QUOTES))
 _LEVELS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _NO_TOOL = Tool("", {})
-
-
-@dataclass(frozen=True, slots=True)
-class RawCall:
-    """A call as a format gives it: the offered tool, its arguments as the text of a JSON object, and the id that the
-    model gave it, empty if none; `explicit` if it is an object that says its name and its arguments.
-    """
-
-    tool: Tool
-    written_name: str
-    arguments: str
-    id: str = ""
-    explicit: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosure:
-    """A wrapper, or a fence, that is open: its opener as it was written, what closes it, and whether it began on a line
-    of its own.
-    """
-
-    opener: bytes
-    closers: tuple[bytes, ...]
-    lined: bool
 
 
 @lru_cache(maxsize=256)

@@ -36,9 +36,9 @@ _MARK = {'"': re.compile(r'\\.|"', re.DOTALL), "'": re.compile(r"\\.|'", re.DOTA
 _KEY = re.compile(r"""(["'])([^"'\\\r\n]{1,128})\1[ \t\r\n]*:""")
 # The same of a key that may be misspelt.
 _ANY_KEY = re.compile(r"""(["'])([^"'\r\n]{1,128})\1[ \t\r\n]*:""")
-# The same of one that may have lost its second mark.
-_HALF_KEY = re.compile(r"""(["'])([^"':\r\n]{1,128}+)\1{0,2}[ \t\r\n]*+:""")
-_BEFORE_KEY = (",", ";", "}", "]")
+# The same of one that may have lost its second mark, or its colon.
+_HALF_KEY = re.compile(r"""(["'])([^"':\r\n]{1,128}+)(?:\1{0,2}[ \t\r\n]*+:|\1[ \t\r\n]*+["'])""")
+_BEFORE_KEY = (",", ";", "}", "]", "[")
 _MISSPELT = ",;:.{}[]\\ "
 # What may be the opener of a key, however broken.
 _BROKEN_KEY = re.compile(r"""(?:[ \t\r\n]*[,;][ \t\r\n]*[^\w\s]{0,2}|[ \t\r\n]+["']?|["'])([A-Za-z_][\w.-]{0,127})""")

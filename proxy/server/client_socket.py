@@ -41,8 +41,8 @@ class Refused(NamedTuple):
 class ClientSocket(socket.socket):
     """The connection.
 
-    `refused` says why not all of the request that is served was read, `ahead` is what has come behind its end, `taken`
-    how many bytes were taken from the kernel so far.
+    `head` is that of the request that is served, `refused` says why not all of it was read, `ahead` is what has come
+    behind its end. `taken` is how many bytes were taken from the kernel so far.
     The worker's poll takes a request with `take`; a thread then gets what came, as gunicorn reads it, and never waits
     for more. gunicorn writes as with every other socket; the limit of the kernel (SO_SNDTIMEO) counts each write anew.
     """
@@ -51,6 +51,7 @@ class ClientSocket(socket.socket):
         super().__init__(fileno=sock.detach())
         self.setblocking(False)
         self.ahead = b""
+        self.head = b""
         self.taken = 0
         self._times = times
         self.begin()
@@ -103,8 +104,9 @@ class ClientSocket(socket.socket):
         """Bytes that have come and were not taken."""
         return self._asked(termios.FIONREAD)
 
-    def serve(self, body: bytes | bytearray, rest: bytes, refused: Refused | None) -> None:
+    def serve(self, head: bytes, body: bytes | bytearray, rest: bytes, refused: Refused | None) -> None:
         """A thread gets the request: this much of its body is all that it can read."""
+        self.head = head
         self._came = memoryview(bytes(body))
         self.ahead = rest
         self.refused = refused

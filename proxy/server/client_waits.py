@@ -28,21 +28,28 @@ LINGER_SECONDS = 2.0
 MAX_LINGERING = 1000
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Incoming:
     """The connections of which a request is awaited, the oldest first.
 
     `requests` and `refused` are the module `client_request` and the class `client_socket.Refused`; `start` gives a
-    connection its thread, `drop` closes it.
+    connection its thread, `drop` closes it, `refuse` answers the head of one that is too long and then closes it.
     """
 
-    def __init__(self, requests: Any, refused: Any, start: Callable[[Any], None], drop: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        requests: Any,
+        refused: Any,
+        start: Callable[[Any], None],
+        drop: Callable[[Any], None],
+        refuse: Callable[[Any, bytes], None],
+    ) -> None:
         self._stages = requests.Stage
         self._refused = refused
         self._start = start
         self._drop = drop
+        self._refuse = refuse
         # Each with its request, and until when the head of that must be here.
         self._waiting: dict[Any, tuple[Any, float]] = {}
         # Those of which something is to be read, those that wait longest first.
@@ -113,10 +120,8 @@ class Incoming:
         elif request.stage is stages.REFUSED:
             self._hand_over(poller, conn, self._refused(400, request.why))
         elif request.stage is stages.LONG_HEAD:
-            with contextlib.suppress(OSError):
-                conn.sock.send(_TOO_LARGE)
             self._remove(poller, conn)
-            self._drop(conn)
+            self._refuse(conn, request.head)
         elif request.stage is stages.BODY:
             if before is stages.HEAD:
                 self._begin_body(conn, request)
@@ -152,7 +157,7 @@ class Incoming:
         request = self._remove(poller, conn)
         conn.init()
         conn.parser.unreader.unread(request.head)
-        conn.sock.serve(request.body, request.rest, refused)
+        conn.sock.serve(request.head, request.body, request.rest, refused)
         self._start(conn)
 
     def check(self, poller: selectors.BaseSelector) -> None:

@@ -13,8 +13,8 @@ from proxy.dialects.messages.writer import MessagesWriter
 from proxy.engine.events import Chunk
 from proxy.exchange.reply_stream import StreamReply
 from proxy.tools.toolset import ToolSet
-from tests.support.client_view import ROLE, argued, kept, wire
-from tests.support.helpers import calls, ends, function, new_engine, offered, piece, random_cut
+from tests.support.client_view import ROLE, argued, kept, streamed, wire
+from tests.support.helpers import calls, ends, function, new_engine, offered, piece, random_cut, says
 from tests.support.messages_checker import check_stream
 
 pytestmark = pytest.mark.once
@@ -219,6 +219,17 @@ def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no
         ("note", f'{{"note": {{"text": "{inner}"}}, "path": "{outer}")"}},\n "path": ")"}}, "path": "p"}}'),
     ):
         assert is_refused(name, text)
+
+
+@pytest.mark.parametrize("before", ['<tool_call>{"name": "note", "arguments": ', '[TOOL_CALLS]note'])
+def test_what_may_close_more_than_a_nested_string_stays_text_in_text(before: str) -> None:
+    behind = "}</tool_call>" if before.startswith("<") else ""
+    right = '{"note": {"text": "f("}, "path": "p"}'
+    twice = '{"note": {"text": "f("}, "path": "z")"}, "path": "p"}'
+    got = streamed(says(before + right + behind), ends("stop"), tools=TOOLS)
+    assert got.values == [("note", json.loads(right))]
+    got = streamed(says(before + twice + behind), ends("stop"), tools=TOOLS)
+    assert (got.calls, got.text) == ([], before + twice + behind)
 
 
 @pytest.mark.parametrize(

@@ -166,15 +166,15 @@ def test_json_where_a_stream_was_asked_is_wrapped_as_one(inside: Inside, rules: 
 
 
 def test_the_switch_whole_keeps_the_client_alive_with_heartbeats(inside: Inside) -> None:
-    with Upstream([0.3, answer(completion("a"))]) as server:
+    with Upstream([1.0, answer(completion("a"))]) as server:
         data = inside(server.url, WHOLE, heartbeat=0.1).post(CHAT, json=chat()).data
     assert data.startswith(b": ping\n\n: ping\n\n") and data.endswith(DONE)
 
 
 def test_a_whole_answer_that_breaks_off_under_a_stream_is_an_error(inside: Inside) -> None:
-    for wait, status in ((0.0, 502), (0.25, 200)):
+    for wait, heartbeat, status in ((0.0, 60.0, 502), (1.0, 0.1, 200)):
         with Upstream([wait, answer(completion("a"), headers={"Content-Length": "9999"})]) as server:
-            response = inside(server.url, WHOLE, heartbeat=0.1).post(CHAT, json=chat())
+            response = inside(server.url, WHOLE, heartbeat=heartbeat).post(CHAT, json=chat())
         assert response.status_code == status
         assert b'"error"' in response.data and DONE not in response.data
 

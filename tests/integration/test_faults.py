@@ -1021,7 +1021,7 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
 @table({name: half for name, half in HALVES.items() if b"\r\n\r\n" in half})
 def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: bytes) -> None:
     """It is told so, and the model server is not asked."""
-    bench = benches("--threads", "16", "--body-timeout", "1")
+    bench = benches("--threads", "16", "TOOL_PROXY_BODY_TIMEOUT=1")
     with (
         Watch(bench.proxy),
         Client(bench.proxy.port, fault.replace(b"PATH", dialect.path.encode())) as client,

@@ -102,8 +102,9 @@ def test_a_client_that_leaves_wakes_the_poll_at_once(script: list[Action], reset
     with near, Upstream(script) as server, called(server) as call:
         pump = Pump(near, Timeouts(10, 10, heartbeat=0.02))
         parts = pump.receive(call)
-        while next(parts) is not None and len(script) > 1:
-            pass
+        last = b"one" if len(script) > 1 else None
+        while next(parts) != last:
+            pump.wrote()
         if reset:
             far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         far.close()

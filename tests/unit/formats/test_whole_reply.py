@@ -80,19 +80,19 @@ def members(name_key: str, arguments_key: str) -> Form:
 PLAIN: dict[str, Form] = {
     "name, arguments": members("name", "arguments"),
     "name, parameters": members("name", "parameters"),
+    "tool_name, parameters": members("tool_name", "parameters"),
+}
+# An object that says name and arguments, in keys that JSON answers have too.
+WIDER: dict[str, Form] = {
     "function, args": members("function", "args"),
     "function, args encoded": encoded(members("function", "args")),
     "tool, input": members("tool", "input"),
-    "tool_name, parameters": members("tool_name", "parameters"),
     "OpenAI's": lambda name, arguments: dump(
         {"type": "function", "function": {"name": name, "arguments": arguments}}
     ),
     "OpenAI's encoded": lambda name, arguments: dump(
         {"type": "function", "id": "c1", "function": {"name": name, "arguments": dump(arguments)}}
     ),
-}
-# An object that says name and arguments, in keys that JSON answers have too.
-WIDER: dict[str, Form] = {
     "tool_call, parameters": members("tool_call", "parameters"),
     "tool_call, arguments": members("tool_call", "arguments"),
     "tool_call is an object": lambda name, arguments: dump({"tool_call": {"name": name, "arguments": arguments}}),
@@ -441,3 +441,11 @@ def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: st
     found = scan(random_cut(text, rng), new_scanner(request_.tools))
     assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
     assert found.text == ""
+
+
+@pytest.mark.parametrize("dress", ["plain", "a fence", "a fence of code"])
+@pytest.mark.parametrize("text", ["{0}.{0}(command='ls')", "{0}.{0}{{command: 'ls'}}"])
+def test_the_name_may_be_said_twice(text: str, dress: str) -> None:
+    for cut in all_cuts(DRESSES[dress](text.format("bash")), 8):
+        assert scan(cut, new_scanner(TOOLS)).parsed == [("bash", {"command": "ls"})]
+    text_it_stays(DRESSES[dress](text.format("bash").replace("bash.", "other.")))
