@@ -13,7 +13,7 @@ import re
 from http import HTTPStatus
 
 # `POST /for/my-agent/v1/messages HTTP/1.1`: all that is below it speaks Messages; the same for Responses.
-_PATH = rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/%b(?:[/? ]|\Z)"
+_PATH = rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/%b(?:[/? \r\n]|\Z)"
 _MESSAGES = re.compile(_PATH % b"messages")
 _RESPONSES = re.compile(_PATH % b"responses")
 # That API has not all of the statuses.
