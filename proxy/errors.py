@@ -6,8 +6,10 @@ exceptions to one of these, once.
     ProxyError                     never raised itself
     |-- BadRequest                 400  the client's request cannot be used as it is
     |   |-- NoThreads              400  the client would have the server keep its conversation
+    |   |-- ContextFull            400  the answer was cut off where the model's context ends
     |   |-- NotFound               404  no such path, client or model
     |   |-- MethodNotAllowed       405
+    |   |   `-- UpgradeRefused     426  a WebSocket is asked for
     |   `-- BodyTooLarge           413
     |-- UpstreamError              never raised itself: the model server's side
     |   |-- UpstreamUnreachable    502  no connection; nothing was sent
@@ -23,6 +25,9 @@ exceptions to one of these, once.
 """
 
 from __future__ import annotations
+
+# By this code clients know that they have to make the conversation shorter.
+CONTEXT_FULL = "context_length_exceeded"
 
 
 class ProxyError(Exception):
@@ -62,6 +67,12 @@ class NoThreads(BadRequest):
     code = "thread_unsupported_request"
 
 
+class ContextFull(BadRequest):
+    """The conversation and the answer fill the model's context; told by this code, clients compact."""
+
+    code = CONTEXT_FULL
+
+
 class NotFound(BadRequest):
     """There is nothing at this path; the message names what there is."""
 
@@ -73,6 +84,12 @@ class MethodNotAllowed(BadRequest):
     """The path exists, for other methods."""
 
     status = 405
+
+
+class UpgradeRefused(MethodNotAllowed):
+    """The client would speak WebSocket; told by this status, it sends an ordinary request at once."""
+
+    status = 426
 
 
 class BodyTooLarge(BadRequest):

@@ -84,9 +84,9 @@ class Profile:
     """How one request is treated.
 
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
-    model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
-    model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
-    Anthropic's servers have.
+    model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
+    thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
+    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does.
     """
 
     parse: Parse = "auto"
@@ -97,7 +97,7 @@ class Profile:
     reasoning: ReasoningField = "as_is"
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "drop"
-    server_tools: ServerTools = "refuse"
+    server_tools: ServerTools | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Rules:
             reasoning=_first(its.reasoning, "as_is"),
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "drop"),
-            server_tools=_first(its.server_tools, "refuse"),
+            server_tools=its.server_tools,
         )
 
     def alias(self, name: str) -> str:

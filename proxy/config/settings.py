@@ -217,7 +217,6 @@ class Settings:
             "/v1/classify",
             "/v1/audio/transcriptions",
             "/v1/audio/translations",
-            "/v1/responses",
         ),
         checks.paths,
         "paths that are passed to the model server as they are",

@@ -12,8 +12,10 @@ import json
 import re
 from http import HTTPStatus
 
-# `POST /for/my-agent/v1/messages HTTP/1.1`: all that is below it speaks Messages.
-_MESSAGES = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/messages(?:[/? \r\n]|\Z)")
+# `POST /for/my-agent/v1/messages HTTP/1.1`: all that is below it speaks Messages; the same for Responses.
+_PATH = rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/%b(?:[/? \r\n]|\Z)"
+_MESSAGES = re.compile(_PATH % b"messages")
+_RESPONSES = re.compile(_PATH % b"responses")
 # That API has not all of the statuses.
 _TOO_LARGE = 413
 _MESSAGES_STATUSES = {414: _TOO_LARGE, 417: 400, 431: _TOO_LARGE, 501: 400}
@@ -40,7 +42,9 @@ def answer(status: int, fault: str, head: bytes) -> bytes:
     words = _WORDS.get(fault, _OTHER)
     if status >= 500 and fault not in _WORDS:
         words = "the proxy failed; its log says why"
-    said = _openai(status, words)
+    said = _openai(status, words, status)
+    if _RESPONSES.match(head):
+        said = _openai(status, words, _code(status))
     if _MESSAGES.match(head):
         status = _MESSAGES_STATUSES.get(status, status)
         said = _anthropic(status, words)
@@ -55,9 +59,16 @@ def answer(status: int, fault: str, head: bytes) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def _openai(status: int, words: str) -> dict[str, object]:
+def _openai(status: int, words: str, code: object) -> dict[str, object]:
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return {"error": {"message": words, "type": kind, "param": None, "code": status}}
+    return {"error": {"message": words, "type": kind, "param": None, "code": code}}
+
+
+def _code(status: int) -> str | None:
+    """Responses has words for codes, and none for what is no request."""
+    if status >= 500:
+        return "server_error"
+    return None
 
 
 def _anthropic(status: int, words: str) -> dict[str, object]:

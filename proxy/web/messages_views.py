@@ -10,7 +10,7 @@ from proxy.codec.json_access import as_text
 from proxy.codec.json_text import dump_json
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.messages.request import translate_count
-from proxy.dialects.messages.token_count import HEADER, count
+from proxy.dialects.token_count import HEADER, count
 from proxy.errors import NotFound
 from proxy.healing.heal import heal_request
 from proxy.upstream.client import ModelServer
@@ -36,7 +36,7 @@ def count_tokens() -> Response:
     given = translated(ctx, request.environ, body, translate_count)
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:
-        return _ask("POST", path, data, given.server, given.headers)
+        return ask("POST", path, data, given.server, given.headers)
 
     chat = given.translation.body
     if not ctx.snapshot.settings.observe:
@@ -71,11 +71,11 @@ def model(name: str) -> Response:
 
 def _cards(server: ModelServer) -> tuple[ModelCard, ...]:
     headers = upstream_headers(request.environ, "", request_context().id)
-    _, body = _ask("GET", MODELS, None, server, headers)
+    _, body = ask("GET", MODELS, None, server, headers)
     return read_cards(body)
 
 
-def _ask(
+def ask(
     method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from secrets import token_hex
+from typing import Any, Generic, Protocol, TypeVar
 
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.config.rules import Profile
@@ -13,8 +15,13 @@ from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.request import MessagesOptions, Translation, translate
+from proxy.dialects.messages.request import translate
 from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.responses import output
+from proxy.dialects.responses import request as responses
+from proxy.dialects.responses.echo import echo
+from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.upstream.client import ModelServer
@@ -27,15 +34,31 @@ from proxy.web.request_body import parse_body
 _CLAUDE_CODE = "claude-cli/"
 
 
-@dataclass(frozen=True, slots=True)
-class TranslatedRequest:
-    """A Messages request in chat completions: where it goes, with which headers, and what kind of server is there."""
 
-    translation: Translation
+class _Translation(Protocol):
+    """What a dialect makes of a request: a chat request, and more."""
+
+    @property
+    def body(self) -> JsonObject:
+        """The chat request."""
+
+
+_Made = TypeVar("_Made", bound=_Translation)
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedRequest(Generic[_Made]):
+    """A request in chat completions: where it goes, with which headers, and what kind of server is there.
+
+    `context` is how many tokens the model's context has, None where the server does not say.
+    """
+
+    translation: _Made
     profile: Profile
     server: ModelServer
     server_kind: str
     headers: Mapping[str, str]
+    context: int | None
 
 
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -77,6 +100,30 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
     return PreparedRequest(wanted, given.profile, MessagesDialect(options), given.server, given.headers)
 
 
+def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+    """A Responses request, translated; what of it could not be carried is noted in the request's outcome.
+
+    It may ask the model server which models it has.
+    """
+    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    given = translated(ctx, environ, body, responses.translate)
+    translation = given.translation
+    ctx.outcome.asked = translation.dropped
+    wanted = read_chat(dump_request(translation.body), translation.body)
+    wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
+    limit = translation.body.get("max_tokens")
+    options = output.ReplyOptions(
+        token_hex(12),
+        echo(body),
+        translation.tools,
+        limit if isinstance(limit, int) else None,
+        given.context,
+        int(time.time()),
+        lambda: int(time.time()),
+    )
+    return PreparedRequest(wanted, given.profile, ResponsesDialect(options), given.server, given.headers)
+
+
 def _stop_sequences(body: JsonObject) -> frozenset[str]:
     """The stop sequences that a Messages client names."""
     stops = body.get("stop_sequences")
@@ -97,9 +144,9 @@ def translated(
     ctx: RequestContext,
     environ: Mapping[str, Any],
     body: JsonObject,
-    how: Callable[[JsonObject, MessagesOptions], Translation],
-) -> TranslatedRequest:
-    """A Messages body in chat completions, for the model that the upstream knows.
+    how: Callable[[JsonObject, ModelOptions], _Made],
+) -> TranslatedRequest[_Made]:
+    """A body of a dialect that is translated, in chat completions, for the model that the upstream knows.
 
     Asks the model server for its models where that is not known. Raises BadRequest, and NotFound where it is not said
     which model is meant.
@@ -109,18 +156,20 @@ def translated(
         raise BadRequest("model: the name of a model is required, as a string")
     headers = conversation_headers(ctx, environ, body)
     # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
-    served = served_name(model, snapshot.cards(headers), snapshot.rules)
+    cards = snapshot.cards(headers)
+    served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
     kind = profile.server or snapshot.server_kind(headers, server)
-    options = MessagesOptions(
+    options = ModelOptions(
         model=served,
         server=kind,
         thinking=profile.thinking,
         reasoning_history=profile.reasoning_history,
-        server_tools=profile.server_tools,
+        server_tools=profile.server_tools or "",
     )
-    return TranslatedRequest(how(body, options), profile, server, kind, headers)
+    context = next((card.max_len for card in cards if card.id == served), None)
+    return TranslatedRequest(how(body, options), profile, server, kind, headers, context)
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:

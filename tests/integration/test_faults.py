@@ -708,7 +708,7 @@ def test_k1_it_leaves_during_heartbeats(benches: Benches, dialect: Dialect, leav
     bench.play([Act.EXPECT_CLOSE])
     with Client(bench.proxy.port, request(dialect, dialect.ask(streamed=True, tools=True))) as client:
         with client.answer() as response:
-            assert response.read1(len(dialect.beat)) == dialect.beat
+            assert response.read1(len(dialect.first_beat)) == dialect.first_beat
             left = leave(client)
         assert gone(bench.upstream.seen[0], left)
         bench.settled()
@@ -800,7 +800,7 @@ def refused_requests(dialect: Dialect) -> Mapping[str, tuple[int, bytes]]:
     ask = dialect.ask(streamed=True, tools=True)
     return {
         "400": (400, request(dialect, b"{")),
-        "404": (404, request(dialect, ask).replace(b" HTTP/1.1", b"/nothing HTTP/1.1", 1)),
+        "404": (404, request(dialect, ask).replace(b" HTTP/1.1", b"/nothing/at/all HTTP/1.1", 1)),
         "405": (405, request(dialect, b"").replace(b"POST", b"GET", 1)),
         "413, its body unread": (413, request(dialect, b"x" * 200_000, headers="Content-Length: 90000000\r\n")),
         "413, chunked": (413, request(dialect, b"100000\r\n" + b"x" * 0x100000, headers=TE)),

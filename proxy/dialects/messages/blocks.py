@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.dialects.messages.surrogates import SurrogateFilter
-from proxy.dialects.messages.thinking import Kind, ThinkingSplitter
 from proxy.dialects.messages.tool_ids import client_id
+from proxy.dialects.surrogates import SurrogateFilter
+from proxy.dialects.thinking import Kind, ThinkingSplitter
 from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
     CallArguments,

@@ -216,7 +216,7 @@ clients: {x: {parse: proxy}}
     assert found.profile("a", "") == said
     assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
     silent = found.profile("b", "")
-    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "drop", "refuse")
+    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "drop", None)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.dialects.messages.thinking import ThinkingSplitter
+from proxy.dialects.thinking import ThinkingSplitter
 from tests.support.helpers import all_cuts
 
 HARMONY = "<|channel|>analysis<|message|>let me see<|end|><|start|>assistant<|channel|>final<|message|>Hello."
