@@ -1185,7 +1185,7 @@ def test_p4_1000_idle_streams(proxy: Start, dialect: Dialect) -> None:
 @MODES
 def test_p5_all_threads_are_busy(benches: Benches, dialect: Dialect, streamed: bool) -> None:
     """Those in excess are refused at once, and /health answers all the time."""
-    bench = benches("--threads", "8")
+    bench = benches("--threads", "8", "--max-streams", "6")
     body = dialect.ask(streamed=streamed, tools=True)
     with ExitStack() as stack:
         gate = bench.upstream.gate()

@@ -67,9 +67,9 @@ def test_requests_are_counted_by_many_threads_at_once() -> None:
     def visit() -> None:
         for _ in range(2000):
             worker.enter()
-            worker.streams(1)
+            worker.take_stream()
             worker.leave()
-            worker.streams(-1)
+            worker.return_stream()
 
     threads = [threading.Thread(target=visit) for _ in range(4)]
     for thread in threads:
@@ -78,7 +78,7 @@ def test_requests_are_counted_by_many_threads_at_once() -> None:
         thread.join()
     worker.enter()
     worker.enter()
-    worker.streams(1)
+    worker.take_stream()
     assert (worker.health()["active_requests"], worker.health()["total_buffers"]) == (1, 1)
 
 
