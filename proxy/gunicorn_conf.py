@@ -130,7 +130,7 @@ DRAIN_SECONDS = 3.0
 
 # After so long a thread of a worker gives way to another one that waits (CPython's own is 0.005 s): the pump waits for
 # each thread that works (benchmarks/README.md has the figures).
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0001
 
 # The descriptor by which they are told (upstream/answer_wait.py polls it): the worker's process id and the number of an
 # eventfd.

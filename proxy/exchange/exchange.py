@@ -88,14 +88,14 @@ class Exchange:
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
-    def may_try_again(self, plan: Plan, error: ProxyError) -> bool:
-        """True if there may be one more try, for which the server may have to be asked what it is."""
-        return self.auto and not plan.second and isinstance(error, UpstreamError)
+    def second(self, plan: Plan, error: ProxyError) -> Generator[bytes, None, Plan | None]:
+        """The plan for one more try, or None (README: who parses).
 
-    def second(self, plan: Plan, error: ProxyError) -> Plan | None:
-        """The plan for one more try, or None (README: who parses). It may have to ask the server."""
+        The server may have to be asked what it is, and the try begins with a connection: from here on it may block.
+        """
         if not self.auto or not isinstance(error, UpstreamError):
             return None
+        yield from self.wait.on_a_thread()
         kind = plan.server
         if not kind and asks_for_proxy(error):
             kind = self.upstream.kind()
@@ -117,16 +117,14 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
         attempt = _Attempt(exchange, plan)
         try:
             for part in attempt.run():
-                committed = committed or bool(part)
+                committed |= part != b""
                 yield part
             return
         except ClientGone:
             raise
         except ProxyError as error:
-            if exchange.may_try_again(plan, error):
-                yield from exchange.wait.on_a_thread()
             # What the server has shown is remembered also where this request cannot go up again.
-            again = exchange.second(plan, error)
+            again = yield from exchange.second(plan, error)
             if again is None or attempt.spoke:
                 redact_error(error, exchange.secrets)
                 outcome.fail(error)

@@ -147,8 +147,7 @@ class AnswerWait:
         headless = True
         while not call.complete:
             whole = headless or self._patience.whole
-            limit = self._limit(whole=whole)
-            self._silent_until = heard + limit
+            self._silent_until = heard + self._limit(whole=whole)
             if self._must_park(call):
                 self._stage = Stage.PARKED
                 yield None
@@ -157,15 +156,13 @@ class AnswerWait:
             now = time.monotonic()
             if now >= self._end:
                 return
-            # An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
-            silent = whole or not ready
-            if now >= min(heard + limit, self._last):
-                self._late(now, heard, whole=whole, excused=not silent)
+            if now >= min(self._silent_until, self._last):
+                self._late(now, whole=whole, ready=ready)
             if self._is_due(now):
                 yield None
             if not ready:
                 continue
-            data = call.receive(TURN) if self.driven else call.receive()
+            data = self._received(call)
             if not call.status:
                 continue
             if not self._patience.whole:
@@ -173,6 +170,9 @@ class AnswerWait:
             if data or headless:
                 headless = False
                 yield data
+
+    def _received(self, call: UpstreamCall) -> bytes:
+        return call.receive(TURN) if self.driven else call.receive()
 
     def _must_park(self, call: UpstreamCall) -> bool:
         """True where a driver has to wait for what comes."""
@@ -196,11 +196,14 @@ class AnswerWait:
         """Seconds until the head, or all that is read whole; else until the next bytes."""
         return self._patience.header if whole else self._patience.idle
 
-    def _late(self, now: float, heard: float, *, whole: bool, excused: bool) -> None:
-        """Some time is over: raise UpstreamTimeout, but for a silence that is `excused`."""
-        limit = self._limit(whole=whole)
-        if now >= heard + limit and not excused:
-            raise UpstreamTimeout(_silence(whole, limit))
+    def _late(self, now: float, *, whole: bool, ready: bool) -> None:
+        """Some time is over: raise UpstreamTimeout.
+
+        An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
+        """
+        silent = whole or not ready
+        if now >= self._silent_until and silent:
+            raise UpstreamTimeout(_silence(whole, self._limit(whole=whole)))
         if now >= self._last:
             raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")
 
