@@ -172,12 +172,12 @@ class _LiteralParser:
             if self.blanks() != ":":
                 raise ValueError("a colon was expected")
             self.pos += 1
+            if key in values:
+                # In `{"s": "a", "n": 5"b": "c", "n": 5}` either of the two may be a part of the string.
+                raise ValueError("a key is there twice")
             value = self.value(depth + 1)
             if isinstance(value, dict) and self._is_list(key, depth):
                 value = self._lost_list(value, depth)
-            before = values.setdefault(key, value)
-            if before != value or type(before) is not type(value):
-                raise ValueError("a key is there twice, with two values")
             values[key] = value
         return values
 

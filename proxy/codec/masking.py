@@ -1,7 +1,7 @@
 """The very secrets of a request in bytes: each byte of one becomes a `*`, so that nothing else moves.
 
-A secret stands as it is, or with any of its characters as a JSON escape: `\\u0073k-...`, `a\\/b`; in JSON within JSON
-with more backslashes (`\\\\u0073`). All of it is linear: escapes are undone first, then the secrets are plain literals.
+A secret stands as it is, or with any of its characters in an escape of JSON, Python, HTML or a URL
+(`codec/escapes.py`). All of it is linear: escapes are undone first, then the secrets are plain literals.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
+from proxy.codec.escapes import BYTES, LONGEST, escape_of, layers, undone
 from proxy.codec.json_text import dump_json
 
 # A credential this short is a placeholder ("EMPTY", "x"): to remove it would break what it happens to stand in.
@@ -23,16 +23,12 @@ MIN_SECRET = 8
 _MIN_PART = 4
 # What is looked at together, so that hostile escapes cost no memory.
 _SLICE = 1024 * 1024
-# Backslashes before what they escape: more are no JSON of anything.
-_MOST = 64
-_ESCAPE = re.compile(rb"(?<!\\)(\\{1,%d}+)(?:u00([0-9A-Fa-f]{2})|/)" % _MOST)
-# An escape that is not at its end yet.
-_OPEN = re.compile(rb"(\\+)(?:u[0-9A-Fa-f]{0,3})?\Z")
-_WINDOW = _MOST + 4
-_BACKSLASH = ord("\\")
+# A JSON escape that is not at its end yet.
+_HALF = re.compile(rb"(\\+)(?:u[0-9A-Fa-f]{0,3})?\Z")
 # Bytes by how often they are in chunks of JSON; those that are not named are rare.
 _FREQUENT = b'"e:,tnoi cadlshr_mpu{}[].0123456789-fgbwyvkx'
-_IN_ESCAPES = b"\\u0123456789ABCDEFabcdef"
+# What every escape begins with.
+_BACKSLASH, _PERCENT, _AMPERSAND = b"\\%&"
 
 # A credential, or several; an empty one is none.
 Secrets: TypeAlias = str | tuple[str, ...]
@@ -46,7 +42,8 @@ class Mask:
         self._forms = tuple(sorted({form for secret in secrets for form in _forms(secret)}))
         self._rare = tuple((form, *_rarest(form)) for form in self._forms)
         # What may be the last byte of the beginning of a secret.
-        self._inner = frozenset(b"".join(self._forms) + _IN_ESCAPES if self._forms else b"")
+        self._inner = frozenset(b"".join(self._forms) + BYTES if self._forms else b"")
+        self._escape = escape_of(frozenset(b"".join(self._forms)))
 
     @property
     def empty(self) -> bool:
@@ -84,30 +81,32 @@ class Mask:
 
     def _holds_none(self, data: bytes) -> bool:
         """Each event of each stream comes by here, so single bytes are looked for first: that takes a tenth of it."""
-        if _BACKSLASH in data and self._forms and _holds_escape(data):
+        may_escape = _BACKSLASH in data or _PERCENT in data or _AMPERSAND in data
+        if may_escape and self._forms and self._escape.search(data):
             return False
         for form, rare, next_rare in self._rare:  # noqa: SIM110 (a generator would cost as much again)
             if rare in data and next_rare in data and form in data:
                 return False
         return True
 
-    def found(self, data: bytes) -> Found:
-        """What of the secrets is in the data."""
-        opened = _OPEN.search(data, max(0, len(data) - _WINDOW))
-        whole = data
-        if opened is not None:
-            whole = data[: opened.start()]
-        text = _Unescaped(whole)
-        spans = [(_begin(data, start), end) for form in self._forms for start, end in text.spans(form)]
-        begun = max(map(text.overlap, self._forms, self._fallbacks), default=0)
-        at = text.place(len(text.text) - begun)
-        if begun:
-            at = _begin(data, at)
+    def found(self, data: bytes, *, ended: bool = False) -> Found:
+        """What of the secrets is in the data; `ended`: nothing follows it."""
+        spans: list[Span] = []
+        at, most = len(data), 0
+        for layer in layers(data, ended=ended):
+            text = layer.text
+            for form in self._forms:
+                spans += [(_begin(data, layer.place(start)), layer.place(end)) for start, end in _places(text, form)]
+            begun = max((_overlap(text, *each) for each in zip(self._forms, self._fallbacks, strict=True)), default=0)
+            at = min(at, layer.open)
+            if begun:
+                at = min(at, _begin(data, layer.place(len(text) - begun)))
+                most = max(most, begun)
         # What is starred in part must be known as a secret then, too.
         for start, end in sorted(spans, reverse=True):
             if start < at < end:
                 at = start
-        return Found(spans, at, begun)
+        return Found(spans, at, most)
 
     @cached_property
     def _fallbacks(self) -> tuple[list[int], ...]:
@@ -144,7 +143,7 @@ class Masking:
         rest, self._waiting = self._waiting, b""
         if not rest:
             return b""
-        found = self._mask.found(rest)
+        found = self._mask.found(rest, ended=not cut_off)
         spans = found.spans
         if cut_off and found.begun >= _MIN_PART:
             spans = [*spans, (found.open, len(rest))]
@@ -163,68 +162,28 @@ def starred(data: bytes, spans: list[Span]) -> bytes:
 
 def _begin(data: bytes, start: int) -> int:
     """Where to begin to star what begins at `start`: no escape is left in half (`\\n` before the rest of a key)."""
-    found = _OPEN.search(data, max(0, start - _WINDOW), start)
+    found = _HALF.search(data, max(0, start - LONGEST), start)
     if found is None or len(found[1]) % 2 == 0:
         return start
     return found.end(1) - 1
 
 
-def _holds_escape(data: bytes) -> bool:
-    """True if an escape may be in the data that a secret may have."""
-    return b"\\u00" in data or b"\\/" in data
+def _places(text: bytes, form: bytes) -> Iterator[Span]:
+    """Where in a text a form of a secret stands."""
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form)
+        at = text.find(form, at + len(form))
 
 
-class _Unescaped:
-    """The data with the escapes undone that may be of a secret, and where in it each byte of that stands."""
-
-    def __init__(self, data: bytes) -> None:
-        self.text = data
-        # For each escape its place in the text, and the end of it in the data.
-        self._at: list[int] = []
-        self._ends: list[int] = []
-        if _holds_escape(data):
-            self._undo(data)
-
-    def _undo(self, data: bytes) -> None:
-        parts: list[bytes] = []
-        size = end = 0
-        for found in _ESCAPE.finditer(data):
-            begin, backslashes, digits = found.start(), len(found[1]), found[2]
-            character = b"/"
-            if digits:
-                character = bytes((int(digits, 16),))
-                if backslashes % 2:
-                    begin += backslashes - 1  # the others are escaped backslashes
-            size += begin - end
-            parts += [data[end:begin], character]
-            end = found.end()
-            self._at.append(size)
-            self._ends.append(end)
-            size += 1
-        self.text = b"".join((*parts, data[end:]))
-
-    def place(self, at: int) -> int:
-        """Where in the data a place in the text is."""
-        before = bisect_left(self._at, at)
-        if not before:
-            return at
-        return self._ends[before - 1] + at - self._at[before - 1] - 1
-
-    def spans(self, form: bytes) -> Iterator[Span]:
-        """Where in the data a form of a secret stands."""
-        at = self.text.find(form)
-        while at >= 0:
-            yield self.place(at), self.place(at + len(form))
-            at = self.text.find(form, at + len(form))
-
-    def overlap(self, form: bytes, fallback: list[int]) -> int:
-        """How many bytes at the end of the text are the beginning of a form, but not all of it."""
-        size = 0
-        if self.text[-1:] not in form:
-            return size
-        for byte in self.text[max(0, len(self.text) - len(form) + 1) :]:
-            size = _matched(form, fallback, size, byte)
+def _overlap(text: bytes, form: bytes, fallback: list[int]) -> int:
+    """How many bytes at the end of a text are the beginning of a form, but not all of it."""
+    size = 0
+    if text[-1:] not in form:
         return size
+    for byte in text[max(0, len(text) - len(form) + 1) :]:
+        size = _matched(form, fallback, size, byte)
+    return size
 
 
 def _rarest(form: bytes) -> tuple[int, int]:
@@ -263,9 +222,19 @@ def mask_of(secrets: Secrets) -> Mask:
 
 
 def _forms(secret: str) -> Iterator[bytes]:
-    """A secret as bytes: as it is, and as JSON has it, and JSON in JSON, but for the escapes that are undone."""
+    """A secret as bytes, as it may stand where escapes are undone."""
     if len(secret) < MIN_SECRET:
         return
+    for form in _written(secret):
+        yield form
+        # It may hold what looks like an escape (`100%25sure`), which then is undone as well.
+        plain = undone(form)
+        if len(plain) >= MIN_SECRET:
+            yield plain
+
+
+def _written(secret: str) -> Iterator[bytes]:
+    """A secret as bytes: as it is, and as JSON has it, and JSON in JSON, but for the escapes that are undone."""
     # WSGI shows each byte of a header as a character; the server may have read them as UTF-8.
     for text in (secret, secret.encode("utf-8", "replace").decode("latin-1"), _as_utf8(secret)):
         for written in (text, dump_json(text)[1:-1].decode(), json.dumps(text)[1:-1]):

@@ -97,8 +97,8 @@ class Redactor:
 
     def __init__(self, credential: Secrets = "") -> None:
         self._credential = credential
-        # Each character of a credential may stand as an escape, in JSON in JSON.
-        self._keep = max(_KEPT, 8 * mask_of(credential).longest)
+        # Each character of a credential may stand as an escape, and that within another one.
+        self._keep = max(_KEPT, 16 * mask_of(credential).longest)
         self._waiting = b""
 
     def feed(self, data: bytes) -> bytes:

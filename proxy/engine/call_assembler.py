@@ -19,7 +19,6 @@ from proxy.engine.call_registry import CallRegistry
 from proxy.engine.call_state import CallState
 from proxy.engine.call_writer import CallWriter
 from proxy.engine.events import Event
-from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.pending_call import CallLimits, PendingCall
 from proxy.engine.release_policy import ReleasePolicy, release_policy
 from proxy.repair.repairer import Repairer
@@ -96,7 +95,7 @@ class CallAssembler:
         """The arguments as the client gets them; empty while they are not whole."""
         if call.final_arguments is not None:
             return call.final_arguments
-        if not call.has_ended:
+        if not call.has_ended or call.may_go_on:
             return ""
         repaired = self._repairer.repair(call.name, call.object, stopped=True)
         call.final_arguments = repaired.arguments if repaired else ""
@@ -267,28 +266,15 @@ class CallAssembler:
         """
         live = call.live
         assert live is not None, "a call that has begun is read"
-        was_closed = live.closed
         new = live.feed(fragment)[left:]
         call.count(self._limits, len(fragment), len(new))
         events = self._writer.release(call, new)
         if not live.closed:
             return events
-        if not was_closed:
-            events += self._release_closed(call, live)
         excess = live.take_excess()
         if excess:
             events += self._feed_excess(call, excess, index)
         return events
-
-    def _release_closed(self, call: PendingCall, live: LiveArguments) -> list[Event]:
-        """Let a call go whose object has just been closed, and of which nothing has left."""
-        if live.ends_in_string:
-            return []  # what looks like the end may be within a string
-        if not self._calls.may_open(call):
-            return []
-        if self._lacks_arguments(call):
-            return []
-        return self._writer.release_whole(call)
 
     def _feed_excess(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
         """What stands behind the object of a call, in a delta of this index."""

@@ -74,6 +74,9 @@ class CallCloser:
             return self._close_dropped(call)
         if call.state is CallState.COMPLETE:
             return self._close_complete(call)
+        if call.may_go_on:
+            call.rejoin()
+            self._writer.unchanged = False
         opening = self._open_as_it_stands(call)
         if call.was_opened:
             return [*opening, *self._close_streaming(call, stopped)]
@@ -83,12 +86,16 @@ class CallCloser:
 
     def _close_dropped(self, call: PendingCall) -> list[Event]:
         self._writer.unchanged = False
-        events = self._trailing_text(call)
+        events: list[Event] = []
+        if not call.may_go_on:
+            events = self._trailing_text(call)
         self._writer.audit += [fix for fix in call.fixes if fix.id == "junk"]
         return events
 
     def _close_complete(self, call: PendingCall) -> list[Event]:
         """Close a call that left as soon as it was whole. Blanks behind it are its own, if it left as it came (C1)."""
+        if call.may_go_on:
+            return self._failed()
         arguments = call.final_arguments or ""
         blanks = call.text.removeprefix(arguments)
         if not blanks or blanks.strip():
@@ -114,28 +121,21 @@ class CallCloser:
         sent = live.text[: len(live.text) - len(live.rest)]
         rest = self._missing_rest(call, live, stopped)
         if rest is None:
-            self._writer.unchanged = False
-            self.refused["half_call"] += 1
-            broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
-            return [Failed(UpstreamBroken(broken))]
+            return self._failed()
         events: list[Event] = []
         if rest:
             events.append(CallArguments(self._writer.choice, call.index, rest))
         return [*events, *self._trailing_text(call), self._closed(call, sent + rest)]
 
+    def _failed(self) -> list[Event]:
+        """What the client has of a call is not what was meant, and cannot be taken back."""
+        self._writer.unchanged = False
+        self.refused["half_call"] += 1
+        broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
+        return [Failed(UpstreamBroken(broken))]
+
     def _missing_rest(self, call: PendingCall, live: LiveArguments, stopped: bool) -> str | None:
         """What an open call still lacks; None if it cannot be finished (C4, half calls)."""
-        continuation = call.string_continuation
-        if continuation:
-            if not stopped:
-                self._writer.unchanged = False
-                call.trailing.clear()
-                return live.rest + continuation
-            joined = self._repair_joined(call, call.name, stopped)
-            if joined is not None:
-                return self._rest_as(call, live, joined)
-            if _has_quote(continuation):
-                return None  # nobody knows what is the string's
         ready = live.end()
         if live.all_released:
             return ready + live.rest
@@ -165,16 +165,6 @@ class CallCloser:
             return None
         return live.tail(repaired.values)
 
-    def _repair_joined(self, call: PendingCall, name: str, stopped: bool) -> Repaired | None:
-        """The call whose object seemed to end within a string, with what stands behind it; None if that is no call."""
-        continuation = call.string_continuation
-        if not continuation or not stopped:
-            return None
-        repaired = self._repairer.repair(name, call.text + continuation, stopped=True)
-        if repaired is not None:
-            call.trailing.clear()
-        return repaired
-
     def _close_unopened(self, call: PendingCall, stopped: bool) -> list[Event]:
         """A call of which nothing was sent: whole now, or text after all."""
         name = call.written_name(self._repairer.tools)
@@ -193,11 +183,6 @@ class CallCloser:
         return self._give_back(call, name)
 
     def _repair_unopened(self, call: PendingCall, name: str, stopped: bool) -> Repaired | None:
-        joined = self._repair_joined(call, name, stopped)
-        if joined is not None:
-            return joined
-        if _has_quote(call.string_continuation):
-            return None
         text = call.text
         if not name and not text.strip():
             return None
@@ -221,7 +206,8 @@ class CallCloser:
         else:
             reason, why = "no_name", "it has no name, and its arguments do not tell it"
         self.refused[reason] += 1
-        written = "".join((name, call.text, *call.trailing))
+        before = call.blanks_before if call.split_from is not None else ""
+        written = "".join((before, name, call.text, *call.trailing))
         if not written:
             return []
         self._writer.audit.append(Repair("no_call", written, written, why, name))
@@ -292,7 +278,3 @@ def _is_object(text: str) -> bool:
         return isinstance(read_json(text), dict)
     except ValueError:
         return False
-
-
-def _has_quote(text: str) -> bool:
-    return any(mark in text for mark in "\"'")

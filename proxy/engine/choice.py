@@ -24,6 +24,7 @@ from proxy.engine.events import (
     Finished,
     Reasoning,
     Unchanged,
+    with_rest,
 )
 from proxy.engine.held_text import HeldText
 from proxy.engine.pending_call import CallLimits
@@ -127,6 +128,13 @@ class Choice:
             return True
         return self._echo.waits
 
+    @property
+    def waits(self) -> bool:
+        """True while a chunk with content, or with the finish, has not left."""
+        if self._held.queue:
+            return True
+        return self._echo.waits
+
     def release(self) -> tuple[Event, ...]:
         """Let go of the text that waits."""
         return (*self._chunks.give_up(), *self._release_text())
@@ -223,10 +231,11 @@ class Choice:
         """Decide what waits as an echo: something else came."""
         repeated = self._echo.repeated
         waiting = self._echo.give_up()
-        if not repeated:
-            return self._feed_as_content(waiting)
-        self._note_echo(repeated)
-        return ()
+        if repeated:
+            self._note_echo(repeated)
+            # Their texts are none; what else they say is said.
+            waiting = [(chunk, replace(delta, text=""), False) for chunk, delta, _ in waiting]
+        return self._feed_as_content(waiting)
 
     def _without_echo(self, delta: ChoiceDelta, alone: bool) -> tuple[ChoiceDelta, bool]:
         """The chunk without a text that only repeats its own fragment of arguments (F28), and True if it may leave as
@@ -252,8 +261,11 @@ class Choice:
     def _feed_calls(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         before = (*self._take_spans(self.scanner.release()), *self._end_echo())
         delta, alone = self._without_echo(delta, alone)
-        if alone and delta.has_only_calls:
-            return (*before, *self._only_calls(chunk, delta.calls))
+        if delta.has_only_calls:
+            if alone:
+                return (*before, *self._only_calls(chunk, delta.calls))
+            ended, calls = self._gather_beside(delta.calls, chunk)
+            return (*before, *ended, *calls)
         text = [*self._feed_text(chunk, delta, False), *self._release_text()]
         text += self._held.split()
         text += self._held.release_reasoning()
@@ -267,10 +279,16 @@ class Choice:
         ended = self._ended(assembler)
         return (*ended, *self._chunks.take(chunk, assembler.assigned, assembler.outcome, events))
 
-    def _gather_beside(self, deltas: tuple[CallDelta, ...]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-        """What deltas let go of earlier chunks, and of themselves, in a chunk that says other things too."""
+    def _gather_beside(
+        self, deltas: tuple[CallDelta, ...], source: Chunk | None = None
+    ) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+        """What deltas let go of earlier chunks, and of themselves, in a chunk that cannot leave as it came. `source` is
+        that chunk if what else it says is to leave with them.
+        """
         assembler = self._calls_of()
         events = assembler.feed(deltas)
+        if source is not None:
+            events = with_rest(self.number, events, source)
         return self._ended(assembler), self._chunks.beside(assembler.assigned, events)
 
     def _end_calls(self) -> tuple[Event, ...]:

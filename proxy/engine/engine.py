@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
+from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
@@ -24,10 +25,12 @@ from proxy.engine.events import (
     Failed,
     Finished,
     Reasoning,
+    Rest,
     Text,
     Unchanged,
     Usage,
     choice_number,
+    says_more_at_its_top,
 )
 from proxy.engine.fast_path import Template, learn
 from proxy.engine.pending_call import CallLimits
@@ -131,23 +134,28 @@ class Engine:
         for entry in entries:
             delta = read_choice(entry)
             choice = self._choice_of(entry, chunk)
-            if delta.sign_of_life and chunk.streamed and not chunk.body.get("usage"):
+            if delta.sign_of_life and chunk.streamed and not says_more_at_its_top(chunk):
                 return ()  # it ends clients' text parts (F64); the proxy has its own
-            return self._feed_choice(choice, chunk, delta, alone=True)
+            return self._feed_choice(choice, chunk, delta, alone=chunk.streamed)
         return ()
 
     def _several_choices(self, chunk: Chunk, entries: list[JsonObject]) -> tuple[Event, ...]:
         """A chunk of several choices: it leaves as it came if it says nothing but content, and none of that waits."""
         events: list[Event] = []
         content: list[Text | Reasoning] = []
-        only_content = True
-        for entry in entries:
+        may_pass = True
+        for number, entry in enumerate(entries):
+            part = chunk.part(entry, first=number == 0)
             delta = read_choice(entry)
             choice = self._choice_of(entry, chunk)
-            events += self._feed_choice(choice, chunk, delta, alone=False)
+            given = self._feed_choice(choice, part, delta, alone=False)
+            events += given
             content += delta.content(choice.number)
-            only_content = only_content and delta.has_only_content
-        if only_content and events == content:
+            if not _is_only(part, delta.content(choice.number), given):
+                may_pass = False
+            if choice.waits or not delta.has_only_content:
+                may_pass = False
+        if may_pass:
             return (chunk.unchanged(tuple(content)),)
         return tuple(events)
 
@@ -312,17 +320,15 @@ def _events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
     """What a chunk that passes unparsed says, for the dialects that must say it in their own words."""
     events: list[ContentEvent] = []
     choices = chunk.body.get("choices")
-    if isinstance(choices, list):
-        for entry in choices:
-            if isinstance(entry, dict):
-                events += _choice_events(entry, chunk)
+    for number, entry in enumerate(objects_in(choices)):
+        events += _choice_events(entry, chunk, first=number == 0)
     usage = chunk.body.get("usage")
     if isinstance(usage, dict):
         events.append(Usage(usage))
     return tuple(events)
 
 
-def _choice_events(entry: JsonObject, chunk: Chunk) -> list[ContentEvent]:
+def _choice_events(entry: JsonObject, chunk: Chunk, *, first: bool) -> list[ContentEvent]:
     """What one entry of a chunk's `choices` says."""
     delta = read_choice(entry)
     number = choice_number(entry.get("index"))
@@ -330,5 +336,13 @@ def _choice_events(entry: JsonObject, chunk: Chunk) -> list[ContentEvent]:
     for call in delta.calls:
         events += call_events(number, call)
     if delta.finish:
-        events.append(Finished(number, delta.finish, chunk))
+        events.append(Finished(number, delta.finish, chunk.part(entry, first=first)))
     return events
+
+
+def _is_only(part: Chunk, content: Sequence[Event], events: Sequence[Event]) -> bool:
+    """True if the events are the content of this part of a chunk, or what else it says if it has none."""
+    match events:
+        case (Rest(source=source),) if source is part:
+            return not content
+    return [*events] == [*content]

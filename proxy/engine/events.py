@@ -6,7 +6,7 @@ One frozen, slotted dataclass per event, one union `Event`. An event belongs to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -32,6 +32,13 @@ class Chunk:
         """The event by which this chunk leaves as it came; `events` are what it says."""
         return Unchanged(self.raw, events, self.sequence)
 
+    def part(self, entry: JsonObject, *, first: bool) -> Chunk:
+        """What a chunk of several choices says of one of them; what it says of no choice goes with the `first`."""
+        body = self.body
+        if not first:
+            body = {key: value for key, value in body.items() if key in _ENVELOPE}
+        return replace(self, body={**body, "choices": [entry]})
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -48,6 +55,8 @@ class Text:
 
     choice: int
     text: str
+    # The chunk that it came in, if that says more and cannot leave as it came.
+    source: Chunk | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,8 @@ class Reasoning:
 
     choice: int
     text: str
+    # As in `Text`.
+    source: Chunk | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ class CallArguments:
     choice: int
     index: int
     fragment: str
-    # The chunk that it came in, if that says more and cannot leave as it came.
+    # As in `Text`.
     source: Chunk | None = field(default=None, compare=False, repr=False)
 
 
@@ -91,7 +102,9 @@ class CallClosed:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A chunk whose calls leave later or not at all, with what else it says: logprobs, tokens, usage (contract C1)."""
+    """A chunk whose texts and calls leave later or not at all, with what else it says: logprobs, tokens, usage
+    (contract C1).
+    """
 
     choice: int
     source: Chunk
@@ -167,12 +180,26 @@ def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
     return {key: value for key, value in fields.items() if key not in known}
 
 
-def with_rest(choice: int, events: tuple[Event, ...], chunk: Chunk) -> tuple[Event, ...]:
-    """The events of a chunk of calls that cannot leave as it came, so that what else it says leaves with the first."""
-    if not any(value not in _NOTHING for fields in rest_of(chunk.body) for value in fields.values()):
-        return events
+def says_more(chunk: Chunk) -> bool:
+    """True if a chunk of one choice says something beside its texts and calls."""
+    return any(_says_something(fields) for fields in rest_of(chunk.body))
+
+
+def says_more_at_its_top(chunk: Chunk) -> bool:
+    """True if a chunk says something that belongs to no choice: usage, or what nobody knows."""
+    return _says_something(_without(chunk.body, _ENVELOPE))
+
+
+def _says_something(fields: JsonObject) -> bool:
+    return any(value not in _NOTHING for value in fields.values())
+
+
+def with_rest(choice: int, events: Sequence[Event], chunk: Chunk) -> tuple[Event, ...]:
+    """The events of a chunk that cannot leave as it came, so that what else it says leaves once, with the first."""
+    if not says_more(chunk):
+        return tuple(events)
     for at, event in enumerate(events):
-        if isinstance(event, CallArguments):
+        if isinstance(event, Text | Reasoning | CallArguments):
             return (*events[:at], replace(event, source=chunk), *events[at + 1 :])
     return (*events, Rest(choice, chunk))
 

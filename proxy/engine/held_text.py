@@ -19,11 +19,11 @@ not forwarded verbatim any more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proxy.engine.choice_delta import ChoiceDelta
-from proxy.engine.events import Chunk, Event, Reasoning, Text
+from proxy.engine.events import Chunk, Event, Reasoning, Text, with_rest
 
 
 @dataclass(slots=True)
@@ -32,7 +32,8 @@ class HeldChunk:
 
     `forward_verbatim`: nothing of it has left in another shape, and it says nothing of other choices or calls: it may
     leave as the bytes that came. `reasoning` is what of it is still to be said. `final` if it says the finish: it waits
-    for the end of the reply, since only then the true finish is known.
+    for the end of the reply, since only then the true finish is known, and what else it says leaves with the finish.
+    `rest_left`: what else any other chunk says has left.
     """
 
     chunk: Chunk
@@ -42,6 +43,7 @@ class HeldChunk:
     forward_verbatim: bool
     reasoning: str
     final: bool
+    rest_left: bool = False
 
     @property
     def end(self) -> int:
@@ -130,11 +132,12 @@ class HeldText:
                 break
             if held.start == end and held.data:
                 break
-            events += self._take_reasoning(held)
+            events += self._release_reasoning_of(held)
             held.forward_verbatim = False
             held.sent = max(held.sent, min(end, held.end))
         while self.waits and self.queue[0].sent == self.queue[0].end:
-            self.queue.popleft()
+            held = self.queue.popleft()
+            events += self._let_go(held, held.end)
         return events
 
     def release_reasoning(self) -> list[Event]:
@@ -142,7 +145,7 @@ class HeldText:
         events: list[Event] = []
         for held in self.queue:
             if held.reasoning:
-                events += self._take_reasoning(held)
+                events += self._release_reasoning_of(held)
                 held.forward_verbatim = False
         return events
 
@@ -155,11 +158,17 @@ class HeldText:
         # Nothing follows the finish: what came behind it goes before it, and then it is written anew.
         if final is not self._last():
             keep_final = False
+        waiting = [*self.queue]
+        if final is not None and keep_final:
+            # What comes behind it says no text, but may say usage.
+            waiting.remove(final)
+            waiting.append(final)
         events: list[Event] = []
-        for held in self.queue:
+        for held in waiting:
             whole = held.sent == held.start
             if not all((held is final, keep_final, whole)):
                 held.forward_verbatim = False
+            held.final = held is final
             events += self._let_go(held, held.end)
         return events, None if final is None else final.chunk
 
@@ -176,7 +185,21 @@ class HeldText:
         held.sent = end
         if held.forward_verbatim:
             return [held.chunk.unchanged(tuple(events))]
-        return [*events]
+        return self._with_rest(held, events)
+
+    def _with_rest(self, held: HeldChunk, events: Sequence[Event]) -> list[Event]:
+        """Events of a chunk that does not leave as it came: the first of them carry what else it says, once."""
+        if held.final or held.rest_left:
+            return [*events]
+        held.rest_left = True
+        return [*with_rest(self._choice, events, held.chunk)]
+
+    def _release_reasoning_of(self, held: HeldChunk) -> list[Event]:
+        """The reasoning of a chunk whose text leaves later, or becomes a call."""
+        reasoning = [*self._take_reasoning(held)]
+        if not reasoning:
+            return []
+        return self._with_rest(held, reasoning)
 
     def _take_reasoning(self, held: HeldChunk) -> Iterable[Reasoning]:
         """The reasoning of a chunk, once: before its text, and before the calls to which it led."""

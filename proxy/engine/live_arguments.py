@@ -111,13 +111,6 @@ class LiveArguments:
         return self.complete
 
     @property
-    def ends_in_string(self) -> bool:
-        """True if the object is closed, and the mark before its brace may be one of its last string's own."""
-        if not self.closed:
-            return False
-        return _ends_in_string(self.object)
-
-    @property
     def waits_for_end(self) -> bool:
         """True if only the end of the call tells whether all of the object may leave."""
         if self.broken:
@@ -177,6 +170,13 @@ class LiveArguments:
     def _agrees_with(self, values: JsonObject) -> bool:
         """True if what has left of the members says the same as these values."""
         return all(key in values and same(values[key], member) for key, member in self._members.items())
+
+    def reopen(self, excess: str) -> None:
+        """Take back what came behind the object: the object had not ended. Only a repair tells what it says."""
+        self._buffer.data += excess.encode("utf-8", "surrogatepass")
+        self._last_member = None
+        self.closed = False
+        self.broken = True
 
     def drop_blanks(self) -> str:
         """Forget the blanks behind the object, and give them: they stand between it and another one."""

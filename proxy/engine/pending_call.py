@@ -12,7 +12,7 @@ from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_CALLS, MAX_HELD
-from proxy.repair.argument_readers import is_junk
+from proxy.repair.argument_readers import may_go_on
 from proxy.tools.toolset import ToolSet
 
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
@@ -190,16 +190,11 @@ class PendingCall:
         return tool.name if tool else written
 
     @property
-    def string_continuation(self) -> str:
-        """What stands behind its object, if the mark before the object's brace may have been one of a string's own:
-        `{"code": "print("}` and then `")"}`. Empty if that says nothing, or if there is nothing.
-        """
-        if self.live is None:
-            return ""
-        if not self.live.ends_in_string:
-            return ""
-        trailing = "".join(self.trailing)
-        return "" if is_junk(trailing) else trailing
+    def may_go_on(self) -> bool:
+        """True if what followed its object may be a part of it: `{"code": "print("}` and then `")"}`."""
+        if not self.trailing:
+            return False
+        return may_go_on(self.object, "".join(self.trailing))
 
     # What a delta says of it.
 
@@ -318,6 +313,12 @@ class PendingCall:
         """Read its arguments anew: those so far were empty, and the true ones follow (F25)."""
         assert self.live is not None, "empty arguments were read"
         self.live = LiveArguments(self.live.policy)
+
+    def rejoin(self) -> None:
+        """What seemed to end its object did not: what followed is a part of its arguments."""
+        assert self.live is not None, "only behind an object that was read something can follow"
+        self.live.reopen("".join(self.trailing))
+        self.trailing.clear()
 
     def open(self, index: int, id_: str, name: str) -> None:
         """The client gets its place, its id and its name."""

@@ -25,7 +25,7 @@ from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, 
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import Outcome
-from proxy.exchange.plan import Plan, proxy_parses, upstream_body
+from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
 from proxy.exchange.retry import asks_for_proxy, second_plan
 from proxy.limits import MAX_ERROR_BODY, RETRY_TOKENS
@@ -66,9 +66,10 @@ def log_crash(error: Exception) -> None:
 class Exchange:
     """One chat request with everything that its way needs; `secrets` are what no error may quote.
 
-    `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `retry_tokens` must be
-    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
-    leaves the request and its answer as they are.
+    `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
+    try, for raw text if that is what comes back. `retry_tokens` must be left of the context for a try with fewer
+    tokens. `capture` is where the answers are recorded, if they are; `observe` leaves the request and its answer as
+    they are.
     """
 
     upstream: Upstream
@@ -78,7 +79,7 @@ class Exchange:
     plan: Plan
     auto: bool
     wait: AnswerWait
-    engine: Callable[[Plan], Engine]
+    engine: Callable[[bool], Engine]
     dialect: Dialect
     max_event: int
     hold_timeout: float
@@ -149,8 +150,10 @@ class _Attempt:
 
     def __init__(self, exchange: Exchange, plan: Plan) -> None:
         self._exchange = exchange
-        self._plan = plan
-        self._engine = exchange.engine(plan)
+        self._up = upstream_request(exchange.request, plan)
+        if exchange.observe:
+            self._up = UpstreamRequest(exchange.request.raw, self._up.raw_text)
+        self._engine = exchange.engine(self._up.raw_text)
         self._reply = self._new_reply()
         self._unsent = b""
         self._held_since = NEVER
@@ -168,10 +171,8 @@ class _Attempt:
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
-        body = request.raw if exchange.observe else upstream_body(request, self._plan)
-        raw_text = proxy_parses(request, self._plan)
-        tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=raw_text)
-        with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, body) as call:
+        tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=self._up.raw_text)
+        with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call)))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))

@@ -28,6 +28,20 @@ class Plan:
     second: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """What goes up for one try. `raw_text`: the server is told not to look for calls, so their raw text comes back."""
+
+    body: bytes
+    raw_text: bool
+
+
+def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
+    """What goes up by this plan."""
+    raw_text = proxy_parses(request, plan)
+    return UpstreamRequest(_body(request, plan, raw_text), raw_text)
+
+
 def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
     """True if the raw text comes back: the server is told not to look for calls.
 
@@ -36,10 +50,10 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
     return plan.parse == "proxy" and request.tools is not None and not request.forced and plan.server in KEEPS_TOOLS
 
 
-def upstream_body(request: ChatRequest, plan: Plan) -> bytes:
-    """The body for the upstream."""
+def _body(request: ChatRequest, plan: Plan, raw_text: bool) -> bytes:
+    """The body for the upstream: the bytes that came, where nothing in them has to change."""
     body = dict(request.body)
-    if proxy_parses(request, plan):
+    if raw_text:
         body["tool_choice"] = "none"
         if plan.server == "vllm":
             body["skip_special_tokens"] = False

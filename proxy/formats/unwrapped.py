@@ -16,7 +16,7 @@ from collections.abc import Collection
 
 from proxy.codec.json_text import JsonObject, load_json
 from proxy.formats.terminators import leftover
-from proxy.formats.tool_definitions import is_definition
+from proxy.formats.tool_listings import names_a_schema
 from proxy.formats.wrappers import WRAPPER, closed_by_itself, read_call, read_wrapper
 from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall, Rejection
 
@@ -121,7 +121,7 @@ def _check_keys(cursor: Cursor, call: RawCall) -> None:
     if not isinstance(arguments, dict) or not own:
         keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
         raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
-    if is_definition(arguments, call.tool):
+    if names_a_schema(arguments, call.tool):
         raise NotACall(Rejection.DEFINITION)
 
 

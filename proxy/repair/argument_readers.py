@@ -33,6 +33,10 @@ _COMMENT = re.compile(
     r"|(?<![\w.)\]])//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/",
     re.DOTALL,
 )
+# What goes on within an object.
+_GOES_ON = (",", ":", '"', "'", "{", "}", "[", "]")
+_MARKS = ('"', "'")
+_KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
 _LAST_STRING = re.compile(r"""["'][\s\]}]*\Z""")
 
 
@@ -76,7 +80,6 @@ class ReadArguments:
     def by_schema(self) -> bool:
         """True if the object is to be taken only if the schema accepts it."""
         return any(rung.by_schema for rung in self.rungs)
-
 
     @property
     def completed(self) -> bool:
@@ -318,7 +321,14 @@ def _unescaped(text: str, hints: Hints) -> Json:
 EXAMPLE_SCHEMA: JsonObject = {"type": "object", "properties": {"a": {}}}
 READERS = (
     ArgumentReader("empty_arguments", "nothing, or null, stands for no arguments", "null", _nothing, completes=True),
-    ArgumentReader("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}', _same_twice),
+    ArgumentReader(
+        "duplicate_key",
+        "a key is there twice, with the same value",
+        '{"a": 1, "a": 1}',
+        _same_twice,
+        # Only as the model wrote it: in what a rung made, either of the two may be a part of a string.
+        behind=frozenset(("double_encoded", "doubled", "junk")),
+    ),
     ArgumentReader("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"', _inner),
     ArgumentReader("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}', _doubled),
     ArgumentReader("opening_brace", "the opening brace was missing", '"a": 1}', _opened),
@@ -339,6 +349,23 @@ READERS = (
         behind=frozenset(("double_encoded", "opening_brace")),
     ),
 )
+
+
+def may_go_on(text: str, behind: str) -> bool:
+    """True if an object may not end where it seems to, because what stands behind it may be a part of it.
+
+        {"command": "ls", }     and then    -l"}
+        {"items": [1, 2]}       and then    , 3]}
+
+    What cannot be a part of it: a little junk, and prose in which none of its quotation marks stands.
+    """
+    if is_junk(behind):
+        return False
+    if behind.lstrip().startswith(_GOES_ON):
+        return True
+    # Where all of its strings are keys, none of them goes on.
+    values = _KEYS.sub("", text)
+    return any(mark in values and mark in behind for mark in _MARKS)
 
 
 def is_junk(text: str) -> bool:

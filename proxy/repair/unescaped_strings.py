@@ -10,9 +10,10 @@ No reader of JSON can tell which mark ends the second string; the schema can, in
   of the text, to the next own key of an object further out, or to the next object of an array;
 * three marks that begin a string are one delimiter: `\"\"\"…\"\"\"`.
 
-Nothing is guessed. Where the text has a second reading, it has none: an own key's opener that stands twice, a mark
-without a backslash in an array of strings, an opener of a key that only may be meant, a path like `C:\\new`: whoever
-left out the backslashes of marks may have left out others. Nothing supplies the end of a string, and every string that
+Nothing is guessed. Where the text has a second reading, it has none: an own key's opener that stands twice, also
+behind the closers of what is nested; a second object behind one that may be whole; a mark without a backslash in an
+array of strings; an opener of a key that only may be meant; a path like `C:\\new`: whoever left out the backslashes of
+marks may have left out others. Nothing supplies the end of a string, and every string that
 comes of it is what stood between its two marks, its escapes decoded.
 """
 
@@ -40,6 +41,15 @@ _STRICT_STRING = {mark: re.compile(rf"{mark}((?:[^{mark}\\]|\\.)*+){mark}", re.D
 _NEAR = 32
 _QUOTED_TWO_WAYS = "where a string ends can be read in two ways"
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
+_CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
+# What may stand before more keys, or another object, behind one that is closed.
+_BEFORE_MORE = re.compile(r"[,;]?[ \t\r\n]*\{?[ \t\r\n]*")
+_OBJECT = frozenset(("object",))
+# An item of an array that is no object.
+_ITEM = re.compile(
+    r"""\[|(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[\w.+-]++)[ \t\r\n]*[,\]]""",
+    re.DOTALL,
+)
 
 
 class _End(Enum):
@@ -85,6 +95,11 @@ class _Array:
     def item_keys(self) -> frozenset[str]:
         return frozenset(key for part in self.parts for key in part.properties)
 
+    @property
+    def takes_others(self) -> bool:
+        """True if the schema allows items that are no objects."""
+        return not all(part.kinds <= _OBJECT for part in self.parts)
+
 
 def read_unescaped(text: str, shape: Schema) -> JsonObject:
     """The object that a text stands for, of which strings hold quotation marks without a backslash.
@@ -103,6 +118,8 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._pos = 0
+        # All openers that stood behind a comma: `key`, or `{key` of an item.
+        self._openers: set[str] = set()
         # Strings that hold an odd number of marks, and boundaries that count only if no string does.
         self._unpaired = False
         self._needs_pairs = False
@@ -148,6 +165,8 @@ class _Parser:
             key = self._key()
             if key in frame.given:
                 raise ValueError(f"the key {key!r} stands there twice")
+            if frame.given:
+                self._openers.add(key)
             frame.given.append(key)
             values[key] = self._member(frame, key)
             if self._next() != ",":
@@ -197,6 +216,10 @@ class _Parser:
             if self._next() != ",":
                 break
             self._pos += 1
+            self._next()
+            opener = self._opener_at(self._pos)
+            if opener is not None:
+                self._openers.add(opener)
         self._expect("]")
         return items
 
@@ -272,19 +295,81 @@ class _Parser:
         broken = _group(_BROKEN_KEY.match(self._text, at), 1)
         if paired and frame.expects(broken):
             raise ValueError(_QUOTED_TWO_WAYS)
-        behind = self._behind_blanks(at)
-        if self._text.startswith(",", behind):
-            self._refuse_key_behind_comma(self._behind_blanks(behind + 1), frame, paired=paired)
+        self._refuse_opener_again(at)
+        behind, reached = self._behind_closers(at, frame)
+        if reached is None:
+            self._refuse_more(behind, paired=paired)
+        elif isinstance(reached, _Array):
+            self._refuse_item(behind, reached, paired=paired)
+        elif self._text.startswith(",", behind):
+            self._refuse_key_behind_comma(self._behind_blanks(behind + 1), reached, paired=paired)
         else:
-            self._refuse_key_without_comma(behind, frame, paired=paired)
+            self._refuse_key_without_comma(behind, reached, paired=paired)
+
+    def _behind_closers(self, at: int, frame: _Object) -> tuple[int, _Object | _Array | None]:
+        """What follows a mark if it closed its string: the place behind the closers that fit, and the object or array
+        that goes on there; None if all is closed.
+        """
+        reached: _Object | _Array | None = frame
+        at = self._behind_blanks(at)
+        while reached is not None:
+            closer = at
+            if self._text.startswith(",", at):
+                closer = self._behind_blanks(at + 1)  # a comma may stand too many
+            if not self._text.startswith(reached.closer, closer):
+                break
+            at, reached = self._behind_blanks(closer + 1), reached.parent
+        return at, reached
+
+    def _refuse_opener_again(self, at: int) -> None:
+        """Behind a mark that is the string's own must not stand, whatever is closed between, an opener that ended a
+        string before: either of them may be the one.
+
+        {"o": {"note": "f("}, "path": "z")"}, "path": "p"}
+                         ^ taken as the end   ^ as good as that
+        """
+        closers = _CLOSERS.match(self._text, at)
+        assert closers is not None  # it matches nothing, too
+        if not self._text.startswith(",", closers.end()):
+            return
+        opener = self._opener_at(self._behind_blanks(closers.end() + 1))
+        if opener in self._openers:
+            raise ValueError(f"{opener!r} stands there twice")
+
+    def _opener_at(self, at: int) -> str | None:
+        """The opener that stands at a place: a key's as the key itself, an object's with its first key as `{key`."""
+        if not self._text.startswith("{", at):
+            return self._key_at(at)
+        key = self._key_at(self._behind_blanks(at + 1))
+        if key is None:
+            return None
+        return "{" + key
+
+    def _refuse_more(self, at: int, *, paired: bool) -> None:
+        """`{"path": "a"}, {"path": "b"}` are two objects rather than one string with marks, and `{"path": "a"}, "n": 1`
+        may be one with a brace too many.
+        """
+        if not paired:
+            return
+        before = _BEFORE_MORE.match(self._text, at)
+        assert before is not None  # it matches nothing, too
+        if self._key_at(before.end()) is not None:
+            raise ValueError("more may follow behind the object")
+
+    def _refuse_item(self, at: int, frame: _Array, *, paired: bool) -> None:
+        """`{"s": "a"}, 5` in an array: the mark may have been the end before the next item."""
+        if not paired or not frame.takes_others:
+            return
+        if not self._text.startswith(",", at):
+            return
+        if _ITEM.match(self._text, self._behind_blanks(at + 1)):
+            raise ValueError(_QUOTED_TWO_WAYS)
 
     def _refuse_key_behind_comma(self, at: int, frame: _Object, *, paired: bool) -> None:
         """`"a", "b": …` where `b` was given before, or may be a key that the schema does not name."""
         key = self._key_at(at)
         if key is None:
             return
-        if key in frame.given[1:]:
-            raise ValueError(f"the opener of the key {key!r} stands there twice")
         if paired or frame.extensible:
             raise ValueError(_QUOTED_TWO_WAYS)
 

@@ -28,7 +28,7 @@ from proxy.errors import BadRequest, ClientGone, ProxyError, RulesError
 from proxy.exchange.capture import Capture
 from proxy.exchange.exchange import Exchange, run_exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
-from proxy.exchange.plan import Plan, proxy_parses
+from proxy.exchange.plan import Plan
 from proxy.exchange.task import make_task
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
@@ -212,8 +212,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     server = _ServerOfRequest(snapshot, asked)
     policy = snapshot.rules.policy(wanted.model)
 
-    def engine(plan: Plan) -> Engine:
-        raw_text = proxy_parses(wanted, plan)
+    def engine(raw_text: bool) -> Engine:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not asked.dialect.verbatim  # the blocks of Messages
         return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits))

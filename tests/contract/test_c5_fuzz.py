@@ -22,7 +22,7 @@ from proxy.config.rules import parse_rules
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import MessagesOptions, translate, translate_count
 from proxy.errors import BadRequest, LimitExceeded, RulesError
-from proxy.exchange.plan import Plan, proxy_parses, upstream_body
+from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.formats.grammar import format_names
 from proxy.formats.markers import MARKERS, WRAPPER_TAGS
 from proxy.repair.policy import Policy
@@ -239,7 +239,7 @@ def test_a_chat_request_of_any_values(body: dict[str, Any]) -> None:
     with soon():
         wanted = read_chat(raw, parse_body(raw))
         for plan in (Plan(), Plan(parse="proxy", transport="whole", server="vllm", without=("tools",), max_tokens=1)):
-            assert json.loads(upstream_body(wanted, plan)) is not None
+            assert json.loads(upstream_request(wanted, plan).body) is not None
             proxy_parses(wanted, plan)
 
 

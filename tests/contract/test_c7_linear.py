@@ -459,12 +459,18 @@ SHOWN = [
     *("a", " ", "\n", "\r\n", "  \n", "\t|", "\\", "\\n", "\\\\", "\\u00e9", "\\ud83d", "&", "&amp;", "&lt;", "&#38;"),
     *("1:", "12 ", "\n12:", "\n 9→", "a.py:1:", "a.py:", "a-1-", "x-", "\n> ", "+", "\n+a\n-b", "\n@@ -1,2 +1,2 @@"),
     *("\n```\n", "0123456", "deadbeef ", "deadbeef (a ", "(", "\n#", "<tool_call>", READ, "é", "\udc00", "|", "- "),
+    *("$\n", "^I$\n", "M-CM-)$\n", "M-", "\x1b[0m", "\x1b[", "&#10;", "\n[12] ", "\nsrc/[id]/a b.tsx:12:", "\n12) "),
+    *("<tool_call>\n", "12: <tool_call>\n", "<tool_call>\n12\n", f"<tool_call>\n{READ}\n", "<tool_call>|\n|\n"),
 ]
+SOUGHT = {
+    "in a line": f"<tool_call>{call_json('read', path='a/b')}</tool_call>",
+    "in lines": f"<tool_call>\n{call_json('read', path='a/b')}\n</tool_call>",
+    "in lines that are equal": "<tool_call>\n" * 9 + f"{call_json('read', path='a/b')}\n</tool_call>",
+}
 
 
-def looking(result: str) -> int:
+def looking(call: str, result: str) -> int:
     """The work of looking for a call in a result of a tool that has all of its words."""
-    call = f"<tool_call>{call_json('read', path='a/b')}</tool_call>"
     before = Work.touched
     profile = cProfile.Profile()
     profile.enable()
@@ -476,6 +482,7 @@ def looking(result: str) -> int:
 
 
 @pytest.mark.parametrize("fragment", SHOWN, ids=repr)
-def test_looking_for_a_copy_in_a_result(fragment: str) -> None:
-    few, many = (looking(fragment * (SIZE * times // len(fragment))) for times in (1, TIMES))
+@pytest.mark.parametrize("call", SOUGHT)
+def test_looking_for_a_copy_in_a_result(call: str, fragment: str) -> None:
+    few, many = (looking(SOUGHT[call], fragment * (SIZE * times // len(fragment))) for times in (1, TIMES))
     assert many <= MOST * few

@@ -26,6 +26,9 @@ TOOLS: ToolSet = offered(
     function("bash", {"command": TEXT, "timeout": {"type": "integer"}}, "command"),
     function("edit", {"path": TEXT, "old": TEXT, "new": TEXT, "all": {"type": "boolean"}}, "path", "old", "new"),
     function("edits", {"path": TEXT, "edits": {"type": "array", "items": PAIR}}, "path", "edits"),
+    function("note", {"note": {"type": "object", "properties": {"text": TEXT}}, "path": TEXT}, "path"),
+    function("add", {"label": TEXT, "count": {"type": "integer"}, "unit": TEXT}),
+    function("sum", {"numbers": {"type": "array", "items": {"type": "integer"}}, "label": TEXT}),
     function("tag", {"tags": {"type": "array", "items": TEXT}}, "tags"),
 )
 # Strings whose marks come in pairs.
@@ -41,6 +44,9 @@ INNER = (
     'f("} ")',
     'f("},")',
     'f("}]}")',
+    'f(",}")',
+    'x = "a", } "b"',
+    'f(", ]} ")',
     '"quoted"',
     '{"a": "b", "c": [1, "d"]}',
     '{\n  "name": "x",\n  "version": "1.0"\n}\n',
@@ -130,6 +136,107 @@ def test_three_marks_are_one_delimiter(inner: str) -> None:
 )
 def test_what_can_be_read_in_two_ways_is_refused(name: str, text: str) -> None:
     assert is_refused(name, text)
+
+
+# A mark, and what looks like the end of the object behind it.
+LOOKS_LIKE_AN_END = ('",}', '", }', '",\n}\n', '" } ', '"},', '", }{', '"}]')
+
+
+@pytest.mark.parametrize("end", LOOKS_LIKE_AN_END)
+@pytest.mark.parametrize("behind", [" -l", ' | wc "-l', "} c"])
+def test_what_looks_like_the_end_of_an_object_is_none_if_a_string_goes_on_behind_it(end: str, behind: str) -> None:
+    """Only the end of the call tells; what stands behind the brace is no text."""
+    inner = f"ls{end}{behind}"
+    paired = inner.count('"') % 2 == 0
+    assert is_right("bash", {"command": inner}, broken({"command": inner}))
+    assert is_right("write", {"path": "p", "content": inner}, broken({"path": "p", "content": inner}))
+    # A required key can be nothing else; one that may be missing may as well be a part of the string.
+    assert is_right("write", {"content": inner, "path": "p"}, broken({"content": inner, "path": "p"}))
+    optional = {"path": "p", "content": inner, "mode": "m"}
+    if paired:
+        assert is_right("write", optional, broken(optional))
+    else:
+        assert is_refused("write", broken(optional))
+
+
+@pytest.mark.parametrize(
+    ("name", "object_"),
+    [
+        ("bash", '{"command": "ls"}'),
+        ("bash", '{"command": "ls",}'),
+        ("bash", '{"command": "ls", "timeout": 5}'),
+        ("bash", '{"timeout": 5}'),
+        ("bash", '{"timeout": 5, }'),
+        ("bash", "{}"),
+        ("sum", '{"numbers": [1, 2]}'),
+        ("note", '{"note": {"text": "a"}}'),
+        ("edits", '{"path": "p", "edits": [{"old": "a", "new": "b"}]}'),
+    ],
+)
+@pytest.mark.parametrize(
+    "behind", [', "label": "a"}', ' "label": "a"}', ": 5}", ", 3, 4]}", "] and so on", ', {"path": "b"}']
+)
+def test_what_goes_on_behind_the_object_is_no_text(name: str, object_: str, behind: str) -> None:
+    assert is_refused(name, object_ + behind)
+
+
+@pytest.mark.parametrize("object_", ["{}", '{"timeout": 5}', '{"command": "ls"}', '{"command": "ls", "timeout": 5}'])
+@pytest.mark.parametrize("behind", [" and more", "\n\nAll of them: done.", " <b>So</b> it is", " it's done"])
+def test_prose_behind_the_object_is_content(object_: str, behind: str) -> None:
+    """None of the object's own quotation marks stands in it: it can be no part of a string."""
+    got = argued("bash", object_ + behind, tools=TOOLS)
+    assert (got.calls, got.text, got.error) == ([("bash", object_)], behind, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("read", '{"path": "a"}, {"path": "b"}'),
+        ("read", '{"path": "a"},\n{"path": "b"}'),
+        ("read", '{"path": "a"}; {"path": "b"}'),
+        ("read", '{"path": "a"}, {"path": "b"}, {"path": "c"}'),
+        ("read", '[{"path": "a"}, {"path": "b"}]'),
+        ("bash", '{"command": "ls", "timeout": 5}, {"command": "pwd"}'),
+        ("bash", '{"timeout": 5, "command": "ls"}, {"command": "say "hi""}'),
+        ("write", '{"path": "a", "content": "b"}, {"path": "c", "content": "d"}'),
+    ],
+)
+def test_several_objects_are_no_call(name: str, text: str) -> None:
+    assert is_refused(name, text)
+
+
+@pytest.mark.parametrize("inner", ["f(", "say ", "x = {", "", 'a "b" c('])
+@pytest.mark.parametrize("outer", ["z", "", 'say "hi" ', "{"])
+def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no_reading(
+    inner: str, outer: str
+) -> None:
+    """The string may end, and all around it, before the first of them or before the second one."""
+    for name, text in (
+        ("edits", f'{{"edits": [{{"old": "a", "new": "{inner}"}}], "path": "{outer}")"}}], "path": "p"}}'),
+        ("edits", f'{{"edits": [{{"new": "a", "old": "{inner}" }} ] , "path": "{outer}")" }} ] , "path": "p"}}'),
+        ("note", f'{{"note": {{"text": "{inner}"}}, "path": "{outer}")"}}, "path": "p"}}'),
+        ("note", f'{{"note": {{"text": "{inner}"}}, "path": "{outer}")"}},\n "path": ")"}}, "path": "p"}}'),
+    ):
+        assert is_refused(name, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"label": "a", "count": 5"unit": "c", "count": 5}',
+        '{"label": "a", "count": 5, "unit": "c", "count": 5,}',
+        '{"count": 5, "label": "a", "unit": "c" "count": 5}',
+        '{"label": "a\n", "count": 5, "unit": "c", "count": 5}',
+        '{"label": "a", "count": 5, "unit": "c", "count": 5',
+        '"label": "a", "count": 5, "unit": "c", "count": 5}',
+        '{"label": "a", "count": 5, /* b */ "unit": "c", "count": 5}',
+        "{'label': 'a', 'count': 5, 'unit': 'c', 'count': 5}",
+        '{label: "a", count: 5, unit: "c", count: 5}',
+    ],
+)
+def test_a_key_that_stands_twice_in_what_needs_a_repair_leaves_no_reading(text: str) -> None:
+    """All between the two may be a part of the string before the first one."""
+    assert is_refused("add", text)
 
 
 @pytest.mark.parametrize("inner", INNER)

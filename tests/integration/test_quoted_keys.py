@@ -6,6 +6,7 @@ What the model itself writes reaches the client as it is: a key may be a placeho
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import logging
 import random
@@ -18,6 +19,7 @@ from http.client import HTTPConnection
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from werkzeug.test import TestResponse
@@ -68,8 +70,8 @@ def parts_of(key: str) -> Iterator[str]:
 
 def quotes(where: str, key: str = KEY) -> bool:
     """True if a part of the key is there, plain or in escapes."""
-    plain = re.sub(r"\\+u00([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), where)
-    return any(part in plain or part in where for part in parts_of(key))
+    plain = re.sub(r"\\+(?:u00|x)([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), where)
+    return any(part in text for part in parts_of(key) for text in (plain, where, html.unescape(where), unquote(where)))
 
 
 def error(message: str) -> bytes:
@@ -88,12 +90,20 @@ def in_two(data: bytes, status: int = 401, headers: dict[str, str] | None = None
     return [head(status, named), *[each for piece in pieces for each in (piece, 0.02)][:-1]]
 
 
+def escaped(key: str, every: int = 1, form: str = "\\u{:04x}") -> str:
+    """The key with each so-many-th of its characters as an escape, of JSON if nothing else is said."""
+    return "".join(form.format(ord(letter)) if not at % every else letter for at, letter in enumerate(key))
+
+
 LONG = error("x" * 65_520 + f" {KEY} " + "y" * 30_000 + f" {KEY}")
 ESCAPED = error(KEY).replace(KEY.encode(), "".join(f"\\u{ord(letter):04x}" for letter in KEY).encode())
 ERRORS: dict[str, list[Any]] = {
     "JSON": [answer(error(f"no key {KEY}!"), 401)],
     "JSON in two": in_two(error(f"no key {KEY}!")),
     "JSON in escapes": [answer(ESCAPED, 401)],
+    "in a page": [answer(f"<p>no key {escaped(KEY, 1, '&#{};')}</p>".encode(), 403, {"Content-Type": "text/html"})],
+    "in a link": [answer(error(f"no key {escaped(KEY, 1, '%{:02X}')}").replace(f"bad key {KEY}".encode(), b"x"), 401)],
+    "as Python": [answer({"detail": f"no key {escaped(KEY, 2, chr(92) + 'x{:02x}')}"}, 401)],
     "a string": [answer({"error": f"no key {KEY}!"}, 401)],
     "a string that is cut": [answer({"error": "x" * 285 + KEY}, 401)],
     "a detail that is cut": [answer({"detail": [{"loc": ["x" * 280], "msg": KEY}]}, 422)],
@@ -213,11 +223,6 @@ def test_a_key_in_a_fact_that_is_too_long_is_not_cut_in_two(inside: Inside, capl
     assert "xxx" in caplog.text and not quotes(caplog.text)
 
 
-def escaped(key: str, every: int = 1, form: str = "\\u{:04x}") -> str:
-    """The key with each so-many-th of its characters as a JSON escape."""
-    return "".join(form.format(ord(letter)) if not at % every else letter for at, letter in enumerate(key))
-
-
 FORMS = {
     "plain": KEY,
     "the first": escaped(KEY, len(KEY)),
@@ -225,6 +230,8 @@ FORMS = {
     "all": escaped(KEY),
     "upper case": escaped(KEY, 1, "\\u{:04X}"),
     "within JSON": escaped(KEY, 2, "\\\\u{:04x}"),
+    "URL": escaped(KEY, 3, "%{:02x}"),
+    "HTML": escaped(KEY, 3, "&#x{:02x};"),
 }
 EACH_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 

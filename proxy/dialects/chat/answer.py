@@ -86,7 +86,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
             delta["tool_calls"] = [
                 {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
             ]
-        around = {name: value for name, value in entry.items() if name not in ("message", "logprobs")}
+        around = {name: value for name, value in entry.items() if name != "message"}
         said.append({"finish_reason": None, **around, "index": number, "delta": delta})
     return Chunk({**answer, "choices": said}, b"", streamed=False)
 

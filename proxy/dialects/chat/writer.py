@@ -114,7 +114,7 @@ class ChatWriter:
             case Unchanged():
                 return self._passed(event)
             case Text():
-                return self._chunk(event.choice, {"content": event.text})
+                return self._chunk(event.choice, {"content": event.text}, source=event.source)
             case Reasoning():
                 return self._said_reasoning(event)
             case CallOpened():
@@ -184,9 +184,9 @@ class ChatWriter:
     def _said_reasoning(self, event: Reasoning) -> bytes:
         names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
         delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
-        if not delta:
+        if not delta and event.source is None:
             return b""
-        return self._chunk(event.choice, delta)
+        return self._chunk(event.choice, delta, source=event.source)
 
     def _reasoning_key(self) -> str:
         """The name that the server uses."""
@@ -226,7 +226,7 @@ class ChatWriter:
 
     def _rest(self, source: Chunk | None) -> tuple[JsonObject, JsonObject, JsonObject]:
         """What else a chunk of the server says: at its top, in its choice, in its delta."""
-        if source is None or self._expand:
+        if source is None:
             return {}, {}, {}
         return rest_of(source.body)
 
@@ -244,15 +244,17 @@ class ChatWriter:
         """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
         source = event.source
         if source is None or self._expand:
+            return self._chunk(event.choice, {}, event.reason, source)
+        own = [entry for entry in entries(source.body) if choice_number(entry.get("index")) == event.choice]
+        if not own:
             return self._chunk(event.choice, {}, event.reason)
-        kept: list[Json] = [
-            {**{key: entry[key] for key in entry if key != "message"}, "delta": {}, "finish_reason": event.reason}
-            for entry in entries(source.body)
-            if choice_number(entry.get("index")) == event.choice
-        ]
-        if not kept:
-            return self._chunk(event.choice, {}, event.reason)
-        body = {**source.body, "choices": kept[-1:]}  # nothing follows the finish, not even a second one
+        entry = own[-1]  # nothing follows the finish, not even a second one
+        _, _, inside = rest_of({"choices": [entry]})
+        kept = {key: value for key, value in entry.items() if key != "message"}
+        body: JsonObject = {
+            **source.body,
+            "choices": [{**kept, "delta": inside, "finish_reason": event.reason}],
+        }
         return sse.encode(dump_json(clean_body(body, self._options.clean)))
 
     def _usage(self, usage: Mapping[str, Json]) -> bytes:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import random
+import re
 from collections.abc import Callable
+from itertools import cycle
+from urllib.parse import quote
 
 import pytest
 
@@ -30,6 +34,27 @@ FORMS = {
     "within JSON": in_escapes(KEY, 1, "\\\\u{:04x}"),
     "three deep": in_escapes(KEY, 1, "\\\\\\\\u{:04x}"),
 }
+EACH_OF_JSON = pytest.mark.parametrize("form", [*FORMS.values()], ids=[*FORMS])
+FORMS |= {
+    "Python": in_escapes(KEY, 2, "\\x{:02x}"),
+    "Python, long": in_escapes(KEY, 3, "\\U{:08X}"),
+    "braces": in_escapes(KEY, 2, "\\u{{{:x}}}"),
+    "URL": in_escapes(KEY, 2, "%{:02X}"),
+    "URL, lower case": in_escapes(KEY, 1, "%{:02x}"),
+    "URL in URL": in_escapes(KEY, 3, "%25{:02X}"),
+    "of old scripts": in_escapes(KEY, 2, "%u{:04X}"),
+    "HTML": in_escapes(KEY, 1, "&#{};"),
+    "HTML, hex": in_escapes(KEY, 2, "&#x{:02x};"),
+    "HTML, long": in_escapes(KEY, 2, "&#X0000{:02X};"),
+    "HTML, names": KEY.replace("/", "&sol;").replace("-", "&#45;"),
+    "HTML in HTML": in_escapes(KEY, 2, "&amp;#{};"),
+    "HTML in JSON": in_escapes(KEY, 2, "\\u0026#{};"),
+    "URL in JSON": in_escapes(KEY, 3, "\\u0025{:02x}"),
+    "every way": "".join(
+        form.format(ord(letter))
+        for letter, form in zip(KEY, cycle(["%{:02X}", "&#{};", "\\u{:04x}", "%25{:02x}"]), strict=False)
+    ),
+}
 EACH = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 AROUND = ['{"note": "you are %s!"}', "%s", "%s%s", ": %s\n\n", "a\\\\ %s\\n", '{"%s":"%s"}', "Key-0%sKey-01", "%s\\"]
 
@@ -45,8 +70,53 @@ def test_each_form_becomes_as_many_stars_at_every_cut(form: str, around: str) ->
     data = around.replace("%s", form).encode()
     wanted = around.replace("%s", "*" * len(form)).encode()
     assert mask_of(KEY).whole(data) == wanted
-    for cut in all_cuts(data, 40):
+    for cut in all_cuts(data, 10):
         assert masked(cut, mask_of(KEY)) == wanted
+
+
+# As base64 has them, and what else one may think of.
+KEYS = [
+    "ab+cd/ef+12345678==",
+    "p%41ss&amp;w\\u0041rd",
+    "it's<\"quoted\">&so+on",
+    "100%25sure&#43;",
+    "a\\'b\\\"c\\\\d-key",
+]
+WAYS: dict[str, Callable[[str], str]] = {
+    "json": lambda text: json.dumps(text)[1:-1],
+    "repr": lambda text: repr(text)[1:-1],
+    "ascii bytes": lambda text: repr(text.encode())[2:-1],
+    "url": lambda text: quote(text, safe=""),
+    "url, lower case": lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")),
+    "html": html.escape,
+    "html, hex": lambda text: "".join(each if each.isalnum() else f"&#x{ord(each):X};" for each in text),
+    "go": lambda text: json.dumps(text)[1:-1].replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+    "shell": lambda text: re.sub(r"([^\w])", r"\\\1", text),
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("outer", [None, *WAYS])
+@pytest.mark.parametrize("inner", WAYS)
+def test_a_key_is_found_however_it_was_quoted(key: str, inner: str, outer: str | None) -> None:
+    """In one way, or in one within another."""
+    written = WAYS[inner](key)
+    if outer is not None:
+        written = WAYS[outer](written)
+    data = f"bad key <{written}>.".encode()
+    wanted = b"bad key <" + b"*" * len(written) + b">."
+    assert mask_of(key).whole(data) == wanted
+    rng = random.Random(len(data))
+    for _ in range(3):
+        assert masked(random_cut(data, rng), mask_of(key)) == wanted
+
+
+def test_an_escape_without_its_end_is_found_at_the_very_end() -> None:
+    """HTML may leave the semicolon out; what the end of a whole body cuts off is no reason to show the rest."""
+    for data in (b"bad Key-0123&#45", b"bad Key-0123&#x2d"):
+        assert mask_of("Key-0123-").whole(data) == b"bad " + b"*" * (len(data) - 4)
+        for cut in all_cuts(data):
+            assert masked(cut, mask_of("Key-0123-")) == b"bad " + b"*" * (len(data) - 4)
 
 
 CJK = "\u94a5\u5319" * 4
@@ -128,6 +198,16 @@ def test_what_plainly_holds_none_is_not_copied() -> None:
         (b"So key", b""),
         (rb"So \u004", rb"\u004"),
         (rb"So \u004bey", rb"\u004bey"),
+        (b"So 5 % ", b""),
+        (b"So %4", b"%4"),
+        (b"So %4b", b"%4b"),
+        (b"So %4c", b""),
+        (b"So &#7", b"&#7"),
+        (b"So &#75;", b"&#75;"),
+        (b"So &#76;", b""),
+        (b"So &am", b"&am"),
+        (b"So &amp;", b"&amp;"),
+        (b"So &lt;", b""),
         (b"So \\", b"\\"),
         (b"So " + KEY[:-1].encode(), KEY[:-1].encode()),
         (b"So " + KEY.encode(), b""),
@@ -141,7 +221,7 @@ def test_only_what_may_be_the_beginning_of_a_secret_waits(data: bytes, waits: by
     assert rest == waits + b"\n" and masking.finish() == b""
 
 
-@EACH
+@EACH_OF_JSON
 def test_a_secret_that_the_end_cuts_is_starred_from_four_characters_on(form: str) -> None:
     for size in range(1, len(form)):
         data = b"So " + form[:size].encode()
@@ -175,7 +255,10 @@ def test_in_parts_it_is_as_at_once(shape: Callable[[random.Random], bytes], secr
         assert masked(random_cut(data, rng), mask_of(secret)) == mask_of(secret).whole(data)
 
 
-@pytest.mark.parametrize("unit", [b"\\", b"\\\\u0061", rb"\u00", rb"\/", b"a", rb"\u0061"])
+@pytest.mark.parametrize(
+    "unit",
+    [b"\\", b"\\\\u0061", rb"\u00", rb"\/", b"a", rb"\u0061", b"%", b"%61", b"%25", b"&", b"&#", b"&#97;", b"&amp;"],
+)
 @pytest.mark.parametrize("secret", ["a" * 4000, "a" * 4000 + "b", "\\" * 4000])
 def test_what_waits_is_bounded(unit: bytes, secret: str) -> None:
     """C7."""
@@ -194,10 +277,22 @@ def test_recordings_stay() -> None:
         assert mask_of((KEY, "another-key")).whole(data, cut_off=True) == data
 
 
-@EACH
+@EACH_OF_JSON
 @pytest.mark.parametrize("at", [0, 2**20 - 30, 2**20 - 1, 2**20, 3 * 2**20 - 50])
 def test_a_large_body_is_searched_to_its_end(form: str, at: int) -> None:
     """It is looked at in slices."""
     data = b"x" * at + form.encode() + b"\\/" * 9
     data += b"x" * (3 * 2**20 - len(data))
     assert mask_of(KEY).whole(data) == data.replace(form.encode(), b"*" * len(form))
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_however_a_secret_is_cut_off_no_more_than_its_beginning_is_shown(form: str) -> None:
+    """Of three characters nobody can tell that they are of a secret."""
+    for size in range(len(form)):
+        data = b"So " + form[:size].encode()
+        shown = mask_of(KEY).whole(data, cut_off=True)
+        assert len(shown) == len(data)
+        assert shown == data[: len(shown.rstrip(b"*"))] + b"*" * (len(data) - len(shown.rstrip(b"*")))
+        assert len(shown.rstrip(b"*")) <= len(b"So ") + 40
+    assert mask_of(KEY).whole(b"So " + form[:-1].encode(), cut_off=True) == b"So " + b"*" * (len(form) - 1)

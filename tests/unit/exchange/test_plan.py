@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat.request import ChatRequest, content_text, count_tool_results, read_chat, tool_results
-from proxy.exchange.plan import Plan, proxy_parses, upstream_body
+from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from tests.support.scripted import WRITE_FILE, chat
 
 NAMED = {"type": "function", "function": {"name": "write_file"}}
@@ -21,7 +21,7 @@ def request(**more: object) -> ChatRequest:
 
 
 def shaped(plan: Plan, **more: object) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(upstream_body(request(**more), plan))
+    body: dict[str, Any] = json.loads(upstream_request(request(**more), plan).body)
     return body
 
 
@@ -39,7 +39,7 @@ def shaped(plan: Plan, **more: object) -> dict[str, Any]:
 def test_a_body_that_needs_nothing_goes_up_as_the_very_bytes(plan: Plan) -> None:
     """C1."""
     wanted = request(tools=[WRITE_FILE], tool_choice="auto", stream_options={"include_usage": True})
-    assert upstream_body(wanted, plan) == wanted.raw
+    assert upstream_request(wanted, plan).body == wanted.raw
 
 
 @pytest.mark.parametrize("choice", [None, "none"])
@@ -48,7 +48,7 @@ def test_without_tools_to_parse_the_profile_proxy_changes_nothing(choice: str | 
     more = {"tools": [WRITE_FILE], "tool_choice": "none"} if choice else {}
     wanted = request(**more)
     assert wanted.tools is None
-    assert upstream_body(wanted, Plan("proxy", server="vllm")) == wanted.raw
+    assert upstream_request(wanted, Plan("proxy", server="vllm")).body == wanted.raw
 
 
 @pytest.mark.parametrize("server,special", [("vllm", {"skip_special_tokens": False}), ("llamacpp", {})])
@@ -62,7 +62,7 @@ def test_a_forced_choice_goes_up_as_it_is(choice: object) -> None:
     """F87."""
     wanted = request(tools=[WRITE_FILE], tool_choice=choice)
     assert wanted.forced and not proxy_parses(wanted, Plan("proxy", server="vllm"))
-    assert upstream_body(wanted, Plan("proxy", server="vllm")) == wanted.raw
+    assert upstream_request(wanted, Plan("proxy", server="vllm")).body == wanted.raw
 
 
 def test_the_transport_whole_asks_for_no_stream_and_drops_its_options() -> None:
@@ -88,7 +88,7 @@ def test_the_same_request_goes_up_as_the_same_bytes_and_keeps_its_order() -> Non
     """C8: the prefix cache survives."""
     plan = Plan("proxy", server="vllm")
     asked = [request(tools=[WRITE_FILE], b=1, a="\u00e9\ud83d", n=10**4000) for _ in range(2)]
-    first, second = (upstream_body(each, plan) for each in asked)
+    first, second = (upstream_request(each, plan).body for each in asked)
     assert first == second
     keys = list(json.loads(first))
     assert keys[: keys.index("tool_choice")] == [*chat(), "tools", "b", "a", "n"]
@@ -97,7 +97,7 @@ def test_the_same_request_goes_up_as_the_same_bytes_and_keeps_its_order() -> Non
 def test_the_client_s_body_is_not_touched() -> None:
     wanted = request(tools=[WRITE_FILE], stream_options={})
     before = json.dumps(wanted.body)
-    upstream_body(wanted, Plan("proxy", "whole", "vllm", ("model",), 5))
+    upstream_request(wanted, Plan("proxy", "whole", "vllm", ("model",), 5))
     assert json.dumps(wanted.body) == before
 
 

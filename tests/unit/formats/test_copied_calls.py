@@ -43,6 +43,7 @@ TEXTS = (
     "> quoted\n\tindented & <b>bold</b> &amp; done",
     "12: numbered\n13: lines\\n of text",
     "été 🙂 ｜▁｜",
+    "a\rb\r\nc\n\rd",
 )
 
 
@@ -54,6 +55,36 @@ def numbered(form: str) -> Decorate:
 def behind(mark: str) -> Decorate:
     """Each line behind a mark."""
     return lambda text: "\n".join(mark + line for line in text.split("\n"))
+
+
+def framed(form: str, step: int = 1) -> Decorate:
+    """Each line in `form`: its number, a letter that only some lines have, an author and a commit that change."""
+    authors = ("A. Body", "Jean-Luc van Damme", "dependabot[bot]", "李雷")
+    commits = ("^1a2b3c4", "deadbeef", "00000000", "9f8e7d6c5b")
+
+    def decorate(text: str) -> str:
+        lines = []
+        for at, line in enumerate(text.split("\n")):
+            values = {"commit": commits[at % 4], "author": authors[at % 3], "second": at % 7, }
+            values["mark"] = ">" if at % 3 == 2 and line.strip() else " "
+            lines.append(form.format(line=line, number=8 + at * step, sign=":-"[at % 2], **values))
+        return "\n".join(lines)
+
+    return decorate
+
+
+def cat_a(text: str, end: str = "") -> str:
+    """What `cat -A` says of a text."""
+    shown = []
+    for byte in text.replace("\n", f"{end}\n").encode():
+        meta, rest = ("M-", byte - 128) if byte > 127 else ("", byte)
+        if byte == 10:
+            shown.append("$\n")
+        elif rest < 32 or rest == 127:
+            shown.append(f"{meta}^{chr(rest ^ 64)}")
+        else:
+            shown.append(meta + chr(rest))
+    return "".join(shown) + "$"
 
 
 def diff(before: str, after: str) -> str:
@@ -94,6 +125,55 @@ DECORATIONS: dict[str, Decorate] = {
     "with columns": numbered("tests/test_a.py:{}:5: "),
     "grep": behind("docs/a-b.md:"),
     "git blame": numbered("1a2b3c4d (A. Body 2024-05-06 07:08:09 +0200 {}) "),
+    "git blame by several": framed("{commit} ({author} 2024-05-06 07:08:0{second} +0200 {number}) {line}"),
+    "git blame -s": framed("{commit} {number}) {line}"),
+    "svn annotate": framed("{number:6}       body {line}"),
+    "a path in brackets": numbered("src/[id]/page.tsx:{}:"),
+    "a path in round brackets": numbered("src/(group)/a.tsx:{}:"),
+    "a path in braces": numbered("src/{{x}}/a<T>.ts:{}:"),
+    "a path of Windows": numbered("C:\\src\\new\\a.py:{}:"),
+    "a path with blanks": numbered("my file.py:{}:"),
+    "a path with marks": numbered("it's \"a\" file:{}:"),
+    "a path with a number that grows": numbered("log.{0}/a.py:{0}: "),
+    "a path with columns": numbered("a.py:{}:5: "),
+    "square brackets": numbered("[{}] "),
+    "round brackets": numbered("({}) "),
+    "a number and >": numbered("{}> "),
+    "a number and >, glued": numbered("{}>"),
+    "a number and #": numbered("{}#"),
+    "a number and ;": numbered("{};"),
+    "a number and ,": numbered("{},"),
+    "a number and =": numbered("{} = "),
+    "a word": numbered("line 1{}: "),
+    "a word and a bar": numbered("Line {} | "),
+    "Zeile": numbered("Zeile {}: "),
+    "MSVC": numbered("a.py({}): "),
+    "MSVC with columns": numbered("a.py({},7): "),
+    "nl -b a": numbered("{:6}\t"),
+    "less -N": numbered("{:7} "),
+    "zeros and a bar": numbered("{:05}| "),
+    "grep -n -C": framed("{number}{sign}{line}"),
+    "grep -Hn -C": framed("src/a-1.py{sign}{number}{sign}{line}"),
+    "grep -n of some lines": framed("src/[id]/a.py:{number}:{line}", 3),
+    "grep -n -b": framed("a.py:{number}:1{second}7:{line}", 3),
+    "a heading of rg": lambda text: "src/[id]/a.tsx\n" + numbered("{}:")(text) + "\n\nsrc/b.tsx\n1:x",
+    "Select-String": framed("{mark} a b.py:{number}:{line}"),
+    "a code frame": framed("{mark} {number:4} | {line}"),
+    "a debugger": framed("{number:3}  {mark}\t{line}"),
+    "a traceback of pytest": framed("{mark}   {line}"),
+    "a log": framed("2024-05-06T07:08:0{second}.12{second}Z web-1 stdout F {line}"),
+    "docker compose": behind("web-1  | "),
+    "a remote": behind("remote: "),
+    "a path without numbers": behind("src/(a b)/[id].md:"),
+    "commented as in SQL": behind("-- "),
+    "commented as in Vim": behind('" '),
+    "commented as in Batch": behind("REM "),
+    "a frame": framed("│ {line:<90} │"),
+    "colours": framed("\x1b[32m{number}\x1b[0m\x1b[36m:\x1b[0m{line}\x1b[K"),
+    "cat -A": cat_a,
+    "cat -A of CRLF": lambda text: cat_a(text, "\r"),
+    "cat -An": lambda text: numbered("{:6}\t")(cat_a(text)),
+    "cat -E": lambda text: text.replace("\n", "$\n") + "$",
     "indented": behind("    "),
     "indented by tabs": behind("\t\t"),
     "quoted": behind("> "),
@@ -129,6 +209,8 @@ DECORATIONS: dict[str, Decorate] = {
     "JSON in HTML": lambda text: html.escape(dumped(text)),
     "quoted and numbered and CRLF": lambda text: numbered("{:6}\t")(behind("> ")(text)).replace("\n", "\r\n"),
     "a diff in JSON": lambda text: dumped(changed(text)),
+    "JSON of brackets": lambda text: dumped(numbered("src/[id]/a.tsx:{}:")(text), 2),
+    "a line end by number": lambda text: html.escape(text).replace("\n", "&#10;"),
 }
 
 
@@ -150,16 +232,15 @@ def random_calls(form: str, count: int) -> Iterator[list[Call]]:
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_copy_is_no_call_however_the_result_shows_it(form: str) -> None:
     rng = random.Random(form)
-    for calls in random_calls(form, 4):
+    for calls in random_calls(form, 3):
         text = RENDERERS[form].render(calls)
         assert [name for name, _ in scan([text], new_scanner(TOOLS)).calls] == [name for name, _ in calls]
         for name, decorate in DECORATIONS.items():
             result = f"Result:\n{decorate(text)}\nThat was it."
-            at = rng.randrange(len(text))
-            for cut in ([text], [text[:at], text[at:]]):
-                found = scan(cut, new_scanner(TOOLS, results=("other", result)))
-                # Of a message the token at the very end is no text, whatever the message is.
-                assert (found.calls, found.text) == ((), text.removesuffix("<|call|>")), name
+            at = rng.choice((0, rng.randrange(len(text))))
+            found = scan([text[:at], text[at:]], new_scanner(TOOLS, results=("other", result)))
+            # Of a message the token at the very end is no text, whatever the message is.
+            assert (found.calls, found.text) == ((), text.removesuffix("<|call|>")), name
 
 
 @pytest.mark.parametrize("name", DECORATIONS)
@@ -186,7 +267,18 @@ def test_what_is_only_like_a_result_is_a_call(name: str) -> None:
     text = "<tool_call>\n<function=write_file>\n<parameter=path>\na/b.py\n</parameter>\n</function>\n</tool_call>"
     others = (
         text.replace("a/b.py", "a/c.py"),
+        text.replace("a/b.py", "src/a/b.py"),
+        text.replace("a/b.py", "/a/b.py"),
+        text.replace("a/b.py", "-a/b.py"),
+        text.replace("a/b.py", "9a/b.py"),
+        text.replace("a/b.py", "9 a/b.py"),
+        text.replace("a/b.py", "9: a/b.py"),
+        text.replace("a/b.py", "no a/b.py"),
+        text.replace("a/b.py", "a/b.py2"),
+        text.replace("a/b.py\n", ""),
         text.replace("a/b.py", "a/b.py\nc"),
+        text.replace("a/b.py", "c\na/b.py"),
+        text.replace("a/b.py", "7\na/b.py"),
         text.replace("write_file", "read_file"),
         text.replace("</parameter>", "</parameter>\n<parameter=content>\nx\n</parameter>"),
         text.replace("</tool_call>", "</tool_cal>"),
@@ -251,6 +343,22 @@ def test_results_are_looked_into_only_if_the_words_of_the_call_stand_there() -> 
     assert not copies._plain
     assert copies.hold(call_json("find", pattern="abcd"))
     assert [*copies._plain] == [2]
+
+
+def test_lines_that_repeat_themselves_again_and_again_are_a_copy() -> None:
+    """C7: they are not looked at more often than is bounded."""
+    call = "<tool_call>\n" * 40 + call_json("find", pattern="abcd") + "\n</tool_call>"
+    for times, found in ((41, False), (2000, True)):
+        assert Copies(("<tool_call>\n" * times + "pattern name arguments find abcd",)).hold(call) is found
+
+
+@pytest.mark.parametrize("edge", ["$", " |", "    │", " */", "  \t#"])
+def test_what_ends_all_lines_is_no_part_of_them(edge: str) -> None:
+    call = "<tool_call>\n<function=find>\n<parameter=pattern>\na b\n</parameter>\n</function>\n</tool_call>"
+    shown = numbered("{}: ")(call).replace("\n", f"{edge}\n")
+    assert Copies((shown,)).hold(call)
+    assert Copies((f"{shown}{edge}",)).hold(call)
+    assert not Copies((shown.replace(f"a b{edge}", f"a b c{edge}"),)).hold(call)
 
 
 NASTY = ["\\", "\\n", "&", "&#", "&#9999999;", "&#xFFFFFF;", "\\ud83d", "\ud83d", "\\uD83D\\uDE42", "1:", "`", "@@ -"]

@@ -330,6 +330,35 @@ LISTED: dict[str, list[JsonObject]] = {
     "by name": [{"find": definition("find", False, **PATTERN)["parameters"]}],
     "arguments": [{"name": "find", "arguments": {"type": "object", "properties": PATTERN}}],
     "no type": [{"name": "find", "parameters": {"properties": PATTERN, "required": []}}],
+    "properties alone": [{"name": "find", "parameters": PATTERN}],
+    "properties alone, described": [{"name": "find", "description": "It can find.", "parameters": PATTERN}],
+    "properties alone, as arguments": [{"name": "find", "arguments": PATTERN}],
+    "properties alone, as text": [{"name": "find", "arguments": json.dumps(PATTERN)}],
+    "properties alone, by name": [{"find": PATTERN}],
+    "properties alone, OpenAI's": [{"type": "function", "function": {"name": "find", "parameters": PATTERN}}],
+    "properties alone, several": [
+        {"name": "find", "parameters": {**PATTERN, "limit": {"type": "integer", "default": 3}}},
+        {"name": "write_file", "parameters": {"path": {"type": "string"}, "mode": {"enum": ["a", "w"]}}},
+    ],
+    "properties and required": [{"name": "find", "parameters": {**PATTERN, "required": ["pattern"]}}],
+    "properties and a dialect": [{"name": "find", "parameters": {"$schema": "x", "strict": True, **PATTERN}}],
+    "a schema without its type": [{"name": "find", "parameters": {"properties": PATTERN, "strict": True}}],
+    "Gemini's": [
+        {"name": "find", "parameters": {"type": "OBJECT", "properties": {"pattern": {"type": "STRING"}}}},
+        {"name": "find", "parameters": {"pattern": {"type": "STRING"}}},
+    ],
+    "several types": [{"name": "find", "parameters": {"pattern": {"type": ["string", "null"]}}}],
+    "types of Python": [{"name": "find", "parameters": {"pattern": {"type": "str", "required": True}}}],
+    "a reference": [{"name": "find", "parameters": {"pattern": {"$ref": "#/$defs/text"}}}],
+    "alternatives": [{"name": "find", "parameters": {"pattern": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}],
+    "values": [{"name": "find", "parameters": {"pattern": {"enum": ["a", "b"]}}}],
+    "a value": [{"name": "find", "parameters": {"pattern": {"const": "a"}}}],
+    "words": [{"name": "find", "parameters": {"pattern": {"description": "What to look for."}}}],
+    "one without a word": [{"name": "find", "parameters": {"pattern": {}, "limit": {"type": "integer"}}}],
+    "names of types": [{"name": "find", "parameters": {"pattern": "string", "limit": "integer"}}],
+    "another parameter": [{"name": "find", "parameters": {"text": {"type": "string"}}}],
+    "input_schema": [{"name": "find", "input_schema": {"type": "object", "properties": PATTERN}}],
+    "inputSchema": [{"name": "find", "inputSchema": PATTERN}],
     "one of them without a schema": [definition("write_file", False, **PATTERN), {"name": "find", "parameters": {}}],
     "the first without a schema": [{"name": "find", "parameters": {}}, definition("write_file", False, **PATTERN)],
 }
@@ -338,6 +367,9 @@ LISTINGS: dict[str, Callable[[list[JsonObject]], str]] = {
     "an array": lambda tools: f"<tools>{json.dumps(tools)}</tools>",
     "pretty": lambda tools: f"<tools>\n{json.dumps(tools, indent=2)}\n</tools> are offered.",
     "a call's wrapper": lambda tools: f"<tool_call>{json.dumps(max(tools, key=repr))}</tool_call>",
+    "mid-prose": lambda tools: f"There is <tool_call>{json.dumps(max(tools, key=repr))}</tool_call> and more.",
+    "a fence in a wrapper": lambda tools: f"<tools>\n```json\n{json.dumps(tools)}\n```\n</tools>",
+    "Python": lambda tools: f"<tools>{tools}</tools>",
     "a marker": lambda tools: f"[TOOL_CALLS]{json.dumps(tools)}",
     "JSON": json.dumps,
     "JSON lines": lambda tools: "\n".join(map(json.dumps, tools)),
@@ -354,9 +386,42 @@ def test_a_listing_of_tools_is_no_call(name: str, form: str) -> None:
         assert (found.calls, found.text) == ((), text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[TOOL_CALLS]find[ARGS]{"pattern": {"type": "string"}}',
+        '<|tool_call>call:find{pattern:{type:<|"|>STRING<|"|>}}<tool_call|>',
+        '<|channel|>commentary to=functions.find <|constrain|>json<|message|>{"pattern": {"type": "string"}}<|call|>.',
+        'find{"pattern": {"type": "string"}}',
+        "[find(pattern={'type': 'string'})]",
+    ],
+)
+def test_a_definition_in_another_format_is_no_call(text: str) -> None:
+    for cut in all_cuts(text, 10):
+        assert scan(cut, new_scanner(TOOLS)).calls == ()
+
+
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 MAKER = function("make", {"type": {"type": "string"}, "properties": {"type": "object"}, "title": {"type": "string"}})
+ANY: JsonObject = {"type": "object"}
+FIELD = function("make", {"name": {"type": "string"}, "field": ANY, "fields": {"type": "array", "items": ANY}})
+OWN = {"type": "object", "properties": {"type": {"type": "string"}, "width": {"type": "integer"}}}
 NOT_LISTED: dict[str, tuple[JsonObject, JsonObject]] = {
+    "an argument that is a schema": (FIELD, {"field": {"type": "string"}}),
+    "one beside a name": (FIELD, {"name": "a", "field": {"type": "string"}}),
+    "schemas in an array": (FIELD, {"fields": [{"type": "string"}]}),
+    "an empty argument": (FIELD, {"field": {}}),
+    "an argument that says its type": (function("make", {"field": OWN}), {"field": {"type": "string"}}),
+    "an argument of any type": (function("make", {"field": {}}), {"field": {"type": "string"}}),
+    "one of two types": (function("make", {"field": {"type": ["string", "object"]}}), {"field": {"enum": ["a"]}}),
+    "one by reference": (
+        function("make", {"field": {"$ref": "#/properties/other"}, "other": ANY}),
+        {"field": {"const": 1}},
+    ),
+    "the name of a type": (function("make", PATTERN), {"pattern": "string"}),
+    "names of types": (function("make", {**PATTERN, "b": {"type": "string"}}), {"pattern": "string", "b": "integer"}),
+    "objects of another kind": (FIELD, {"field": {"type": "module"}}),
+    "an object and a text": (function("make", {**PATTERN, "b": ANY}), {"pattern": "a", "b": {"type": "string"}}),
     "the tool takes a schema": (MAKER, SCHEMA),
     "the tool takes a schema, and more": (MAKER, {**SCHEMA, "title": "x"}),
     "a schema with keys that the tool does not say": (MAKER, {**SCHEMA, "required": ["a"]}),
@@ -375,6 +440,16 @@ def test_what_is_no_schema_or_is_wanted_is_a_call(name: str) -> None:
     tool, arguments = NOT_LISTED[name]
     text = f"<tool_call>{json.dumps({'name': 'make', 'arguments': arguments})}</tool_call> so."
     assert scan([text], new_scanner(offered(tool))).parsed == [("make", arguments)]
+
+
+@pytest.mark.parametrize("others", [True, {}, {"type": "object"}, {"type": ["string", "object"]}], ids=json.dumps)
+def test_a_tool_that_takes_other_keys_may_take_schemas(others: Any) -> None:
+    tool = function("make", PATTERN)
+    tool["function"]["parameters"]["additionalProperties"] = others
+    text = '<tool_call>{"name": "make", "arguments": {"a": {"type": "string"}}}</tool_call> so.'
+    assert scan([text], new_scanner(offered(tool))).parsed == [("make", {"a": {"type": "string"}})]
+    tool["function"]["parameters"]["additionalProperties"] = {"type": "string"}
+    assert scan([text], new_scanner(offered(tool))).calls == ()
 
 
 @pytest.mark.parametrize("arguments", ['{"properties": ', '["properties"]', "", '{"properties": {}', '"properties"'])

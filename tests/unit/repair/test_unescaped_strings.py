@@ -117,6 +117,45 @@ def test_C9_an_own_keys_opener_that_stands_twice_leaves_no_reading(text: str) ->
     assert text_read(text, WRITE) is None
 
 
+NOTE: JsonObject = {"type": "object", "properties": {"note": TEXT, "kind": TEXT}}
+DEEP: JsonObject = {
+    "type": "object",
+    "properties": {
+        "edits": {"type": "array", "items": EDIT},
+        "mixed": {"type": "array", "items": {"anyOf": [NOTE, {"type": "integer"}]}},
+        "o": {"type": "object", "properties": {"n": NOTE, "kind": TEXT, "at": TEXT}},
+        "path": TEXT,
+        "mode": TEXT,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The outer key's opener stands twice behind what closes around a nested string.
+        '{"edits": [{"old": "a", "new": "f("}], "path": "z")"}], "path": "p"}',
+        '{"o": {"n": {"note": "f("}}, "path": "z")"}}, "path": "p"}',
+        '{"o": {"n": {"note": "f("}, "at": "z")"}, "at": "p"}}',
+        # That of a key in the middle, whose object is closed when it stands there again.
+        '{"o": {"n": {"note": "f("}, "at": "z"}, "path": ")"}, "at": "y"}, "mode": "w"}',
+        '{"o": {"n": {"note": "f(", "kind": "z"}}, "path": ""x)", "kind": "y"}}, "mode": "w"}',
+        # That of an item.
+        '{"edits": [{"old": "f("}, {"old": "z"}], "path": ")"}, {"old": "y"}], "mode": "w"}',
+        # The next item is no object.
+        '{"mixed": [{"note": "x"}, 5], "path": "q "b" [{"}]}',
+        # A comma may be lost.
+        '{"o": {"n": {"note": "f("}} "path": "z")"}, "mode": "w"}',
+        # Several objects.
+        '{"path": "a"}, {"path": "b"}',
+        '{"path": "a"}\n{"mode": "b "c""}',
+        '{"o": {"n": {"note": "a"}}}, {"path": "b"}',
+    ],
+)
+def test_C9_what_may_close_more_than_the_string_leaves_no_reading(text: str) -> None:
+    assert text_read(text, DEEP) is None
+
+
 @pytest.mark.parametrize("text", ['a \\\\"b\\\\" "c"', 'C:\\\\"b" c'])
 def test_C9_a_mark_behind_two_backslashes_leaves_no_reading(text: str) -> None:
     """One of them may be meant for the mark."""
@@ -186,7 +225,7 @@ def test_C9_nothing_supplies_the_end_of_a_string(text: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ['"', "'"])
-@pytest.mark.parametrize("inner", ['def f():\n    "doc"\n    return "a"', "it's \"x\"", '"a", "mode": "b"', "x" * 5000])
+@pytest.mark.parametrize("inner", ['def f():\n    "doc"\n    return "a"', 'it\'s "x"', '"a", "mode": "b"', "x" * 5000])
 def test_three_marks_are_one_delimiter(mark: str, inner: str) -> None:
     quoted = mark * 3 + inner + mark * 3
     assert text_read(f'{{"path": "p", "content": {quoted}}}', WRITE) == {"path": "p", "content": inner}
