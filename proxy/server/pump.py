@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 # Steps of one stream before the others have their turn; a step takes at most some kilobytes (upstream/answer_wait.py).
-STEPS = 4
+STEPS = 2
 # Threads for what may block.
 HELPERS = 64
 # How often, in seconds, it is looked whether a client takes anything.
