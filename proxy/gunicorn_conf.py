@@ -128,9 +128,9 @@ UNREAD_SECONDS = 0.05
 # Before the graceful timeout the streams that are left are told to end; the worker looks once a second.
 DRAIN_SECONDS = 3.0
 
-# After so long a thread of a worker gives way to another one that waits (CPython's own is 0.005 s): the pump waits for
-# each thread that works (benchmarks/README.md has the figures).
-SWITCH_SECONDS = 0.0001
+# After so long, in seconds, a thread that computes gives the interpreter's lock to one that waits for it (CPython's own
+# is 0.005): the pump gives it away at each system call. benchmarks/README.md has the measurement that chose it.
+SWITCH_SECONDS = 0.0005
 
 # The descriptor by which they are told (upstream/answer_wait.py polls it): the worker's process id and the number of an
 # eventfd.

@@ -28,7 +28,7 @@ from proxy import gunicorn_conf
 from proxy.server import pumped_stream
 from proxy.server.deadline_heap import DeadlineHeap
 from proxy.server.pump import Pump
-from tests.conftest import Front, Proxy, Start, clean_environment
+from tests.conftest import START_SECONDS, Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.many_streams import Readers
@@ -349,7 +349,7 @@ def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]
         env = {**clean_environment(), "TOOL_PROXY_UPSTREAM": upstream, "TOOL_PROXY_HEARTBEAT": "0.2"}
         process = subprocess.Popen(command, env=env, stderr=log)
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + START_SECONDS
         while not answers(f"{proxy.url}/health"):
             assert process.poll() is None and time.monotonic() < deadline, proxy.log.read_text()
             time.sleep(0.02)
