@@ -834,7 +834,7 @@ def test_k3_100_clients_that_find_it_full_and_stay_hold_up_nobody(
     )
     with ExitStack() as stack:
         gate = bench.upstream.gate()
-        bench.play(*[[*SAID, gate]] * 48)
+        bench.play(*[[gate, *SAID]] * 48)  # until its first byte a stream has a thread
         served = request(dialect, dialect.ask(streamed=True, tools=True))
         for number in range(48):
             stack.enter_context(Client(bench.proxy.port, served))
