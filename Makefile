@@ -30,13 +30,21 @@ OTHERS ?= python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/py
 # One set of versions for all Pythons that the project supports, and the digests of the wheels for all machines.
 LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
 
+# Each start of a proxy, and each worker of pytest, would compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Files of tests side by side, one per core; the benchmarks must have the machine to themselves.
 ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
-# Where another Python can make a difference: what is only about text is tried once, on the first.
-ELSEWHERE := $(addprefix tests/unit/,codec tools config engine upstream dialects exchange worker web commands server) \
-  tests/failures/test_own_corpus.py tests/failures/test_recordings.py tests/integration
-TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
+# Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
+# of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
+TEXT_ALONE := $(patsubst %,tests/integration/test_%.py,quoted_keys quoted_calls replay messages_faults observe prepare \
+  demo held_and_rest whole_reply_fronts web_origins loop_guard deploy_files)
+ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
+  tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
+  $(filter-out $(TEXT_ALONE),$(wildcard tests/integration/test_*.py))
+# In the order of the folders: short files are last, so that no core waits long for another.
+TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test quick check others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
 

@@ -14,6 +14,7 @@ from benchmarks import body, script
 STAMP = re.compile(rb'"id":\s*"(?:chatcmpl-|msg_)(\d{20})"')
 # A proxy may write JSON with blanks and keys in another order than the upstream; the fields are searched apart.
 _CHAT_NUMBER = re.compile(rb'"content":\s*"[^"]* (\d+)"')
+_DELTA = "content_block_delta"
 _MESSAGES_NUMBER = re.compile(rb'"text":\s*"[^"]* (\d+)"')
 
 
@@ -96,20 +97,33 @@ class MessagesReading:
         """Return what was wrong with the answer, which is over."""
         events: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events]
         said = [event for event in events if event["type"] != "ping"]
-        deltas = [event["delta"] for event in said if event["type"] == "content_block_delta"]
-        around = [event["type"] for event in said if event["type"] != "content_block_delta"]
+        return self._order_error(said) or self._text_error(said) or self._count_error(said)
+
+    def _order_error(self, said: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with the order of the events."""
+        around = [event["type"] for event in said if event["type"] != _DELTA]
         block = ["content_block_start", "content_block_stop"] if self._expected else []
         if around != ["message_start", *block, "message_delta", "message_stop"]:
             return f"events {' '.join(around)[:300]}"
-        if [event["type"] for event in said[2:-3]] != ["content_block_delta"] * len(deltas):
+        if any(event["type"] != _DELTA for event in said[2:-3]):
             return "a delta outside its block"
+        return None
+
+    def _text_error(self, said: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with the text."""
+        deltas = [event["delta"] for event in said if event["type"] == _DELTA]
         text = "".join(delta["text"] for delta in deltas)
         if text != "".join(map(script.words, range(1, self._expected + 1))):
             return f"{len(text)} characters that are not what the upstream said"
         if len(deltas) != self._expected or self.content != self._expected:
             return f"{len(deltas)} deltas instead of {self._expected}"
-        if said[0]["message"]["usage"]["input_tokens"] != self._prompt:
-            return f"counts at the start {said[0]['message']['usage']}"
+        return None
+
+    def _count_error(self, said: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with the counts of tokens and the end."""
+        usage = said[0]["message"]["usage"]
+        if usage["input_tokens"] != self._prompt:
+            return f"counts at the start {usage}"
         return _stop_error(said[-2]["delta"]["stop_reason"], said[-2]["usage"], self._expected)
 
 

@@ -6,6 +6,7 @@ workers and threads come on the command line, from `proxy.cli`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import os
@@ -42,6 +43,7 @@ _answers = _load("wsgi_answer")
 _streams = _load("pumped_stream")
 _deadlines = _load("deadline_heap")
 _pump = _load("pump")
+_refusals = _load("refusals")
 if __name__ == "__config__":
     # The master's first line could wait for a pipe that is full already. The log takes the stream that it finds.
     _logs.install()
@@ -194,6 +196,20 @@ def post_fork(server: Any, worker: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+class _Said:
+    """A client that only looks at the status of gunicorn's answer."""
+
+    status = 400
+
+    def gettimeout(self) -> float:
+        """Nothing waits."""
+        return 0.0
+
+    def sendall(self, data: bytes) -> None:
+        """`HTTP/1.1 414 URI Too Long`"""
+        self.status = int(data.split(b" ", 2)[1])
+
+
 # What a request's thread gives when the pump has its connection.
 _HANDED_OVER = object()
 
@@ -212,7 +228,7 @@ class Worker(ThreadWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lingering = _waits.Lingering()
-        self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop)
+        self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop, self._refuse_head)
         self._full_until = 0.0
         self._drain = -1
         self._drain_at = float("inf")
@@ -287,7 +303,8 @@ class Worker(ThreadWorker):
     def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
         """One round of the loop. What goes wrong with one connection must not end the worker."""
         try:
-            super().wait_for_and_dispatch_events(timeout)
+            super().wait_for_and_dispatch_events(0.0 if self._incoming.busy else timeout)
+            self._incoming.read(self.poller)
         except Exception:
             self.log.exception("a connection could not be looked after")
             time.sleep(UNREAD_SECONDS)  # it may be there again at once
@@ -327,6 +344,21 @@ class Worker(ThreadWorker):
         """Close a connection of which no request came."""
         self.nr_conns -= 1
         util.close(conn.sock)
+
+    def _refuse_head(self, conn: TConn, head: bytes) -> None:
+        """Answer a connection whose head is too long, and close it so that its client gets the answer."""
+        with contextlib.suppress(OSError):
+            conn.sock.send(_refusals.answer(431, "LongHead", head))
+        self.nr_conns -= 1
+        conn.close(graceful=True)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
+        """Answer what cannot be read as a request in the words of its path's API; gunicorn logs it."""
+        said: Any = _Said()
+        super().handle_error(req, said, addr, exc)
+        head = getattr(client, "head", b"")
+        with contextlib.suppress(OSError):
+            client.sendall(_refusals.answer(said.status, type(exc).__name__, head))
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Serve a request; a stream only up to its first bytes.

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import trustme
 from flask.testing import FlaskClient
@@ -30,13 +31,19 @@ from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.scripted import PATIENCE, Upstream
 from tests.support.worker_state import make_state, read_rules
 
+# No test fails because the machine is busy: an example may take its time, and so may the making of one.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
+
 # A start loads all of the package: on a machine that has other work, too, it takes long.
 START_SECONDS = 40.0
-_SETTINGS_OF_THE_MACHINE = ("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN")
+_SETTINGS_OF_THE_MACHINE = (
+    *("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN", "PYTHONDONTWRITEBYTECODE"),
+)
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without any setting of the proxy; resources that leak are told."""
+    """The environment without any setting of the proxy; resources that leak are told, modules are compiled once."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS_OF_THE_MACHINE)}
     return {**kept, "PYTHONWARNINGS": "default"}
 
@@ -87,15 +94,19 @@ class Proxy:
 def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
     """The real thing, ended by the stack, which also looks whether its log tells of a defect.
 
-    With `upstream` "" the rules say where that is.
+    With `upstream` "" the rules say where that is. A setting may be a variable instead of a flag (`TOOL_PROXY_X=1`):
+    earlier releases, which do not know it, then start all the same.
     """
+    variables = dict(flag.split("=", 1) for flag in flags if flag.startswith("TOOL_PROXY_"))
+    flags = tuple(flag for flag in flags if not flag.startswith("TOOL_PROXY_"))
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     proxy = Proxy(port, folder / "proxy.log")
     flags = (*(("--upstream", upstream) if upstream else ()), *flags)
     command = [sys.executable, "-m", "proxy", "serve", "--port", str(port), *flags]
     with proxy.log.open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=log)
+        environment = {**clean_environment(), **variables}
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=log)
     stack.callback(_end, process, proxy)
     deadline = time.monotonic() + START_SECONDS
     while not answers(f"{proxy.url}/health"):

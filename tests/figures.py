@@ -1,4 +1,5 @@
-"""The figures of the house: how large and how dense its code is. `python -m tests.figures [COMMIT]` prints them.
+"""The figures of the house: how large and how dense its code is. `python -m tests.figures [COMMIT]` prints them, and
+`python -m tests.figures --start` how long a worker's imports take.
 
 Functions: lines of the body without the docstring; cyclomatic complexity as radon counts it (`and`/`or` and inline `if`
 included). Code lines: without blanks, comments and docstrings.
@@ -10,7 +11,11 @@ import argparse
 import ast
 import io
 import math
+import os
+import resource
+import statistics
 import subprocess
+import sys
 import tarfile
 import tempfile
 import tokenize
@@ -155,11 +160,55 @@ def _at(commit: str) -> Figures:
         return measure(Path(folder) / "proxy")
 
 
+def start_seconds(rounds: int = 5) -> float:
+    """The median CPU seconds, of so many, of a fresh interpreter that imports what a worker does.
+
+    The modules are compiled before.
+    """
+    _import_worker()
+    return statistics.median(_seconds_of_import() for _ in range(rounds))
+
+
+def _seconds_of_import() -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _import_worker()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _import_worker(*options: str) -> str:
+    """Import what a worker does in an interpreter of its own; give what that says on stderr."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, *options, "-c", "import proxy.app"]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stderr
+
+
+def heaviest_imports(count: int = 15) -> list[tuple[float, str]]:
+    """The imports that take longest, all that they import included: milliseconds and name.
+
+    `-X importtime` writes `import time: self [us] | cumulative | name`, the name indented by its depth.
+    """
+    rows = (line.split("|") for line in _import_worker("-X", "importtime").splitlines())
+    found = [(int(row[1]) / 1000, row[2].strip()) for row in rows if len(row) == 3 and row[1].strip().isdigit()]
+    return sorted(found, reverse=True)[:count]
+
+
+def print_start() -> None:
+    """Print how long the imports of a worker take, and which of them longest."""
+    print(f"a worker's imports: {start_seconds():.2f} s of CPU, the median of 5")
+    for milliseconds, name in heaviest_imports():
+        print(f"{milliseconds:8.1f} ms  {name}")
+
+
 def main() -> None:
     """Print a line for each figure; with a commit, what it was there, too."""
     parser = argparse.ArgumentParser(description="print the figures of the code")
     parser.add_argument("commit", nargs="?", help="a commit to compare with")
+    parser.add_argument("--start", action="store_true", help="how long a worker's imports take, instead")
     given = parser.parse_args()
+    if given.start:
+        print_start()
+        return
     columns = [_at(given.commit)] if given.commit else []
     columns.append(measure(ROOT / "proxy"))
     for field in fields(Figures):

@@ -61,7 +61,7 @@ def public_functions() -> Iterator[tuple[str, ast.FunctionDef]]:
     for path in MODULES:
         tree = ast.parse(path.read_text())
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-        for node in (child for parent in (tree, *classes) for child in parent.body):
+        for node in [*tree.body, *(child for each in classes for child in each.body)]:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 yield f"{name_of(path)}.{node.name}", node
 

@@ -11,7 +11,7 @@ from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable, Valu
 from benchmarks.harm.families import M3, Body, Family, Type
 from benchmarks.harm.markup import markup
 from benchmarks.harm.offers import fold, spelled
-from benchmarks.harm.writing import Path, Style, dump
+from benchmarks.harm.writing import CLEAN, Path, Style, dump
 
 
 def none(draft: Draft) -> Broken:
@@ -30,11 +30,11 @@ def own_markup(draft: Draft) -> Broken:
         raise Inapplicable
     if draft.family.body is not Body.TAGS:
         return Broken()
-    stripped = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
-    if stripped == draft.values:
-        return Broken()
-    # An end tag at the end of a value could stand there twice as well.
-    return Broken(one=False, also=[stripped])
+    ends = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
+    begins = {key: _without_opener(draft.family, key, value) for key, value in draft.values.items()}
+    # A tag at the beginning of a value, or at its end, could stand there twice as well.
+    also = [other for other in (ends, begins) if other != draft.values]
+    return Broken(one=not also, also=also)
 
 
 def _without_end_tags(family: Family, key: str, value: Any) -> Any:
@@ -42,6 +42,13 @@ def _without_end_tags(family: Family, key: str, value: Any) -> Any:
     while isinstance(value, str) and value.rstrip().endswith(closer):
         value = value.rstrip().removesuffix(closer).removesuffix(family.tags.edge)
     return value
+
+
+def _without_opener(family: Family, key: str, value: Any) -> Any:
+    opener = family.tags.opener(key, value, CLEAN)
+    if not isinstance(value, str) or not value.lstrip().startswith(opener):
+        return value
+    return value.lstrip().removeprefix(opener).removeprefix(family.tags.edge)
 
 
 def _renamed(values: Values, old: str, new: str) -> Values:
@@ -82,11 +89,12 @@ def wrapped(draft: Draft) -> Broken:
 def _other_keys(draft: Draft, written: Values) -> Broken:
     """Other keys are written than are meant: where the schema allows them, what was written is as good.
 
-    Weak evidence must have the tool's own keys.
+    Weak evidence must have the tool's own keys, and an element of any other name may be a part of the text around it.
     """
     if draft.offer.open:
         return Broken(written=written, one=False, also=[written])
-    return Broken(written=written, one=not draft.family.weak)
+    certain = not draft.family.weak and draft.family.tags.open != "<{key}>"
+    return Broken(written=written, one=certain)
 
 
 def extra_key(draft: Draft) -> Broken:

@@ -18,6 +18,7 @@ from benchmarks.harm.drafts import (
     Values,
     bare_arguments,
     in_json,
+    strings,
     structured,
 )
 from benchmarks.harm.families import Body, Family
@@ -26,17 +27,19 @@ from benchmarks.harm.writing import JsonStyle, Path, Style, dump
 Writer = Callable[[str], str]
 
 
-def _some_strings(writer: Writer, paths: Collection[Path]) -> JsonStyle:
+def some_strings(writer: Writer, paths: Collection[Path]) -> JsonStyle:
     """A style that writes the strings at these paths with this writer."""
     return JsonStyle(string=lambda text, path: writer(text) if path in paths else dump(text))
 
 
-def _bare_marks(text: str) -> str:
+def bare_marks(text: str) -> str:
+    """A string whose marks lack their backslashes."""
     return '"' + dump(text)[1:-1].replace('\\"', '"') + '"'
 
 
-def _bare_lines(text: str) -> str:
-    return '"' + _raw_lines(_bare_marks(text)[1:-1]) + '"'
+def bare_lines(text: str) -> str:
+    """A string in which neither marks nor line ends are escaped."""
+    return '"' + _raw_lines(bare_marks(text)[1:-1]) + '"'
 
 
 def _raw_lines(text: str) -> str:
@@ -46,15 +49,16 @@ def _raw_lines(text: str) -> str:
 
 
 def _triple(text: str) -> str:
-    return f'"""{_bare_lines(text)[1:-1]}"""'
+    return f'"""{bare_lines(text)[1:-1]}"""'
 
 
-def _by_rule(draft: Draft, style: JsonStyle) -> Broken:
-    """The call in this style, with what the rules of reading say of it."""
-    text = draft.family.arguments(draft.values, Style(json=style))
+def by_rule(draft: Draft, style: JsonStyle, meant: Values | None = None) -> Broken:
+    """The call in this style, with what the rules of reading say of it; `meant` are other values than the draft's."""
+    values = draft.values if meant is None else meant
+    text = draft.family.arguments(values, Style(json=style))
     read = marks.read(text, draft.offer.schema)
-    shown = any(_shows_closer(draft.family, string) for _, string in draft.strings())
-    one = read is not None and dump(read) == dump(draft.values) and not shown
+    shown = any(_shows_closer(draft.family, string) for _, string in strings(values))
+    one = read is not None and dump(read) == dump(values) and not shown
     return Broken(Style(json=style), one=one, also=[] if read is None else [read])
 
 
@@ -77,12 +81,12 @@ def _with_marks(draft: Draft) -> list[Path]:
 
 def marks_one(draft: Draft) -> Broken:
     """The marks in one string lack their backslashes."""
-    return _by_rule(draft, _some_strings(_bare_marks, [draft.rng.choice(_with_marks(draft))]))
+    return by_rule(draft, some_strings(bare_marks, [draft.rng.choice(_with_marks(draft))]))
 
 
 def marks_all(draft: Draft) -> Broken:
     """The marks in all strings lack their backslashes."""
-    return _by_rule(draft, _some_strings(_bare_marks, _with_marks(draft)))
+    return by_rule(draft, some_strings(bare_marks, _with_marks(draft)))
 
 
 def marks_lines(draft: Draft) -> Broken:
@@ -90,7 +94,7 @@ def marks_lines(draft: Draft) -> Broken:
     paths = [path for path, text in draft.strings() if '"' in text and re.search(r"[\n\t\r]", text)]
     if not paths:
         raise Inapplicable
-    return _by_rule(draft, _some_strings(_bare_lines, [draft.rng.choice(paths)]))
+    return by_rule(draft, some_strings(bare_lines, [draft.rng.choice(paths)]))
 
 
 def triple_marks(draft: Draft) -> Broken:
@@ -98,7 +102,7 @@ def triple_marks(draft: Draft) -> Broken:
     paths = [path for path, text in draft.strings() if '"""' not in text and text]
     if not paths:
         raise Inapplicable
-    return _by_rule(draft, _some_strings(_triple, [draft.rng.choice(paths)]))
+    return by_rule(draft, some_strings(_triple, [draft.rng.choice(paths)]))
 
 
 def raw_lines(draft: Draft) -> Broken:
@@ -274,8 +278,8 @@ def lost_mark(draft: Draft) -> Broken:
         raise Inapplicable
     chosen = draft.rng.choice(draft.strings())[0]
     front = draft.rng.random() < 0.5
-    style = _some_strings(lambda text: dump(text)[1:] if front else dump(text)[:-1], [chosen])
-    return replace(_by_rule(draft, style), one=False)
+    style = some_strings(lambda text: dump(text)[1:] if front else dump(text)[:-1], [chosen])
+    return replace(by_rule(draft, style), one=False)
 
 
 def other_colon(draft: Draft) -> Broken:
@@ -290,7 +294,7 @@ def raw_backslashes(draft: Draft) -> Broken:
     paths = [path for path, text in draft.strings() if "\\" in text]
     if not paths:
         raise Inapplicable
-    style = _some_strings(lambda text: dump(text).replace("\\\\", "\\"), paths)
+    style = some_strings(lambda text: dump(text).replace("\\\\", "\\"), paths)
     # A string in which each backslash escapes something is that other text, whatever is wrong elsewhere.
     escaped = _mapped(draft.values, lambda text: _lenient(text) if "\\" in text else text)
     return Broken(Style(json=style), one=False, also=[] if escaped is None else [escaped])
@@ -335,7 +339,7 @@ def python_marks(draft: Draft) -> Broken:
     if not paths:
         raise Inapplicable
     chosen = draft.rng.choice(paths)
-    style = JsonStyle(string=lambda text, path: _bare_marks(text) if path == chosen else repr(text))
+    style = JsonStyle(string=lambda text, path: bare_marks(text) if path == chosen else repr(text))
     text = str(draft.values[str(chosen[0])])
     # With nothing in it that looks like an end there is one reading.
     return Broken(Style(json=style), one=re.search(r'"\s*[,)]', text) is None)

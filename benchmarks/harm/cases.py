@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from benchmarks.harm import breaks_calls, breaks_json
+from benchmarks.harm import breaks_calls, breaks_doubts, breaks_json
 from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable
 from benchmarks.harm.drive import Reply
 from benchmarks.harm.families import FAMILIES, Call, Family
@@ -16,7 +16,8 @@ from benchmarks.harm.strict import balanced
 from benchmarks.harm.writing import CLEAN
 
 SEED = 12
-BREAKS: dict[str, Break] = {each.name: each for each in (*breaks_calls.BREAKS, *breaks_json.BREAKS)}
+_ALL = (*breaks_calls.BREAKS, *breaks_json.BREAKS, *breaks_doubts.BREAKS)
+BREAKS: dict[str, Break] = {each.name: each for each in _ALL}
 # Structured calls are what most servers send: so many times the cases of another family.
 _STRUCTURED_SHARE = 4
 _TRIES = 400
@@ -124,7 +125,19 @@ def _written(draft: Draft, kind: Break, broken: Broken, number: int) -> Case:
     text = lead + writer.write(calls, draft.target, style)
     if broken.cut:
         text, tail = text.split(CUT)[0], ""
-    return Case(number, family, kind, draft, broken, Reply(text + tail, (), finish, cuts), lead + tail, len(lead), core)
+    reply = Reply(text + tail, (), finish, cuts, _results(draft, broken, writer))
+    return Case(number, family, kind, draft, broken, reply, lead + tail, len(lead), core)
+
+
+def _results(draft: Draft, broken: Broken, writer: Family) -> tuple[str, ...]:
+    """What a tool said before the reply, if that shows its calls."""
+    if broken.shown is None:
+        return ()
+    calls = list(draft.calls)
+    if broken.shown_values is not None:
+        calls = [(draft.name, broken.shown_values)]
+    text = writer.write(calls, -1)
+    return ("another result", f"It says:\n{broken.shown(text)}\nThat is all.")
 
 
 def _structured(calls: list[Call], draft: Draft, broken: Broken) -> tuple[tuple[str, str], ...]:

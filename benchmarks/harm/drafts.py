@@ -47,7 +47,12 @@ class Draft:
 
     def strings(self) -> list[tuple[Path, str]]:
         """All strings in the arguments, with the paths to them."""
-        return list(_strings(self.values, ()))
+        return strings(self.values)
+
+
+def strings(values: Values) -> list[tuple[Path, str]]:
+    """All strings in arguments, with the paths to them."""
+    return list(_strings(values, ()))
 
 
 def _strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
@@ -67,6 +72,8 @@ class Broken:
     readings that the rules allow, of which any is what was written. `texts` are the keys where the JSON text of the
     value that was written is as good as the string. `cut`: the reply ends at the mark; then no call may come of it.
     `last`: nothing may stand behind the call. `family` is the format as it is written, if the template is broken.
+    `no_call`: what is written is whole, and no call may come of it. `shown` is how the result of a tool shows the calls
+    that the reply writes, so that these are copies, or, with `shown_values`, similar ones.
     """
 
     style: Style = CLEAN
@@ -79,6 +86,14 @@ class Broken:
     finish: str = ""
     last: bool = False
     family: Family | None = None
+    no_call: bool = False
+    shown: Callable[[str], str] | None = None
+    shown_values: Values | None = None
+
+    @property
+    def is_copy(self) -> bool:
+        """True if all calls of the reply are copies."""
+        return self.shown is not None and self.shown_values is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,17 @@ _MOST_PIECES = 12
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model server says: text, or structured calls as name and arguments' text, and why it ended."""
+    """What the model server says: text, or structured calls as name and arguments' text, and why it ended.
+
+    `results` are what tools said before it.
+    """
 
     text: str
     calls: tuple[tuple[str, str], ...] = ()
     finish: str = "stop"
     # The numbers of the places at which a stream is cut; None for a whole answer.
     cuts: Random | None = None
+    results: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ def policy() -> Policy:
 def answered(offers: Sequence[Offer], reply: Reply) -> Left:
     """What a client has of the reply to a request that offers these tools."""
     tools = read_tools([offer.as_tool() for offer in offers])
-    engine = Engine(Task(tools=tools, seed=b"harm", policy=policy()))
+    engine = Engine(Task(tools=tools, seed=b"harm", policy=policy(), results=reply.results))
     left = Left()
     try:
         for event in _events(engine, reply):

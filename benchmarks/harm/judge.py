@@ -12,7 +12,7 @@ from benchmarks.harm.cases import Case
 from benchmarks.harm.drive import Left
 from benchmarks.harm.families import Body, Call
 from benchmarks.harm.offers import Offer, accepts
-from benchmarks.harm.strict import Mode, read_object, readings
+from benchmarks.harm.strict import Mode, closed_calls, read_object, readings
 
 CUT_REASONS = frozenset(("length", "repetition", "content_filter"))
 
@@ -51,21 +51,38 @@ def _verdict(case: Case, left: Left, strict: list[list[Call]]) -> tuple[Verdict,
     calls = _parsed(left)
     if calls is None:
         return _unparsed(case, left)
-    if not case.broken.cut and _is_right(case, left, calls):
+    if calls and case.broken.is_copy:
+        return Verdict.WRONG, "a call was made of a copy"
+    if _is_right(case, left, calls):
         return Verdict.RIGHT, ""
     if _is_refused(case, left, calls):
         return Verdict.REFUSED, "as text"
     wanted = case.reply.finish if case.reply.finish in CUT_REASONS else "tool_calls"
     if left.finish != wanted:
         return Verdict.WRONG, f"the finish is {left.finish}"
-    for reading in strict:
-        if _same(reading, calls):
-            legal = all(_has_own_keys(call, case.draft.offers) for call in reading)
-            return (Verdict.LEGAL, "strictly") if legal else (Verdict.REFUSED, "as it was written")
-    for values in case.broken.also:
-        if _same(_with(case, values), calls):
-            return Verdict.LEGAL, "by the rules"
-    return Verdict.WRONG, _difference(case, left, calls)
+    return _as_written(case, calls, strict) or (Verdict.WRONG, _difference(case, left, calls))
+
+
+def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tuple[Verdict, str] | None:
+    """The verdict on calls that are what was written, strictly or by the rules; None if they are something else."""
+    if case.broken.no_call:
+        return None
+    closed = [] if case.family.structured else _closed(case)
+    for reading in (*strict, *closed):
+        if not _same(reading, calls):
+            continue
+        if all(_has_own_keys(call, case.draft.offers) for call in reading):
+            return Verdict.LEGAL, "strictly"
+        return Verdict.REFUSED, "as it was written"
+    if any(_same(_with(case, values), calls) for values in case.broken.also):
+        return Verdict.LEGAL, "by the rules"
+    return None
+
+
+def _closed(case: Case) -> list[list[Call]]:
+    """The calls that are strictly written and closed before anything broken stands, the broken one among them."""
+    found = closed_calls(case.family, case.reply.text[case.start :], case.draft.offers)
+    return [calls for calls in found if len(calls) > case.draft.target]
 
 
 def _parsed(left: Left) -> list[Call] | None:
@@ -92,6 +109,8 @@ def _unparsed(case: Case, left: Left) -> tuple[Verdict, str]:
 
 def _is_right(case: Case, left: Left, calls: list[Call]) -> bool:
     """The calls that were meant, and the content around them."""
+    if case.broken.cut or case.broken.no_call:
+        return False
     meant = case.meant
     if len(calls) != len(meant) or left.finish != "tool_calls":
         return False
@@ -113,23 +132,36 @@ def _same_bytes(case: Case, left: Left) -> bool:
 
 def _is_refused(case: Case, left: Left, calls: list[Call]) -> bool:
     """Some call is missing and stayed text; those that left are as they were meant."""
-    # Of two calls that are equal, the one that is not broken is the one that left.
-    missing = sorted(range(len(case.meant)), key=lambda number: number == case.draft.target)
-    for call in calls:
-        number = next((number for number in missing if _same([case.meant[number]], [call])), None)
-        if number is None or (case.broken.cut and number == case.draft.target):
-            return False
-        missing.remove(number)
+    missing = _missing(case, calls)
     if not missing:
         return False
-    if case.reply.finish in CUT_REASONS and left.finish != case.reply.finish:
-        return False
-    if case.reply.finish not in CUT_REASONS and left.finish != ("tool_calls" if calls else "stop"):
+    if left.finish != _finish_of_refused(case, calls):
         return False
     if case.family.structured:
         return True
     text = " ".join(left.text.split())
-    return all(" ".join(core.split()) in text for number in missing for core in [_core(case, number)])
+    return all(" ".join(_core(case, number).split()) in text for number in missing)
+
+
+def _missing(case: Case, calls: list[Call]) -> list[int] | None:
+    """The numbers of the calls that were meant and did not leave; None if one left that was not meant."""
+    # Of two calls that are equal, the one that is not broken is the one that left.
+    missing = sorted(range(len(case.meant)), key=lambda number: number == case.draft.target)
+    for call in calls:
+        number = next((number for number in missing if _same([case.meant[number]], [call])), None)
+        if number is None:
+            return None
+        if number == case.draft.target and (case.broken.cut or case.broken.no_call):
+            return None
+        missing.remove(number)
+    return missing
+
+
+def _finish_of_refused(case: Case, calls: list[Call]) -> str:
+    """How a reply ends of which only these calls left."""
+    if case.reply.finish in CUT_REASONS:
+        return case.reply.finish
+    return "tool_calls" if calls else "stop"
 
 
 def _core(case: Case, number: int) -> str:
@@ -214,6 +246,8 @@ def _difference(case: Case, left: Left, calls: list[Call]) -> str:
     meant = case.meant
     if case.broken.cut:
         return "a call was made of what was cut"
+    if case.broken.no_call:
+        return "a call was made of what is none"
     if len(calls) > len(meant):
         return "more calls than were meant"
     if len(calls) < len(meant):

@@ -109,27 +109,40 @@ def _items(text: str, at: int, schema: Schema) -> Iterator[Found]:
 
 
 def _string(text: str, at: int, own: frozenset[str], outermost: bool) -> Iterator[Found]:
-    triple = text.startswith('"""', at) and not _ends_or_goes_on(text, at + 2, own)
-    mark = '"""' if triple else '"'
+    mark = _mark(text, at, own)
     start = at + len(mark)
     marks = list(_marks(text, start, mark))
-    commas = [(place, _next_key(text, place + len(mark), own)) for place in marks]
-    openers = [(place, key) for place, key in commas if key]
-    if openers:
-        place, key = openers[0]
-        if any(other == key for _, other in openers[1:]):
-            raise NoReading(f"{key!r} begins twice")
+    ends = _at_next_key(text, marks, len(mark), own)
+    if not ends:
+        ends = _at_object_end(text, marks, len(mark), outermost)
+    for place in ends:
         yield _unescaped(text[start:place]), place + len(mark)
-        return
-    if outermost:
-        for place in reversed(marks):
-            if _TEXT_ENDS.match(text, place + len(mark)):
-                yield _unescaped(text[start:place]), place + len(mark)
-                return
-        return
-    for place in marks:
-        if _OBJECT_ENDS.match(text, place + len(mark)):
-            yield _unescaped(text[start:place]), place + len(mark)
+
+
+def _mark(text: str, at: int, own: frozenset[str]) -> str:
+    """The mark around the string that begins here: one, or three."""
+    if not text.startswith('"""', at) or _ends_or_goes_on(text, at + 2, own):
+        return '"'
+    return '"""'
+
+
+def _at_next_key(text: str, marks: list[int], length: int, own: frozenset[str]) -> list[int]:
+    """The first of the marks behind which a key of the object begins, if one does."""
+    found = [(place, _next_key(text, place + length, own)) for place in marks]
+    openers = [(place, key) for place, key in found if key]
+    if not openers:
+        return []
+    place, key = openers[0]
+    if any(other == key for _, other in openers[1:]):
+        raise NoReading(f"{key!r} begins twice")
+    return [place]
+
+
+def _at_object_end(text: str, marks: list[int], length: int, outermost: bool) -> list[int]:
+    """The marks behind which the object ends; of the outermost one the last, behind which the text ends."""
+    if not outermost:
+        return [place for place in marks if _OBJECT_ENDS.match(text, place + length)]
+    return [place for place in marks if _TEXT_ENDS.match(text, place + length)][-1:]
 
 
 def _ends_or_goes_on(text: str, at: int, own: frozenset[str]) -> bool:

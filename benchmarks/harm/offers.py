@@ -191,19 +191,30 @@ def _nullable(rng: Random, kind: str, mixed: Mixed) -> Any:
 
 def accepts(schema: Schema, given: Any) -> bool:
     """Whether a value is as the schema says; knows as much of JSON Schema as these tools use."""
-    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if _kind(given) not in kinds and not ("number" in kinds and _kind(given) == "integer"):
+    if not _is_of_type(schema["type"], _kind(given)):
         return False
     if "enum" in schema and given not in schema["enum"]:
         return False
     if isinstance(given, list):
         return all(accepts(schema["items"], item) for item in given)
-    if not isinstance(given, dict):
+    if isinstance(given, dict):
+        return _accepts_members(schema, given)
+    return True
+
+
+def _is_of_type(said: str | list[str], kind: str) -> bool:
+    kinds = said if isinstance(said, list) else [said]
+    if kind == "integer" and "number" in kinds:
         return True
+    return kind in kinds
+
+
+def _accepts_members(schema: Schema, given: Values) -> bool:
+    """Whether an object has the keys that it must have, none that it may not have, and the right values."""
     properties: Schema = schema["properties"]
-    if any(key not in given for key in schema.get("required", ())):
+    if not given.keys() >= set(schema.get("required", ())):
         return False
-    if any(key not in properties for key in given) and schema.get("additionalProperties") is not True:
+    if schema.get("additionalProperties") is not True and given.keys() - properties.keys():
         return False
     return all(accepts(properties[key], inner) for key, inner in given.items() if key in properties)
 

@@ -143,11 +143,23 @@ def report(results: Results, seed: int, seconds: float) -> Iterator[str]:
     order = [name for name in FAMILIES if name in results.families]
     yield from _table("family", [(name, results.families[name]) for name in order], results.total)
     yield ""
-    if results.reasons:
-        yield "What is wrong, by break, family and kind:"
-        for (kind, family, why), times in results.reasons.most_common():
-            yield f"{times:6} {kind}, {family}: {why}"
-        yield ""
+    yield from _reasons(results)
+    yield from _demands(results)
+    yield f"{results.total.verdicts.total()} calls, seed {seed}, {seconds:.0f} s of CPU"
+
+
+def _reasons(results: Results) -> Iterator[str]:
+    """What is wrong, and how often."""
+    if not results.reasons:
+        return
+    yield "What is wrong, by break, family and kind:"
+    for (kind, family, why), times in results.reasons.most_common():
+        yield f"{times:6} {kind}, {family}: {why}"
+    yield ""
+
+
+def _demands(results: Results) -> Iterator[str]:
+    """What is asked of the proxy, and whether that is met."""
     wrong = results.total.verdicts[Verdict.WRONG]
     share = results.total.share or 0.0
     yield f"wrong                                       = 0 {wrong:10}  {'met' if not wrong else 'NOT MET'}"
@@ -155,7 +167,6 @@ def report(results: Results, seed: int, seconds: float) -> Iterator[str]:
         f"right, of those with exactly one reading >= {LEAST_RIGHT:.0%} {share:10.1%}  "
         f"{'met' if share >= LEAST_RIGHT else 'NOT MET'}"
     )
-    yield f"{results.total.verdicts.total()} calls, seed {seed}, {seconds:.0f} s of CPU"
 
 
 def _table(what: str, rows: Sequence[tuple[str, Count]], total: Count) -> Iterator[str]:

@@ -77,6 +77,16 @@ def readings(
     return found
 
 
+def closed_calls(family: Family, text: str, offers: Sequence[Offer]) -> list[list[Call]]:
+    """The calls with which a reply may begin, strictly written and closed, whatever stands behind them.
+
+    What is closed counts at once. Only for formats whose values say by themselves where they end.
+    """
+    if family.body not in (Body.JSON, Body.GEMMA):
+        return []
+    return _Reader(family, text, offers, Mode.FIRST).closed()
+
+
 class _Reader:
     def __init__(self, family: Family, text: str, offers: Sequence[Offer], mode: Mode) -> None:
         self._family = family
@@ -111,6 +121,22 @@ class _Reader:
             except NotStrict:
                 self._at = head.end()
         return calls
+
+    def closed(self) -> list[list[Call]]:
+        """The calls up to each place where all that was opened is closed."""
+        found: list[list[Call]] = []
+        calls: list[Call] = []
+        try:
+            self._expect(self._family.section[0])
+            while True:
+                calls = [*calls, self._call()]
+                if not self._family.section[1]:
+                    found.append(calls)
+                elif self._text.startswith(self._family.section[1], self._at):
+                    return [calls]
+                self._expect(self._family.between)
+        except (ValueError, RecursionError):
+            return found
 
     def _start_of(self, head: int) -> int:
         """Where a call begins whose head stands there."""

@@ -34,6 +34,7 @@ JsonObject: TypeAlias = dict[str, Json]
 # Python reads no integer of more than 4,300 digits.
 _MAX_DIGITS = 4_000
 _DECODER = json.JSONDecoder()
+_CONTAINERS = frozenset((dict, list))
 
 
 class VerbatimNumber(float):
@@ -118,11 +119,11 @@ def _whole(text: str) -> int | float:
     return _verbatim(text)
 
 
-def is_deep(value: Json) -> bool:
-    """True if a value has more than MAX_DEPTH levels."""
+def is_deep(value: Json, levels: int = MAX_DEPTH) -> bool:
+    """True if lists and objects stand in each other over more than so many levels: `[[1]]` and `[{}]` have two."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for item in level for child in _children(item)]
+    for _ in range(levels):
+        level = [child for item in level for child in _children(item) if child.__class__ in _CONTAINERS]
         if not level:
             return False
     return True

@@ -33,6 +33,7 @@ _TYPOGRAPHIC = {mark: re.compile(r"[“”\\]") for mark in "“„‟"} | {"”
 _ALL_STRINGS = {**_STRING, **_TYPOGRAPHIC}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _PYTHON_ESCAPES = {**_ESCAPES, "v": "\v", "a": "\a", "\n": ""}
+_BARE_LINE_END = re.compile(r"(?<!\\)\n")
 _OCTAL = re.compile(r"[0-7]{1,3}")
 # The beginning of a path on Windows; the line end before it may be an escape.
 _LETTER = r"(?:(?<!\w)|(?<=\\[nrt]))[A-Za-z]:"
@@ -285,6 +286,8 @@ class _LiteralParser:
     def _string(self, quote: str) -> str:
         parts: list[str] = []
         escapes: set[_Escape] = set()
+        # Python joins lines behind a backslash; who writes line ends without one may mean it as it stands.
+        continued = False
         start = inside = self.pos + 1
         while True:
             found = self._strings[quote].search(self._text, start)
@@ -294,9 +297,12 @@ class _LiteralParser:
             if found.group() != "\\":
                 self.pos = found.end()
                 _check_escapes(escapes, self._text[inside : found.start()])
+                if continued and _BARE_LINE_END.search(self._text, inside, found.start()):
+                    raise ValueError("a backslash at the end of a line can be read in two ways")
                 return _joined(parts)
             start = found.end()
             part, start = _escape(self._text, start, python=self._python or quote == "'")
+            continued = continued or not part
             escapes.add(_kind_of_escape(part))
             parts.append(part)
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.audit_record import Repair
 from proxy.codec import sse
-from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.commands.parse import printable
 from proxy.config.load import load
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.answer import ChatDialect, read_whole, says_nothing
-from proxy.dialects.chat.writer import DONE, ChatOptions, ChatWriter, entries, error_body
+from proxy.dialects.chat.client_view import ReplyView, view_reply
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
@@ -33,24 +32,6 @@ Prints what the model server said in a capture (serve --capture DIR writes them)
 the proxy, what it sees with it, each repair, and each reason why something was no call.
 """
 _SEED = b"replay"
-
-
-@dataclass(slots=True)
-class ClientView:
-    """What a client has of one choice: a call is its id, its name and its arguments, as far as they came."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: dict[int, list[str]] = field(default_factory=dict)
-    finish: str = ""
-
-
-@dataclass(slots=True)
-class View:
-    """What a client has of an answer; `error` is the message of the error that it got, or empty."""
-
-    choices: dict[int, ClientView] = field(default_factory=dict)
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +107,16 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     )
 
 
-def view(data: bytes, *, streamed: bool) -> View:
-    """What a client makes of an answer's bytes."""
-    seen = View()
-    if not streamed:
-        _note(seen, data, "message")
-        return seen
-    decoder = sse.Decoder(len(data) + 2)
-    for event in (*decoder.feed(data), *decoder.finish()):
-        if event.data is not None and event.data.strip() != DONE:
-            _note(seen, event.data, "delta")
-    return seen
-
-
 def lines(captured: Captured, result: Replayed) -> Iterator[str]:
     """Lines about a replayed capture, safe for a terminal."""
     yield _title(captured)
     yield "before:"
-    yield from _view_lines(view(captured.body, streamed=captured.streamed))
+    yield from _view_lines(view_reply(captured.body, streamed=captured.streamed))
     if result.data == captured.body:
         yield "after: the very same bytes"
     else:
         yield "after:"
-        yield from _view_lines(view(result.data, streamed=result.streamed))
+        yield from _view_lines(view_reply(result.data, streamed=result.streamed))
     for number, repair in enumerate(result.audit, 1):
         yield from _repair_lines(number, repair)
     for reason, count in result.refusals:
@@ -225,66 +193,16 @@ def _is_empty(body: bytes) -> bool:
         return False
 
 
-def _note(seen: View, data: bytes, place: str) -> None:
-    """Add what one chunk or one answer says."""
-    try:
-        body = as_object(load_json(data))
-    except ValueError:
-        return
-    if body.get("error"):
-        seen.error = _message(body["error"])
-    for number, entry in enumerate(entries(body)):
-        said = seen.choices.setdefault(_index(entry, number), ClientView())
-        finish = entry.get("finish_reason")
-        if isinstance(finish, str):
-            said.finish = finish
-        _add_message(said, as_object(entry.get(place)))
-
-
-def _index(entry: JsonObject, number: int) -> int:
-    """The index that the server wrote, else the entry's place."""
-    index = entry.get("index")
-    if isinstance(index, int):
-        return index
-    return number
-
-
-def _add_message(said: ClientView, message: JsonObject) -> None:
-    said.text += _text(message.get("content"))
-    said.reasoning += _text(message.get("reasoning") or message.get("reasoning_content"))
-    for number, call in enumerate(objects_in(message.get("tool_calls"))):
-        mine = said.calls.setdefault(_index(call, number), ["", "", ""])
-        mine[0] = _text(call.get("id")) or mine[0]
-        function = as_object(call.get("function"))
-        mine[1] += _text(function.get("name"))
-        mine[2] += _text(function.get("arguments"))
-
-
-def _text(value: Json) -> str:
-    """A text as it is; what should have been one, as JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return dump_json(value).decode("utf-8", "replace")
-
-
-def _message(error: Json) -> str:
-    if isinstance(error, dict):
-        return _text(error.get("message"))
-    return _text(error)
-
-
-def _view_lines(seen: View) -> Iterator[str]:
+def _view_lines(seen: ReplyView) -> Iterator[str]:
     for number, said in sorted(seen.choices.items()):
         if len(seen.choices) > 1:
             yield f"  choice {number}:"
         yield from _block("reasoning", said.reasoning)
         yield from _block("text", said.text)
-        for at, (id_, name, arguments) in sorted(said.calls.items()):
-            yield f"  call {at}: {printable(name) or 'without a name'}, id {printable(id_) or 'missing'}"
-            yield from _block("arguments", arguments)
-        yield f"  finish: {printable(said.finish) or 'none'}"
+        for at, call in sorted(said.tool_calls.items()):
+            yield f"  call {at}: {printable(call.name) or 'without a name'}, id {printable(call.id) or 'missing'}"
+            yield from _block("arguments", call.arguments)
+        yield f"  finish: {printable(said.finish or '') or 'none'}"
     if seen.error:
         yield from _block("error", seen.error)
     if not seen.choices and not seen.error:

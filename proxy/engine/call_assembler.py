@@ -134,16 +134,15 @@ class CallAssembler:
 
     def _outcome_of(self, events: Sequence[Event]) -> DeltaOutcome:
         """What became of the last deltas, which gave these events."""
-        calls = [each.call for each in self.assigned]
         if not self._writer.regular:
             return DeltaOutcome.CHANGED
-        if any(call.dropped for call in calls):
-            return DeltaOutcome.CHANGED
-        if all(call.all_left for call in calls):
+        # Nearly all deltas leave at once: the other calls are asked for more.
+        waiting = [each.call for each in self.assigned if not each.call.all_left]
+        if not waiting:
             return DeltaOutcome.LEFT
-        if any(call.is_broken for call in calls):
+        if any(call.dropped or call.is_broken for call in waiting):
             return DeltaOutcome.CHANGED
-        if all(call.nearly_left for call in calls):
+        if all(call.nearly_left for call in waiting):
             return DeltaOutcome.NEAR
         if events:
             return DeltaOutcome.CHANGED

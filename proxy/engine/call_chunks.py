@@ -88,6 +88,8 @@ class CallChunks:
             return False
         if self._bytes + len(chunk.raw) > MAX_WAITING_BYTES:
             return False
+        if not self._parted:
+            return True
         return not any(each.call.number in self._parted for each in assigned)
 
     def beside(self, assigned: Sequence[AssignedDelta], events: Sequence[Event]) -> tuple[Event, ...]:

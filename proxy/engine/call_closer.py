@@ -137,7 +137,7 @@ class CallCloser:
     def _missing_rest(self, call: PendingCall, live: LiveArguments, stopped: bool) -> str | None:
         """What an open call still lacks; None if it cannot be finished (C4, half calls)."""
         ready = live.end()
-        if live.all_released:
+        if live.complete:
             return ready + live.rest
         if not stopped and not live.closed:
             # Cut by `length`, arguments are left as cut: what is missing is not known.

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
+from proxy.engine.live_state import BROKEN, CLOSED, LiveState, LiveStep, next_live_state
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
@@ -34,21 +35,22 @@ _STRING = frozenset(("string",))
 class LiveArguments:
     """Fragments in any cut; each `feed` gives what may leave now.
 
-    `complete` is true once all of the object could leave, `closed` once it has ended at all, if its last mark is the
-    end of its last string. `broken`: nothing more leaves. `excess` is what came behind the object, if that is more
-    than blanks; it does not belong to `text`.
+    `excess` is what came behind the object, if that is more than blanks; it does not belong to `text`.
     """
 
     def __init__(self, policy: ReleasePolicy) -> None:
         self.policy = policy
+        self._state = LiveState.STREAMING
         self._buffer = TextBuffer()
+        # Two readers of one text: the first finds what may leave; where it breaks, the second one finds the end.
         self._cursor = Cursor(self._buffer, 0, ToolSet(()))
         self._parsing = self._object()
         self._end_reader = Cursor(self._buffer, 0, ToolSet(()))
         self._ending = self._find_end()
         self._safe = 0
         self._sent = 0
-        # Behind the object there are only blanks up to here.
+        # Where the object ends, once it does; behind it there are only blanks up to `_blank_to`.
+        self._end = 0
         self._blank_to = 0
         self._exceeded = False
         # The members that may leave as a whole, and the key and start of a string that is still open.
@@ -56,10 +58,32 @@ class LiveArguments:
         self._open_string: tuple[str, int] | None = None
         # The member before the closing brace, if only the end of the call tells whether it is over.
         self._last_member: tuple[str, Json] | None = None
-        self.broken = policy.hold_all
-        self.complete = False
-        self.closed = False
         self.excess = ""
+        if policy.hold_all:
+            self._move(LiveStep.BREAK_OFF)
+
+    def _move(self, step: LiveStep) -> None:
+        self._state = next_live_state(self._state, step)
+
+    @property
+    def broken(self) -> bool:
+        """True if nothing more leaves before the end of the call."""
+        return self._state in BROKEN
+
+    @property
+    def complete(self) -> bool:
+        """True if all of the object could leave as it came."""
+        return self._state is LiveState.COMPLETE
+
+    @property
+    def closed(self) -> bool:
+        """True if the object has ended, if its last mark is the end of its last string."""
+        return self._state in CLOSED
+
+    @property
+    def waits_for_end(self) -> bool:
+        """True if only the end of the call tells whether all of the object may leave."""
+        return self._state is LiveState.UNDECIDED
 
     @property
     def text(self) -> str:
@@ -71,7 +95,7 @@ class LiveArguments:
         """The text up to the end of the object, without the blanks behind it."""
         if not self.closed:
             return self.text
-        return self._cursor.text(0, self._end_reader.pos)
+        return self._cursor.text(0, self._end)
 
     @property
     def rest(self) -> str:
@@ -81,7 +105,7 @@ class LiveArguments:
     @property
     def waiting(self) -> int:
         """The number of bytes that have not left."""
-        return self._buffer.end - self._sent
+        return len(self._buffer.data) - self._sent
 
     @property
     def sent(self) -> int:
@@ -91,11 +115,15 @@ class LiveArguments:
     def feed(self, fragment: str) -> str:
         """Take the next fragment; give what may leave now."""
         self._buffer.data += fragment.encode("utf-8", "surrogatepass")
-        next(self._ending)
-        if self.closed:
+        if self._state is LiveState.STREAMING:
+            try:
+                next(self._parsing)
+            except NotACall:
+                self._move(LiveStep.BREAK_OFF)
+        if self._state is LiveState.BROKEN:
+            next(self._ending)
+        if self._state in CLOSED:
             self._cut_excess()
-        if not self.broken:
-            self._parse()
         return self._take_safe()
 
     def take_excess(self) -> str:
@@ -103,52 +131,35 @@ class LiveArguments:
         excess, self.excess = self.excess, ""
         return excess
 
-    @property
-    def all_released(self) -> bool:
-        """True if all of the object could leave as it came."""
-        if self.broken:
-            return False
-        return self.complete
-
-    @property
-    def waits_for_end(self) -> bool:
-        """True if only the end of the call tells whether all of the object may leave."""
-        if self.broken:
-            return False
-        return self._last_member is not None
-
     def end(self) -> str:
         """Say that no more of the call comes; give what may leave now."""
-        if self.broken:
-            return ""
         if self._last_member is None:
             return ""
         key, value = self._last_member
         self._last_member = None
-        if not self.policy.accepts(self._cursor.text(0, self._cursor.pos)):
-            self.broken = True
+        if not self.policy.accepts(self.object):
+            self._move(LiveStep.REFUSE)
             return ""
-        self._commit(key, value, self._cursor.pos)
-        self.complete = True
+        # The blanks behind the object are its own, now that nothing follows them.
+        self._commit(key, value, self._buffer.end)
+        self._move(LiveStep.ACCEPT)
         return self._take_safe()
-
-    def _parse(self) -> None:
-        try:
-            next(self._parsing)
-        except NotACall:
-            self.broken = True
 
     def _take_safe(self) -> str:
         """What may leave and has not."""
-        new = self._cursor.text(self._sent, self._safe)
+        if self._sent == self._safe:
+            return ""
+        new = self._buffer.data[self._sent : self._safe]
         self._sent = self._safe
-        return new
+        return new.decode("utf-8", "surrogatepass")
 
     def tail(self, values: JsonObject) -> str | None:
         """What must follow that which has left, so that all of it says these values; None if nothing can.
 
         Behind `{"command": "l` that is `s", "timeout": 10}` for `{"command": "ls", "timeout": 10}`.
         """
+        if self._state is LiveState.OVERRUN:
+            return None
         if not self._agrees_with(values):
             return None
         if self.complete:
@@ -172,24 +183,23 @@ class LiveArguments:
         return all(key in values and same(values[key], member) for key, member in self._members.items())
 
     def reopen(self, excess: str) -> None:
-        """Take back what came behind the object: the object had not ended. Only a repair tells what it says."""
+        """Take back what came behind the object: it had not ended, and only a repair tells what it says."""
+        self._move(LiveStep.REOPEN)
         self._buffer.data += excess.encode("utf-8", "surrogatepass")
         self._last_member = None
-        self.closed = False
-        self.broken = True
 
     def drop_blanks(self) -> str:
         """Forget the blanks behind the object, and give them: they stand between it and another one."""
         if not self.closed:
             return ""
-        self._blank_to = self._end_reader.pos
+        self._blank_to = self._end
         blanks = self._cursor.text(self._blank_to, self._buffer.end)
         del self._buffer.data[self._blank_to :]
         return blanks
 
     def _cut_excess(self) -> None:
         """Take out what is not the object's, if it is more than blanks."""
-        end = self._end_reader.pos
+        end = self._end
         self._blank_to = self._buffer.search(_NOT_BLANK, max(end, self._blank_to))
         only_blanks = self._blank_to >= self._buffer.end
         if only_blanks and not self._exceeded:
@@ -206,7 +216,8 @@ class LiveArguments:
             yield from cursor.blanks()
             if (yield from cursor.byte()) == b"{":
                 yield from cursor.value()
-                self.closed = True
+                self._end = cursor.pos
+                self._move(LiveStep.CLOSE)
         except NotACall:
             pass
         while True:
@@ -224,15 +235,18 @@ class LiveArguments:
             cursor.pos += 1
         else:
             yield from self._read_members()
-        if self._last_member is None:
-            if not self.policy.accepts(cursor.text(0, cursor.pos)):
-                raise NotACall
+        if self._last_member is not None:
+            self._close(LiveStep.CLOSE_IN_DOUBT)
+        elif self.policy.accepts(cursor.text(0, cursor.pos)):
             self._allow()
-            self.complete = True
-        while True:
-            yield from cursor.blanks()
-            if (yield from cursor.byte()):
-                raise NotACall
+            self._close(LiveStep.CLOSE)
+        else:
+            raise NotACall
+        yield
+
+    def _close(self, step: LiveStep) -> None:
+        self._end = self._cursor.pos
+        self._move(step)
 
     def _read_members(self) -> Parsing[None]:
         """Read from the first key to the closing brace. A comma and a key leave with the value behind them, and the end
@@ -303,17 +317,19 @@ class LiveArguments:
         self._allow()
         while True:
             found = _STOPS_STRING.search(data, cursor.pos)
-            cursor.pos = len(data) if found is None else found.start()
+            if found is None:
+                self._safe = cursor.pos = len(data)
+                yield
+                continue
+            mark = found.group()
+            self._safe = cursor.pos = found.start()
             del found  # it would keep the window from growing
-            self._allow()
-            mark = yield from cursor.byte()
             if mark == b'"':
                 cursor.pos += 1
                 break
-            if mark == b"\\":
-                yield from self._escape()
-            elif mark < b" ":
-                raise NotACall
+            if mark != b"\\":
+                raise NotACall  # a control character
+            yield from self._escape()
         return _loaded(self._buffer.part(start, cursor.pos))
 
     def _escape(self) -> Parsing[None]:

@@ -126,7 +126,7 @@ class PendingCall:
     @property
     def all_left(self) -> bool:
         """True if all that came of it left."""
-        if not self.was_opened:
+        if self.index < 0:
             return False
         if self.releasable:
             return False

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
 from proxy.codec.literals import printed_by_python, read_literal
-from proxy.parsing.cursor import NotACall
+from proxy.parsing.cursor import NotACall, StringGoesOn
 from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.tools.schema import violations
 from proxy.tools.toolset import Tool
@@ -69,7 +69,7 @@ def _read(text: str, tool: Tool) -> Json:
         for climbed in islice(read_arguments(text, lists=lists, shape=tool.shape), _MAX_READINGS):
             if _is_as_written(climbed, tool):
                 return climbed.values
-        raise NotACall(f"the arguments cannot be read: {error}") from None
+        raise StringGoesOn(f"the arguments cannot be read: {error}") from None
 
 
 def _is_as_written(climbed: ReadArguments, tool: Tool) -> bool:

@@ -43,6 +43,8 @@ def glm_pairs(cursor: Cursor, tool: Tool, first: str | None = None) -> Parsing[d
         raw.begins(cursor.pos)
         if key is None:
             key = yield from _key(cursor)
+            while (yield from cursor.maybe(_key_again(cursor, key))):
+                pass  # a key that stands there twice is one
         cursor.reject_if(key in values or not key, f"the key {key!r} stands there twice")
         said = yield from _type(cursor)
         value = yield from _value(cursor, raw, key, values)
@@ -75,8 +77,9 @@ def _over(cursor: Cursor) -> Parsing[bool]:
 
 def _key(cursor: Cursor) -> Parsing[str]:
     """Read a key with its tags, as far as they are there."""
-    if (yield from tag_or_none(cursor)).opens(_KEY):
+    while (yield from tag_or_none(cursor)).opens(_KEY):
         yield from tag(cursor)
+        yield from cursor.blanks()
     key = (yield from cursor.until(_BEFORE_TAG, MAX_KEY)).decode("utf-8", "replace").strip()
     end = yield from tag_or_none(cursor)
     # `<arg_key>path<arg_value>a.py` lacks the end tag.
@@ -87,6 +90,14 @@ def _key(cursor: Cursor) -> Parsing[str]:
         yield from cursor.blanks()
         end = yield from tag_or_none(cursor)
     return key
+
+
+def _key_again(cursor: Cursor, key: str) -> Parsing[bool]:
+    """Read the same key with its tags once more; whether it stood here."""
+    yield from cursor.blanks()
+    if not (yield from tag_or_none(cursor)).opens(_KEY):
+        return False
+    return (yield from _key(cursor)) == key
 
 
 def _type(cursor: Cursor) -> Parsing[str]:
@@ -105,10 +116,11 @@ def _value(cursor: Cursor, raw: RawValues, key: str, given: dict[str, Json]) -> 
     yield from cursor.blanks()
     found = yield from tag_or_none(cursor)
     ends: tuple[bytes, ...] = _VALUE_ENDS
+    start = cursor.pos
     if found.opens(_VALUE):
         yield from tag(cursor)
         ends = found.ends
-    return (yield from raw.read(_markup(cursor, ends), key, given))
+    return (yield from raw.read(_markup(cursor, ends), key, given, opener=cursor.text(start, cursor.pos)))
 
 
 def _markup(cursor: Cursor, ends: tuple[bytes, ...]) -> Markup:

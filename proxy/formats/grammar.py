@@ -21,6 +21,7 @@ from proxy.formats.markers import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
 from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, last_call, no_call
 from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
 from proxy.formats.terminators import leftover
+from proxy.formats.unreadable_calls import END_TOKENS, only_tokens
 from proxy.formats.unwrapped import rest_of_calls, strong, unwrapped
 from proxy.formats.wrappers import FENCE, FormatParser
 from proxy.formats.xml_tags import SEPARATOR
@@ -99,9 +100,9 @@ def _until(*closers: bytes) -> FormatParser:
 def _asked_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read the JSON that the client asked for, up to the tokens that end the reply: nothing in it is a call."""
     cursor.reject(Rejection.JSON_REPLY)
-    while (found := (yield from cursor.past(*_END_TOKENS))):
+    while (found := (yield from cursor.past(*END_TOKENS))):
         cursor.pos -= len(found)
-        if (yield from cursor.ahead(cursor.maybe(_only_tokens(cursor)))):
+        if (yield from cursor.ahead(cursor.maybe(only_tokens(cursor)))):
             break
         cursor.pos += len(found)
     raise cursor.rejected()
@@ -116,16 +117,8 @@ def _left_over(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def end_of_turn(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read nothing but end-of-turn tokens and blanks to the end of the reply: they are no text, and no call (F18)."""
-    yield from _only_tokens(cursor)
+    yield from only_tokens(cursor)
     return ()
-
-
-def _only_tokens(cursor: Cursor) -> Parsing[bool]:
-    while not cursor.at_end():
-        if (yield from cursor.which(_END_TOKENS)) is None:
-            raise NotACall("more text follows")
-        yield from cursor.blanks()
-    return True
 
 
 def _inkling(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -140,7 +133,6 @@ _INVOKES = (
     f"{SEPARATOR}<invoke name=",
 )
 _BEFORE_TOKEN = re.compile(rb"<")
-_END_TOKENS = encoded(*END_OF_TURN)
 _WRAPPERS = tuple(
     Format(opener, opener.encode(), strong, strong=True) for opener in OPENERS if opener not in WEAK_MARKERS
 )

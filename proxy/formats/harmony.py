@@ -18,6 +18,7 @@ import re
 from proxy.codec.json_text import dump
 from proxy.formats.markers import WRAPPER_KINDS
 from proxy.formats.name_then_arguments import called
+from proxy.formats.unreadable_calls import readable
 from proxy.formats.unwrapped import closed, rest_of_calls
 from proxy.formats.wrappers import read_wrapper
 from proxy.formats.xml_calls import parameters
@@ -53,7 +54,8 @@ def header(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     name = recipient.group(1)
     if not _calls(written, name):
         yield from _skip(cursor)
-    calls = yield from _message(cursor, name, whole_header=written["ends"] is not None)
+    message = _message(cursor, name, whole_header=written["ends"] is not None)
+    calls = yield from readable(cursor, message, strong=True)
     cursor.spans.append((start, cursor.pos))
     return (yield from closed(cursor, calls))
 

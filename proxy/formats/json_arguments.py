@@ -11,14 +11,26 @@ what it says (`repair/unescaped_strings.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
-from proxy.formats.shown_closers import ENDS_IN_STRING, TWO_READINGS, goes_on
+from proxy.formats.shown_closers import ENDS_IN_STRING, TWO_READINGS, Span, goes_on, span_of
 from proxy.formats.terminators import ends_here, leftover, whole_value
-from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing
+from proxy.formats.unreadable_calls import past_the_reply
+from proxy.parsing.cursor import (
+    MAX_KEY,
+    Cursor,
+    Literals,
+    NotACall,
+    Parsing,
+    StringGoesOn,
+    Truncated,
+    Unreadable,
+    unreadable,
+)
 from proxy.repair.schema_fixes import USUAL, ends_in_text
 from proxy.tools.toolset import Tool
 
@@ -32,6 +44,7 @@ MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
 END_TOKENS = encoded(*END_OF_TURN)
+_NAME_LAST = re.compile(r',\s*"name"\s*:\s*"([^"\\]{1,128})"\s*\}[\s\]]*\Z')
 OPEN_TEXT = "a bracket is missing, and where a text ends is not known"
 # Behind a marker without a closer a call ends where the next one begins, or the turn does.
 _OPEN_ENDS = encoded(*(marker.opener for marker in MARKERS if not marker.closers), *END_OF_TURN)
@@ -47,18 +60,55 @@ def arguments_value(
     """
     ends = closers or _ends_of(cursor)
     if not _is_enclosed(cursor, tool, ends):
-        return (yield from _whole(cursor, tool))
+        try:
+            return (yield from _whole(cursor, tool))
+        except NotACall as refusal:
+            raise unreadable(refusal) from None
     value = yield from _enclosed_value(cursor, tool, closers, ends, tails)
     # Void now if one of its keys is wrong; the ends are those of the wrapper still.
     if cursor.void or not (yield from goes_on(cursor, tool, value, ends)):
         return value
-    cursor.reject(TWO_READINGS)
+    raise StringGoesOn(TWO_READINGS)
+
+
+def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
+    """Read arguments that stand before the name of their tool; if they are no JSON, by the schema of the tool that the
+    end of the call names: `{"arguments": {"command": "echo "hi""}, "name": "bash"}</tool_call>`.
+    """
+    start = cursor.pos
     try:
-        # Past the closers that may be shown, and then past the call's own.
-        yield from _past_the_call(cursor, ends)
-        yield from _past_the_call(cursor, ends)
-    except NotACall:
-        pass
+        value = yield from whole_value(cursor)
+        if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, ())))):
+            return value
+        refusal: NotACall = StringGoesOn("a string goes on behind the arguments")
+    except NotACall as reason:
+        refusal = unreadable(reason)
+    end, cursor.pos = cursor.pos, start
+    if cursor.wrapped and cursor.enclosures and not cursor.void and cursor.may_reread():
+        value = yield from cursor.maybe(_before_the_name(cursor, _ends_of(cursor)))
+        if value:
+            return value
+    cursor.pos = end
+    raise refusal
+
+
+def _before_the_name(cursor: Cursor, ends: tuple[bytes, ...]) -> Parsing[bytes]:
+    """Read the arguments as far as the name that stands before the first closer."""
+    start = cursor.pos
+    at, _ = yield from cursor.find(*ends)
+    text = cursor.text(start, at)
+    named = _NAME_LAST.search(text)
+    tool = cursor.tools.resolve(named.group(1)) if named else None
+    if named is None or tool is None or "name" in tool.properties:
+        raise NotACall("no tool is named behind the arguments")
+    written = text[: named.start()]
+    if not _is_readable(written, tool):
+        raise NotACall("the arguments cannot be read")
+    value = written.encode("utf-8", "surrogatepass")
+    cursor.pos = at
+    if (yield from goes_on(cursor, tool, value, ends)):
+        raise NotACall(TWO_READINGS)
+    cursor.pos = start + len(value)
     return value
 
 
@@ -95,12 +145,14 @@ def _enclosed_value(
         if refusal is None:
             cursor.pos = end
             yield from _check_end(cursor, value, closers)
-        else:
-            # What its strings show is no call either.
-            yield from cursor.maybe(_past_the_call(cursor, ends))
-    if refusal is not None:
-        raise refusal
-    return value
+    if refusal is None:
+        return value
+    if isinstance(refusal, Truncated):
+        # The tokens that end the reply are no text of it.
+        yield from past_the_reply(cursor)
+    else:
+        cursor.pos = end
+    raise unreadable(refusal)
 
 
 def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Parsing[None]:
@@ -110,7 +162,7 @@ def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Pars
     if not ENDS_IN_STRING.search(value):
         return
     if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
-        raise NotACall(TWO_READINGS)
+        raise StringGoesOn(TWO_READINGS)
 
 
 def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
@@ -119,7 +171,7 @@ def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
     value = yield from whole_value(cursor)
     completed = len(value) > cursor.pos - start
     if completed and not cursor.void and may_end_in_text(value, tool):
-        raise NotACall(OPEN_TEXT)
+        raise Unreadable(OPEN_TEXT)
     return value
 
 
@@ -130,20 +182,6 @@ def may_end_in_text(value: bytes, tool: Tool) -> bool:
     except (NotACall, ValueError):
         return False
     return isinstance(values, dict) and ends_in_text(values, tool.shape, USUAL)
-
-
-def _past_the_call(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
-    """Read on to the end of the wrapper, past those that are shown in it; to the end of the reply where it has none."""
-    if not cursor.enclosures or closers is _OPEN_ENDS:
-        found = yield from cursor.past(*END_TOKENS)
-        cursor.pos -= len(found)
-        return True
-    opener = cursor.enclosures[-1].opener
-    depth = 1
-    while depth:
-        _, found = yield from cursor.find(opener, *closers)
-        depth += 1 if found == opener else -1
-    return True
 
 
 def _rest_of_line(cursor: Cursor) -> Parsing[bytes]:
@@ -207,7 +245,7 @@ def _up_to_closer(cursor: Cursor, tool: Tool, closers: tuple[bytes, ...], tails:
     for _ in range(MAX_TRIES):
         at, last = yield from _closer(cursor, closers)
         found = _readable(cursor.text(start, at).rstrip(), tails, tool)
-        if found:
+        if found and not _breaks_off(found, span_of(cursor, closers)):
             cursor.pos = start + len(found)
             return found
         if last or not cursor.enclosures:
@@ -225,6 +263,14 @@ def _readable(text: str, tails: Collection[str], tool: Tool) -> bytes:
         if found is not None and _is_readable(found, tool):
             return found.encode("utf-8", "surrogatepass")
     return b""
+
+
+def _breaks_off(value: bytes, span: Span | None) -> bool:
+    """Whether a text may end within a call that it shows: `{"command": "echo "x <tool_call>{"command": "ls"}`."""
+    openers = MARKER_OPENED if span is None else (span.opener, *MARKER_OPENED)
+    if not any(opener in value for opener in openers):
+        return False
+    return value.count(b"{") > value.count(b"}")
 
 
 def _next_call(cursor: Cursor) -> Parsing[bool]:

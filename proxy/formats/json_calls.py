@@ -15,22 +15,23 @@ wrapper: `{"tool_call": "NAME", "parameters": {…}}`, `{"tool_call": {…}}`, `
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments, read_string
-from proxy.formats.json_arguments import JSON_TAILS, OPEN_TEXT, arguments_value, may_end_in_text
+from proxy.formats.json_arguments import JSON_TAILS, OPEN_TEXT, arguments_value, may_end_in_text, nameless_arguments
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import ends_here, whole_value
-from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, StringGoesOn, Truncated, unreadable
 from proxy.tools.toolset import Tool
 
-_NAMES = frozenset(("name", "tool_name", "tool", "function_name", "function"))
-_ARGUMENTS = frozenset(("arguments", "parameters", "args", "input"))
+_NAMES = frozenset(("name", "tool_name", "function_name"))
+_ARGUMENTS = frozenset(("arguments", "parameters"))
 # These count as the whole reply and in a wrapper only.
-_WIDER_NAMES = _NAMES | {"tool_call", "action"}
-_WIDER_ARGUMENTS = _ARGUMENTS | {"params", "action_input"}
+_WIDER_NAMES = _NAMES | {"tool", "function", "tool_call", "action"}
+_WIDER_ARGUMENTS = _ARGUMENTS | {"args", "input", "params", "action_input"}
 _KEYS = (_NAMES, _ARGUMENTS)
 _WIDER_KEYS = (_WIDER_NAMES, _WIDER_ARGUMENTS)
 _LIST = "tool_calls"
@@ -40,6 +41,7 @@ _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
 _OWN_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
 _QUOTES = (b'"', b"'")
 _OPENERS = (b"{", b"[")
+_AFTER_KEY = re.compile(rb"[^A-Za-z_]")
 
 
 class _Place(Enum):
@@ -102,7 +104,7 @@ class _Members:
 
 def json_object(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one object that stands here."""
-    return (yield from _object(cursor, _Place.TOP, keyed=_counts_wider(cursor), alone=True))
+    return (yield from _readable(_object(cursor, _Place.TOP, keyed=_counts_wider(cursor), alone=True)))
 
 
 def _counts_wider(cursor: Cursor) -> bool:
@@ -120,7 +122,14 @@ def shown_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def json_array(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one array of objects that stands here."""
-    return (yield from _array(cursor, _Place.TOP))
+    return (yield from _readable(_array(cursor, _Place.TOP)))
+
+
+def _readable(parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
+    try:
+        return (yield from parsing)
+    except NotACall as refusal:
+        raise unreadable(refusal) from None
 
 
 def _array(cursor: Cursor, place: _Place) -> Parsing[tuple[RawCall, ...]]:
@@ -156,7 +165,9 @@ def _array_ends(cursor: Cursor, some: bool) -> Parsing[bool]:
         # The bracket is, where the call must be over: `[{"name": …, "arguments": {…}}</tool_call>`.
         if not cursor.void and (yield from ends_here(cursor)):
             return True
-    if sign is None or cursor.void:
+    if sign is None:
+        raise _open_string(cursor, "the array goes on with something else")
+    if cursor.void:
         raise cursor.rejected("the array goes on with something else")
     return True
 
@@ -195,7 +206,15 @@ def _object_ends(cursor: Cursor, members: _Members) -> Parsing[bool]:
         if _may_end_in_text(cursor, members):
             cursor.reject(OPEN_TEXT)
         return True
-    raise cursor.refuse("the object goes on with something else")
+    raise _open_string(cursor, "the object goes on with something else")
+
+
+def _open_string(cursor: Cursor, why: str) -> NotACall:
+    """What to raise where a string, or what ends with one, may go on."""
+    refusal = cursor.refuse(why)
+    if isinstance(refusal, Truncated):
+        return refusal
+    return StringGoesOn(str(refusal))
 
 
 def _may_end_in_text(cursor: Cursor, members: _Members) -> bool:
@@ -205,11 +224,24 @@ def _may_end_in_text(cursor: Cursor, members: _Members) -> bool:
 
 
 def _key(cursor: Cursor) -> Parsing[str]:
-    key = yield from _string(cursor)
+    key = yield from _bare_key(cursor)
+    if not key:
+        key = yield from _string(cursor)
     yield from cursor.blanks()
-    yield from cursor.expect(b":")
+    if (yield from cursor.which((b":",))) is None:
+        raise _open_string(cursor, "the colon behind a key was expected")
     yield from cursor.blanks()
     return key
+
+
+def _bare_key(cursor: Cursor) -> Parsing[str]:
+    """Read a key without quotation marks: `{name: "read", arguments: {path: "a"}}`. Empty, and nothing is read, if none
+    stands here; without a wrapper that is code.
+    """
+    if not cursor.wrapped or (yield from cursor.byte()) in _QUOTES:
+        return ""
+    key = yield from cursor.maybe(cursor.until(_AFTER_KEY, MAX_KEY))
+    return (key or b"").decode()
 
 
 def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: bool) -> Parsing[None]:
@@ -265,8 +297,10 @@ def _role_beside_a_call(key: str, here: bytes, members: _Members) -> _Role:
 
 def _arguments(cursor: Cursor, members: _Members) -> Parsing[bytes]:
     """Read the value of the key for the arguments; by the tool's schema, if it was named before and if need be."""
-    if members.name is None or (yield from cursor.byte()) != b"{":
+    if (yield from cursor.byte()) != b"{":
         return (yield from whole_value(cursor))
+    if members.name is None:
+        return (yield from nameless_arguments(cursor))
     return (yield from arguments_value(cursor, cursor.tool(members.name), tails=JSON_TAILS))
 
 
@@ -283,7 +317,7 @@ def _holds_calls(key: str, here: bytes, place: _Place, wider: bool) -> bool:
     """Whether the value of a key can be a call, or a list of them."""
     if here not in _OPENERS:
         return False
-    if key != "function" and not wider:
+    if not wider:
         return False
     if here == b"[":
         return (place, key) == (_Place.TOP, _LIST)

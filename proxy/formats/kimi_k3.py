@@ -47,12 +47,13 @@ def kimi_k3_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def _argument(cursor: Cursor, tool: Tool, raw: RawValues, values: dict[str, Json]) -> Parsing[None]:
     """Read one argument into the values."""
-    raw.begins(cursor.pos)
+    start = cursor.pos
+    raw.begins(start)
     word, attributes = yield from _head(cursor, OPENER)
     key = attributes.get("key", "")
     fresh = bool(key) and key not in values
     cursor.reject_if(word != "argument" or not fresh, "an argument was expected")
-    value = yield from raw.read(_MARKUP, key, values)
+    value = yield from raw.read(_MARKUP, key, values, opener=cursor.text(start, cursor.pos))
     meant = tool.meant(key, values)
     values[key] = tool.typed(meant, value.text, attributes.get("type", ""))
     raw.check(meant, values[key], value)

@@ -29,6 +29,8 @@ from proxy.tools.toolset import Tool
 
 # How often in one call a value may end before another one that begins in it.
 MAX_SPLITS = 16
+# What an end tag begins with, in the families with raw values.
+_END_TAG = re.compile(rb"</|<\|close\|>")
 _TRAILING = re.compile(r"\r?\n[ \t]*\Z")
 
 
@@ -67,10 +69,10 @@ class RawValues:
             self._lined = self._cursor.begins_line(start)
 
     def read(
-        self, markup: Markup, key: str, given: Collection[str], *, padded: bool = False
+        self, markup: Markup, key: str, given: Collection[str], *, padded: bool = False, opener: str = ""
     ) -> Parsing[RawText]:
         """Read the value of a key and its end tag, if it has one. `padded`: a line end behind its opening tag, and then
-        one before its end tag, belong to the markup.
+        one before its end tag, belong to the markup. `opener` is that tag, which may stand there twice.
 
         NotACall if its end cannot be told: too many end tags are missing, or the reply ends in it.
         """
@@ -90,7 +92,8 @@ class RawValues:
         if self.is_text(key):
             yield from self._check_end(markup, text, end, own_line=own_line, quotes_key=ends.seen.quotes_key)
         self._suspects |= ends.seen.suspects
-        return RawText(text, end.unended or bool(ends.seen.suspects))
+        ends_of_tags = tuple(literal.decode() for literal in markup.literals if _END_TAG.search(literal))
+        return RawText(_without_second(text, opener, ends_of_tags), end.unended or bool(ends.seen.suspects))
 
     def _check_end(
         self, markup: Markup, text: str, end: ValueEnd, *, own_line: bool, quotes_key: bool
@@ -141,6 +144,20 @@ class RawValues:
         if not end.unended:
             return text
         return text if self._lined is False else _TRAILING.sub("", text)
+
+
+def _without_second(text: str, opener: str, end_tags: Collection[str]) -> str:
+    """The text of a value without its own opening tag at its beginning, if nothing closes that inside.
+
+    `<parameter=path><parameter=path>a.py</parameter>` is `a.py`; with a second end tag the text shows a parameter.
+    """
+    inside = text.lstrip()
+    if not opener or not inside.startswith(opener):
+        return text
+    rest = inside.removeprefix(opener)
+    if opener in rest or any(end in rest for end in end_tags):
+        return text
+    return rest
 
 
 def _ends_again(cursor: Cursor, markup: Markup) -> Parsing[bool]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proxy.formats.unwrapped import rest_of_calls
 from proxy.formats.wrappers import read_wrapper
-from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,11 @@ STRIPPED = ReasoningMarkers("analysis", ("assistantfinal",))
 
 def last_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read a wrapped call in reasoning that never ends: it must be the last thing in it."""
-    calls = yield from read_wrapper(cursor)
+    try:
+        calls = yield from read_wrapper(cursor)
+    except Unreadable as refusal:
+        # The reasoning goes on behind it, and may end.
+        raise NotACall(str(refusal)) from None
     return (yield from rest_of_calls(cursor, calls))
 
 

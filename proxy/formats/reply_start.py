@@ -91,7 +91,8 @@ def _behind(cursor: Cursor, opener: bytes) -> Parsing[bytes]:
 def _openers(parsers: tuple[bytes, ...], names: tuple[str, ...] | None) -> Literals:
     if names is None:
         return Literals(parsers)
-    prefixed = (f"{prefix}{name}" for name in names for prefix in ("", _NAMESPACE, _FUNCTION))
+    # The name may be said twice: `read.read(path="a.py")`.
+    prefixed = (f"{prefix}{name}" for name in names for prefix in ("", _NAMESPACE, _FUNCTION, f"{name}."))
     return Literals({*parsers, *_HEADERS, *STRIPPED_HEADERS, *_LEADS, *encoded(*prefixed)})
 
 

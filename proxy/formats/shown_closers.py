@@ -12,13 +12,14 @@ closer follows without its opener. All other calls wait for nothing.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import MARKER_BY_OPENER, WRAPPER_KINDS
-from proxy.formats.terminators import CALL_KINDS, blanks, leftover
+from proxy.formats.terminators import CALL_KINDS, TURN_ENDS, blanks, leftover
 from proxy.formats.xml_tags import peek_tag
-from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
+from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing
 from proxy.tools.schema import violations
 from proxy.tools.toolset import Tool
 
@@ -31,6 +32,11 @@ _LINE_ENDS = (b"\r", b"\n")
 _NEXT_CALL = Literals((*MARKER_BY_OPENER, b"<|start|>", b"<|channel|>"))
 _KINDS = CALL_KINDS | WRAPPER_KINDS
 _MAX_CLOSERS = 8
+# What stands behind the last text of a call.
+_IN_CALL = frozenset((b'"', b"}", b"]", b","))
+_JSON_BEGINS = re.compile(rb"\{")
+# Harmony's messages.
+_MESSAGE, _MESSAGE_END, _NEXT_MESSAGE = b"<|message|>", b"<|call|>", b"<|start|>"
 
 
 def goes_on(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
@@ -47,25 +53,89 @@ def goes_on(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]
     lacks = in_line or _lacks(value, tool, legal)
     if legal and not lacks:
         return False
-    return bool((yield from cursor.ahead(cursor.maybe(_goes_on(cursor, lacks, closers)))))
+    return bool((yield from cursor.ahead(cursor.maybe(_goes_on(cursor, legal, closers)))))
 
 
-def _goes_on(cursor: Cursor, lacks: bool, closers: tuple[bytes, ...]) -> Parsing[bool]:
-    yield from _past_closers(cursor)
-    if (yield from _call_begins(cursor)):
+def _goes_on(cursor: Cursor, legal: bool, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    yield from past_closers(cursor)
+    span = span_of(cursor, closers)
+    if (yield from call_begins(cursor)):
+        if legal:
+            return False
+        if span is None:
+            return not (yield from cursor.maybe(_only_calls(cursor)))
+    else:
+        start = cursor.pos
+        yield from cursor.past(b"\n")
+        if '"' in cursor.text(start, cursor.pos):
+            return True
+    if span is None:
         return False
-    start = cursor.pos
-    yield from cursor.past(b"\n")
-    if '"' in cursor.text(start, cursor.pos):
-        return True
-    if not cursor.enclosures or not lacks:
-        return False
+    return (yield from past_unmatched_closer(cursor, span))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What opens a call, and what closes it: in a text that shows whole calls, they come in pairs."""
+
+    opener: bytes
+    closers: tuple[bytes, ...]
+
+
+def span_of(cursor: Cursor, closers: tuple[bytes, ...] = ()) -> Span | None:
+    """What opens and closes the call that is read, which ends with `closers` if it has any of its own; None if nothing
+    does, or nothing that tells one from the other.
+    """
+    if not cursor.wrapped and _MESSAGE_END in closers:
+        return Span(_MESSAGE, tuple(closer for closer in closers if closer != _NEXT_MESSAGE))
+    if not cursor.enclosures:
+        return None
     wrapper = cursor.enclosures[-1]
-    _, found = yield from cursor.find(wrapper.opener, *(wrapper.closers if closers == _FENCE else closers))
-    return found != wrapper.opener
+    if not closers or closers == _FENCE:
+        closers = wrapper.closers
+    if not closers or wrapper.opener in closers:
+        return None
+    return Span(wrapper.opener, closers)
 
 
-def _past_closers(cursor: Cursor) -> Parsing[None]:
+def past_unmatched_closer(cursor: Cursor, span: Span) -> Parsing[bool]:
+    """Read on past a closer whose opener stands before this place; NotACall if none follows.
+
+    A closer behind which the text of a call goes on is shown too: `<tool_call>{…}</tool_call>"}}`.
+    """
+    opened = 0
+    while True:
+        _, found = yield from cursor.find(span.opener, *span.closers)
+        opened += 1 if found == span.opener else -1
+        if opened < 0:
+            return True
+        if opened == 0 and (yield from cursor.ahead(_text_goes_on(cursor))):
+            return True
+
+
+def _text_goes_on(cursor: Cursor) -> Parsing[bool]:
+    yield from past_closers(cursor)
+    return (yield from cursor.byte()) in _IN_CALL
+
+
+def _only_calls(cursor: Cursor) -> Parsing[bool]:
+    """Whether nothing but calls follows to the end of the reply, each behind its marker: what one of them shows, or a
+    text that goes on behind them, is something else.
+    """
+    while not cursor.at_end():
+        if (yield from cursor.peek(TURN_ENDS)):
+            return True
+        if not (yield from cursor.which(_NEXT_CALL)):
+            return False
+        yield from cursor.until(_JSON_BEGINS, MAX_KEY)
+        yield from cursor.value()
+        yield from cursor.blanks()
+        yield from cursor.which((b";", b"]"))
+        yield from cursor.blanks()
+    return True
+
+
+def past_closers(cursor: Cursor) -> Parsing[None]:
     """Read the brackets and the closers that stand here, and the spaces behind them."""
     yield from cursor.maybe(blanks(cursor))
     while (yield from cursor.which(_BRACKETS)):
@@ -85,7 +155,7 @@ def _closer(cursor: Cursor) -> Parsing[bool]:
     return (yield from leftover(cursor))
 
 
-def _call_begins(cursor: Cursor) -> Parsing[bool]:
+def call_begins(cursor: Cursor) -> Parsing[bool]:
     """Whether the next call stands here."""
     if (yield from cursor.peek(_NEXT_CALL)):
         return True

@@ -58,7 +58,7 @@ def _levels(text: str) -> list[str]:
 
 
 def _earlier(text: str) -> Iterator[str]:
-    """The text as it was before it was escaped as JSON, as HTML, or as `cat -A` does, or its line ends were replaced."""
+    """The text as it was before it was escaped as JSON, as HTML or as `cat -A` does, or its line ends were changed."""
     if "\\" in text:
         yield _ESCAPED_ONCE.sub(_character, text)
     if "&" in text:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from proxy.formats.grammar import Format
 from proxy.formats.quotations import MARKS, MAX_BEHIND, Quotation, blanks_behind, quotation
+from proxy.formats.unreadable_calls import readable
 from proxy.formats.unwrapped import rest_of_calls
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
@@ -90,7 +91,7 @@ class Candidate:
         self.decided = False
         self._buffer, self._tools = buffer, tools
         self._next: Candidate | None = None
-        self._parsing: Parsing[tuple[RawCall, ...]] = item.parse(self.cursor)
+        self._parsing: Parsing[tuple[RawCall, ...]] = readable(self.cursor, item.parse(self.cursor))
 
     @property
     def format(self) -> str:

@@ -102,12 +102,14 @@ def parameters(
         found = yield from _next_tag(cursor)
         if found is None:
             break  # the end tag is missing where a wrapper ends or another call begins
+        tag_start = cursor.pos
         yield from tag(cursor)
         if found.closing:
             break
         raw.begins(start)
         read = _parameter if found.names(PARAMETER_KINDS) else _element
-        yield from read(cursor, raw, _Place(found, call, tool, padded), values)
+        written = cursor.text(tag_start, cursor.pos)
+        yield from read(cursor, raw, _Place(found, written, call, tool, padded), values)
     raw.finish(values)
     return values
 
@@ -121,9 +123,12 @@ def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The opening tag of a value, the tag around it, the tool, and whether line ends around values are markup."""
+    """The opening tag of a value, also as it was written, the tag around it, the tool, and whether line ends around
+    values are markup.
+    """
 
     opener: Tag
+    written: str
     call: CallTag
     tool: Tool
     padded: bool
@@ -138,7 +143,7 @@ def _parameter(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, 
         value = RawText((yield from _character_data(cursor, opener)))
     else:
         markup = _named_markup(cursor, opener, place.call)
-        value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded))
+        value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded), opener=place.written)
     meant = tool.meant(key, values)
     values[key] = _typed(tool, meant, _trimmed(value.text, opener, place.padded), opener)
     raw.check(meant, values[key], value)
@@ -148,13 +153,16 @@ def _element(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Js
     """Read the value of `<KEY>` behind its opening tag."""
     key = place.opener.kind
     cursor.reject_if(key not in place.tool.properties or key in values, "no parameter has this tag")
-    value = yield from raw.read(_element_markup(cursor, place, key), key, values)
+    value = yield from raw.read(_element_markup(cursor, place, key), key, values, opener=place.written)
     # The next element may be one inside this one's object: `<shipping><city>Oslo</city>`, without `</shipping>`.
     cursor.reject_if(value.unended and not value.text.strip(), "its values can be read in two ways")
-    values[key] = element_value(value.text, place.tool, key)
-    if isinstance(values[key], str) and not raw.is_text(key):
+    try:
+        values[key] = element_value(value.text, place.tool, key)
+    except NotACall as refusal:
+        cursor.reject(str(refusal))
+    if isinstance(values.get(key), str) and not raw.is_text(key):
         cursor.reject_if(begins_element(value.text), "its elements do not end")
-    raw.check(key, values[key], value)
+    raw.check(key, values.get(key), value)
 
 
 def _character_data(cursor: Cursor, opener: Tag) -> Parsing[str]:

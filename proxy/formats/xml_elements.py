@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.limits import MAX_DEPTH
+from proxy.parsing.cursor import NotACall
 from proxy.tools.schema_types import ALL_TYPES, allowed_types, parts, typed
 from proxy.tools.toolset import Tool
 
@@ -33,7 +34,7 @@ _HOLDERS = frozenset(("array", "object"))
 
 
 def element_value(text: str, tool: Tool, key: str) -> Json:
-    """The value of parameter `key`, of which `text` is all between its tags."""
+    """The value of parameter `key`, of which `text` is all between its tags; NotACall if an element does not end."""
     return _value(text, tool.properties.get(key), tool.schema, 0)
 
 
@@ -58,6 +59,8 @@ def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
     if depth > MAX_DEPTH or _is_string(text, types):
         return typed(text, schema, root)
     found = _children(text)
+    if found is _UNENDED:
+        return _without_end(text, types, schema, root)
     if found is None or not found.children:
         return _scalar(text, types, schema, root)
     if "array" in types and found.items_only:
@@ -68,6 +71,16 @@ def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
     if "object" in types and _may_have_text(schema, root):
         return _object(found, schema, root, depth)
     return text
+
+
+def _without_end(text: str, types: Collection[str], schema: Json, root: JsonObject) -> Json:
+    """The value of a text in which the end tag of an element may be missing, if it is JSON; else it has none: in
+    `<city>Oslo<zip>0150</zip>` the city may go on behind the other element.
+    """
+    value = _scalar(text, types, schema, root)
+    if isinstance(value, str):
+        raise NotACall("its elements do not end")
+    return value
 
 
 def _is_string(text: str, types: Collection[str]) -> bool:
@@ -131,8 +144,14 @@ class _Children:
         return all(name == _ITEM for name, _ in self.children)
 
 
+# What a text consists of in which an element does not end.
+_UNENDED = _Children((), "")
+
+
 def _children(text: str) -> _Children | None:
-    """What a text consists of; None if an element in it does not end, or text stands in several places of it."""
+    """What a text consists of; _UNENDED if an element in it does not end, None if text stands in several places of
+    it.
+    """
     found: list[tuple[str, str]] = []
     beside = ""
     at = 0
@@ -141,7 +160,7 @@ def _children(text: str) -> _Children | None:
         if opening is not None:
             end = _end(text, opening.end(), opening.group(1))
             if end is None:
-                return None
+                return _UNENDED
             inner_end, at = end
             found.append((opening.group(1), text[opening.end() : inner_end]))
             continue

@@ -12,13 +12,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from proxy.limits import MAX_DEPTH
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.evidence import NotACall, Rejection, Truncated, Verdict
+from proxy.parsing.calls import Enclosure, RawCall
+from proxy.parsing.evidence import (
+    NotACall,
+    OpenString,
+    Rejection,
+    StringGoesOn,
+    Truncated,
+    Unreadable,
+    Verdict,
+    unreadable,
+)
 from proxy.parsing.literal_table import Literals, literal_table
 from proxy.tools.toolset import Tool, ToolSet
 
@@ -33,10 +42,14 @@ __all__ = [
     "Enclosure",
     "Literals",
     "NotACall",
+    "OpenString",
     "Parsing",
     "RawCall",
     "Rejection",
+    "StringGoesOn",
     "Truncated",
+    "Unreadable",
+    "unreadable",
 ]
 
 T = TypeVar("T")
@@ -59,32 +72,10 @@ _IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsnTFNo]")
 _AFTER_SCALAR = re.compile(rb"[^0-9A-Za-z+.-]")
 _SCALAR_STARTS = b"-0123456789tfnTFN"
 _QUOTES = (b'"', b"'")
+# What may stand behind a string in an array or an object; the comma before the next one may be missing.
+_BEHIND_STRING = frozenset((b",", b":", b"]", b"}", b"[", b"{", *_QUOTES))
 _LEVELS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _NO_TOOL = Tool("", {})
-
-
-@dataclass(frozen=True, slots=True)
-class RawCall:
-    """A call as a format gives it: the offered tool, its arguments as the text of a JSON object, and the id that the
-    model gave it, empty if none; `explicit` if it is an object that says its name and its arguments.
-    """
-
-    tool: Tool
-    written_name: str
-    arguments: str
-    id: str = ""
-    explicit: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosure:
-    """A wrapper, or a fence, that is open: its opener as it was written, what closes it, and whether it began on a line
-    of its own.
-    """
-
-    opener: bytes
-    closers: tuple[bytes, ...]
-    lined: bool
 
 
 @lru_cache(maxsize=256)
@@ -435,7 +426,7 @@ class Cursor:
                 continue
             mark = self._buffer.part(self.pos, self.pos + 1)
             if mark not in (quote, b"\\"):
-                raise NotACall("a line ends in the middle of a string")
+                raise OpenString("a line ends in the middle of a string")
             self.pos += 1
             if mark == quote:
                 return self._buffer.part(start, self.pos)
@@ -477,6 +468,7 @@ class Cursor:
             here = yield from self.byte()
             if here in _QUOTES:
                 yield from self.string()
+                yield from self._behind_string()
                 continue
             depth += _LEVELS.get(here, MAX_DEPTH + 1)
             if depth > MAX_DEPTH:
@@ -484,6 +476,12 @@ class Cursor:
             self.pos += 1
             if depth == 0:
                 return self._buffer.part(start, self.pos)
+
+    def _behind_string(self) -> Parsing[None]:
+        """See to it that a string in an array or an object is over: `"echo "hi"` goes on."""
+        yield from self.until(_NOT_BLANK)
+        if (yield from self.byte()) not in _BEHIND_STRING:
+            raise StringGoesOn("a string goes on behind a quotation mark")
 
     def _check(self, start: int, limit: int) -> None:
         """NotACall, at a place that does not depend on how much has come already, if more than `limit` was read since

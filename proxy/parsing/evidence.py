@@ -60,6 +60,28 @@ class Truncated(NotACall):
         super().__init__(Rejection.CUT_OFF, detail)
 
 
+class Unreadable(NotACall):
+    """What stands there is a call as far as it was read, but cannot be read on: what it shows is no call either."""
+
+
+def unreadable(refusal: NotACall) -> NotACall:
+    """The same reason as one of those that say that what was read may show calls; what ended shows none."""
+    if isinstance(refusal, Unreadable | Truncated):
+        return refusal
+    return Unreadable(refusal.rejection, str(refusal))
+
+
+class OpenString(Unreadable):
+    """A string does not end where it should, so that all that follows may be in it: `{"name": "read", "argu⏎`."""
+
+
+class StringGoesOn(OpenString):
+    """Something stands behind the mark that was to end a string: `{"command": "echo "hi" <tool_call>…`.
+
+    It ended all the same if the end of the call stands there: `{"command": "ls"</tool_call>`.
+    """
+
+
 class Verdict(Enum):
     """What is known of a candidate while it is read.
 

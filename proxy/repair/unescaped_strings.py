@@ -34,16 +34,24 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _MARK = {'"': re.compile(r'\\.|"', re.DOTALL), "'": re.compile(r"\\.|'", re.DOTALL)}
 # A key in its quotation marks and its colon; no key of a tool holds marks, line ends or backslashes.
 _KEY = re.compile(r"""(["'])([^"'\\\r\n]{1,128})\1[ \t\r\n]*:""")
+# The same of a key that may be misspelt.
+_ANY_KEY = re.compile(r"""(["'])([^"'\r\n]{1,128})\1[ \t\r\n]*:""")
+# The same of one that may have lost its second mark, or its colon.
+_HALF_KEY = re.compile(r"""(["'])([^"':\r\n]{1,128}+)(?:\1{0,2}[ \t\r\n]*+:|\1[ \t\r\n]*+["'])""")
+_BEFORE_KEY = (",", ";", "}", "]", "[")
+_MISSPELT = ",;:.{}[]\\ "
 # What may be the opener of a key, however broken.
-_BROKEN_KEY = re.compile(r"""(?:[ \t\r\n]*[,;][ \t\r\n]*["']?|[ \t\r\n]+["']?|["'])([A-Za-z_][\w.-]{0,127})""")
+_BROKEN_KEY = re.compile(r"""(?:[ \t\r\n]*[,;][ \t\r\n]*[^\w\s]{0,2}|[ \t\r\n]+["']?|["'])([A-Za-z_][\w.-]{0,127})""")
 _STRICT_STRING = {mark: re.compile(rf"{mark}((?:[^{mark}\\]|\\.)*+){mark}", re.DOTALL) for mark in "\"'"}
 # How far back a comma is looked for.
 _NEAR = 32
 _QUOTED_TWO_WAYS = "where a string ends can be read in two ways"
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
 _CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
-# What may stand before more keys, or another object, behind one that is closed.
-_BEFORE_MORE = re.compile(r"[,;]?[ \t\r\n]*\{?[ \t\r\n]*")
+# Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`.
+_MORE_KEYS = re.compile(
+    r"""[ \t\r\n]*+[,;}\]][ \t\r\n,;:{}\[\]]*+(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
+)
 _OBJECT = frozenset(("object",))
 # An item of an array that is no object.
 _ITEM = re.compile(
@@ -296,13 +304,15 @@ class _Parser:
         if paired and frame.expects(broken):
             raise ValueError(_QUOTED_TWO_WAYS)
         self._refuse_opener_again(at)
+        if paired and _MORE_KEYS.match(self._text, at):
+            raise ValueError(_QUOTED_TWO_WAYS)
         behind, reached = self._behind_closers(at, frame)
         if reached is None:
-            self._refuse_more(behind, paired=paired)
-        elif isinstance(reached, _Array):
+            return
+        if isinstance(reached, _Array):
             self._refuse_item(behind, reached, paired=paired)
         elif self._text.startswith(",", behind):
-            self._refuse_key_behind_comma(self._behind_blanks(behind + 1), reached, paired=paired)
+            self._refuse_key_behind_comma(self._behind_blanks(behind + 1), reached)
         else:
             self._refuse_key_without_comma(behind, reached, paired=paired)
 
@@ -345,17 +355,6 @@ class _Parser:
             return None
         return "{" + key
 
-    def _refuse_more(self, at: int, *, paired: bool) -> None:
-        """`{"path": "a"}, {"path": "b"}` are two objects rather than one string with marks, and `{"path": "a"}, "n": 1`
-        may be one with a brace too many.
-        """
-        if not paired:
-            return
-        before = _BEFORE_MORE.match(self._text, at)
-        assert before is not None  # it matches nothing, too
-        if self._key_at(before.end()) is not None:
-            raise ValueError("more may follow behind the object")
-
     def _refuse_item(self, at: int, frame: _Array, *, paired: bool) -> None:
         """`{"s": "a"}, 5` in an array: the mark may have been the end before the next item."""
         if not paired or not frame.takes_others:
@@ -365,12 +364,9 @@ class _Parser:
         if _ITEM.match(self._text, self._behind_blanks(at + 1)):
             raise ValueError(_QUOTED_TWO_WAYS)
 
-    def _refuse_key_behind_comma(self, at: int, frame: _Object, *, paired: bool) -> None:
-        """`"a", "b": …` where `b` was given before, or may be a key that the schema does not name."""
-        key = self._key_at(at)
-        if key is None:
-            return
-        if paired or frame.extensible:
+    def _refuse_key_behind_comma(self, at: int, frame: _Object) -> None:
+        """`"a", "b": …` where `b` may be a key that the schema does not name."""
+        if frame.extensible and _ANY_KEY.match(self._text, at):
             raise ValueError(_QUOTED_TWO_WAYS)
 
     def _refuse_key_without_comma(self, at: int, frame: _Object, *, paired: bool) -> None:
@@ -386,9 +382,10 @@ class _Parser:
         the string may be over, whatever stands between: a comment, or nothing but a line end; nor behind a comma, for
         the mark before that may be lost.
         """
-        if not outside and not self._text[max(0, at - _NEAR) : at].rstrip().endswith(","):
+        if not outside and not self._text[max(0, at - _NEAR) : at].rstrip().endswith(_BEFORE_KEY):
             return
-        if frame.expects(self._key_at(at)):
+        key = _group(_HALF_KEY.match(self._text, at), 2)
+        if key is not None and frame.expects(key.strip(_MISSPELT)):
             raise ValueError(_QUOTED_TWO_WAYS)
 
     def _key_at(self, at: int) -> str | None:

@@ -16,6 +16,8 @@ from enum import Enum
 MAX_SIZE_LINE = 1024
 MAX_TRAILERS = 8192
 MAX_CHUNKS = 100_000
+# So many chunks are read at once: all other clients wait for that long.
+CHUNKS_AT_ONCE = 500
 
 _END = b"\r\n\r\n"
 _LONE_LF = re.compile(rb"(?<!\r)\n")
@@ -45,12 +47,13 @@ class Request:
     """A request that is on its way; `most_head` and `most_body` are the bytes that it may have.
 
     `stage` is how far it is, `expects` whether its client waits for leave to send the body, `rest` what has come behind
-    its end.
+    its end. `more`: not all that has come is read; `feed` goes on with it.
     """
 
     def __init__(self, most_head: int, most_body: int) -> None:
         self.stage = Stage.HEAD
         self.expects = False
+        self.more = False
         self.why = ""
         self.rest = b""
         self._most_head = most_head
@@ -88,8 +91,9 @@ class Request:
         return bytearray() if self._chunked and self.stage is not Stage.WHOLE else self._body
 
     def feed(self, data: bytes) -> None:
-        """Take what has come."""
+        """Take what has come, and read of it as much as may be read at once."""
         self._data += data
+        self.more = False
         if self.stage is Stage.HEAD:
             self._read_head()
         if self.stage is Stage.BODY:
@@ -176,7 +180,11 @@ class Request:
         del self._data[: len(part)]
 
     def _read_chunks(self) -> None:
+        last = self._chunks + CHUNKS_AT_ONCE
         while self.stage is Stage.BODY:
+            if self._chunks >= last:
+                self.more = True
+                return
             if self._part is _Part.SIZE:
                 going = self._read_size()
             elif self._part is _Part.DATA:

@@ -41,7 +41,8 @@ class Refused(NamedTuple):
 class ClientSocket(socket.socket):
     """The connection.
 
-    `refused` says why not all of the request that is served was read, `ahead` is what has come behind its end.
+    `head` is that of the request that is served, `refused` says why not all of it was read, `ahead` is what has come
+    behind its end. `taken` is how many bytes were taken from the kernel so far.
     The worker's poll takes a request with `take`; a thread then gets what came, as gunicorn reads it, and never waits
     for more. gunicorn writes as with every other socket; the limit of the kernel (SO_SNDTIMEO) counts each write anew.
     """
@@ -50,6 +51,8 @@ class ClientSocket(socket.socket):
         super().__init__(fileno=sock.detach())
         self.setblocking(False)
         self.ahead = b""
+        self.head = b""
+        self.taken = 0
         self._times = times
         self.begin()
 
@@ -90,14 +93,20 @@ class ClientSocket(socket.socket):
         except OSError:
             return b""
         self._last = time.monotonic()
+        self.taken += len(data)
         if self._times.rate:
             # A fast beginning is no credit for ever.
             most = self._last + max(GRACE, self._times.idle)
             self._covered = min(self._covered + len(data) / self._times.rate, most)
         return data
 
-    def serve(self, body: bytes | bytearray, rest: bytes, refused: Refused | None) -> None:
+    def untaken(self) -> int:
+        """Bytes that have come and were not taken."""
+        return self._asked(termios.FIONREAD)
+
+    def serve(self, head: bytes, body: bytes | bytearray, rest: bytes, refused: Refused | None) -> None:
         """A thread gets the request: this much of its body is all that it can read."""
+        self.head = head
         self._came = memoryview(bytes(body))
         self.ahead = rest
         self.refused = refused
@@ -137,8 +146,12 @@ class ClientSocket(socket.socket):
 
     def unsent(self) -> int:
         """Bytes that the client has not taken."""
+        return self._asked(termios.TIOCOUTQ)
+
+    def _asked(self, what: int) -> int:
+        """What the kernel says of the connection."""
         try:
-            found: int = struct.unpack("i", fcntl.ioctl(self, termios.TIOCOUTQ, b"\0\0\0\0"))[0]
+            found: int = struct.unpack("i", fcntl.ioctl(self, what, b"\0\0\0\0"))[0]
         except OSError:
             return 0
         return found

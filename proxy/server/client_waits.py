@@ -20,34 +20,52 @@ from gunicorn import util
 MOST_WAITING = 128 * 1024 * 1024
 # How often, in seconds, it is looked who is too late.
 LOOK_SECONDS = 0.1
+# So long, in seconds, what has come is read in one round of the worker's loop; the rest of it waits for the next one.
+ROUND_SECONDS = 0.01
 # A client that keeps its end open after its answer is waited for so long, in seconds, while it may still send, so that
 # the end of the answer is not lost; so many at the same time.
 LINGER_SECONDS = 2.0
 MAX_LINGERING = 1000
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Incoming:
     """The connections of which a request is awaited, the oldest first.
 
     `requests` and `refused` are the module `client_request` and the class `client_socket.Refused`; `start` gives a
-    connection its thread, `drop` closes it.
+    connection its thread, `drop` closes it, `refuse` answers the head of one that is too long and then closes it.
     """
 
-    def __init__(self, requests: Any, refused: Any, start: Callable[[Any], None], drop: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        requests: Any,
+        refused: Any,
+        start: Callable[[Any], None],
+        drop: Callable[[Any], None],
+        refuse: Callable[[Any, bytes], None],
+    ) -> None:
         self._stages = requests.Stage
         self._refused = refused
         self._start = start
         self._drop = drop
+        self._refuse = refuse
         # Each with its request, and until when the head of that must be here.
         self._waiting: dict[Any, tuple[Any, float]] = {}
+        # Those of which something is to be read, those that wait longest first.
+        self._ready: dict[Any, None] = {}
+        # How much must have been taken of those that are late before they are told so: what was here by then.
+        self._owed: dict[Any, int] = {}
         self._size = 0
         self._next_look = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """True if there is something to read that has come already."""
+        return bool(self._ready)
 
     def begin(self, poller: selectors.BaseSelector, conn: Any, request: Any, head_until: float) -> bool:
         """Take what has come of a request, and wait for the rest of it; False if nothing has come yet."""
@@ -59,27 +77,37 @@ class Incoming:
             self._drop(conn)
             return True
         self._waiting[conn] = request, head_until
-        poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_readable, poller, conn))
+        poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_readable, conn))
         self._feed(poller, conn, data)
         return True
 
-    def _on_readable(self, poller: selectors.BaseSelector, conn: Any, sock: Any) -> None:
+    def _on_readable(self, conn: Any, sock: Any) -> None:
         if conn in self._waiting:  # it may have given way in this very round
-            self._take(poller, conn)
+            self._ready.setdefault(conn)
 
-    def _take(self, poller: selectors.BaseSelector, conn: Any) -> bool:
-        """Take more of a request; False if there was nothing, or no more is needed."""
-        data = conn.sock.take()
+    def read(self, poller: selectors.BaseSelector) -> None:
+        """Read what has come, each connection in its turn, until the time of a round is over."""
+        until = time.monotonic() + ROUND_SECONDS
+        while self._ready:
+            conn = next(iter(self._ready))
+            del self._ready[conn]
+            self._take(poller, conn)
+            if time.monotonic() >= until:
+                return
+
+    def _take(self, poller: selectors.BaseSelector, conn: Any) -> None:
+        """Take more of a request."""
+        request, _ = self._waiting[conn]
+        data = b"" if request.more else conn.sock.take()
         if data is None:
-            return False
-        if data:
+            return
+        if data or request.more:
             self._feed(poller, conn, data)
-        elif self._waiting[conn][0].stage is self._stages.HEAD:
+        elif request.stage is self._stages.HEAD:
             self._remove(poller, conn)
             self._drop(conn)
         else:  # the application says what is missing
             self._hand_over(poller, conn, None)
-        return conn in self._waiting
 
     def _feed(self, poller: selectors.BaseSelector, conn: Any, data: bytes) -> None:
         request, _ = self._waiting[conn]
@@ -92,13 +120,13 @@ class Incoming:
         elif request.stage is stages.REFUSED:
             self._hand_over(poller, conn, self._refused(400, request.why))
         elif request.stage is stages.LONG_HEAD:
-            with contextlib.suppress(OSError):
-                conn.sock.send(_TOO_LARGE)
             self._remove(poller, conn)
-            self._drop(conn)
+            self._refuse(conn, request.head)
         elif request.stage is stages.BODY:
             if before is stages.HEAD:
                 self._begin_body(conn, request)
+            if request.more:
+                self._ready.setdefault(conn)
             self._make_room(poller)
 
     def _begin_body(self, conn: Any, request: Any) -> None:
@@ -118,6 +146,8 @@ class Incoming:
 
     def _remove(self, poller: selectors.BaseSelector, conn: Any) -> Any:
         request, _ = self._waiting.pop(conn)
+        self._ready.pop(conn, None)
+        self._owed.pop(conn, None)
         self._size -= request.size
         poller.unregister(conn.sock)
         return request
@@ -127,7 +157,7 @@ class Incoming:
         request = self._remove(poller, conn)
         conn.init()
         conn.parser.unreader.unread(request.head)
-        conn.sock.serve(request.body, request.rest, refused)
+        conn.sock.serve(request.head, request.body, request.rest, refused)
         self._start(conn)
 
     def check(self, poller: selectors.BaseSelector) -> None:
@@ -140,20 +170,20 @@ class Incoming:
             if conn not in self._waiting:
                 continue  # it gave way
             if request.stage is self._stages.HEAD:
-                if head_until <= now:
+                if head_until <= now and conn not in self._ready:
                     self._remove(poller, conn)
                     self._drop(conn)
-            elif conn.sock.until()[0] <= now:
-                self._end_late(poller, conn)
+            else:
+                self._end_if_late(poller, conn, now)
 
-    def _end_late(self, poller: selectors.BaseSelector, conn: Any) -> None:
+    def _end_if_late(self, poller: selectors.BaseSelector, conn: Any, now: float) -> None:
         """What is here is taken however late it is: that the worker had no time is not the client's fault."""
-        while self._take(poller, conn):
-            pass
-        if conn not in self._waiting:
-            return
         until, refused = conn.sock.until()
-        if until <= time.monotonic():
+        if until > now:
+            self._owed.pop(conn, None)
+            return
+        owed = self._owed.setdefault(conn, conn.sock.taken + conn.sock.untaken())
+        if conn.sock.taken >= owed and not self._waiting[conn][0].more:
             self._hand_over(poller, conn, refused)
 
     def give_way(self, poller: selectors.BaseSelector) -> None:

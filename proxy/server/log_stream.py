@@ -7,14 +7,18 @@ writing; a process that was forked begins with a queue and a thread of its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import io
 import os
 import stat
+import struct
 import sys
 import threading
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable, Iterator
 
 # Bytes that may wait in one process, and how long its end waits for them, in seconds.
 MAX_WAITING = 1024 * 1024
@@ -22,14 +26,19 @@ END_SECONDS = 1.0
 
 
 class LogStream(io.TextIOBase):
-    """A text stream that only writes, to a descriptor. `lost` counts the writes of this process that were given up."""
+    """A text stream that only writes, to a descriptor. `lost` counts the writes of this process that were given up.
+
+    As soon as all that waited is written, a line says how many they were: `words` are those, with their end.
+    """
 
     def __init__(self, fd: int, most: int = MAX_WAITING) -> None:
         super().__init__()
         self._fd = fd
         self._most = most
-        self._writer = _Writer(fd, most)
-        atexit.register(self.drain)
+        self.words = told_as_text
+        self._untold = _Untold()
+        self._writer = self._new_writer()
+        atexit.register(self._end)
 
     @property
     def lost(self) -> int:
@@ -52,9 +61,21 @@ class LogStream(io.TextIOBase):
     def write(self, text: str, /) -> int:
         """Hand the text over; it never waits."""
         if self._writer.pid != os.getpid():
-            self._writer = _Writer(self._fd, self._most)
+            self._writer = self._new_writer()
         self._writer.put(text.encode("utf-8", "backslashreplace"))
         return len(text)
+
+    def _new_writer(self) -> _Writer:
+        return _Writer(self._fd, self._most, self._words, self._untold)
+
+    def _words(self, lost: int) -> str:
+        return self.words(lost)
+
+    def _end(self) -> None:
+        """The end of this process: what nobody reads in time is told by another one."""
+        self.drain()
+        if self._writer.pid == os.getpid():
+            self._writer.leave()
 
     def drain(self, seconds: float = END_SECONDS) -> None:
         """Wait until all is written, but no longer than so."""
@@ -62,12 +83,55 @@ class LogStream(io.TextIOBase):
             self._writer.drain(seconds)
 
 
+class _Untold:
+    """How many lines were lost by processes that have ended, shared by all that are forked."""
+
+    _COUNT = struct.Struct("Q")
+
+    def __init__(self) -> None:
+        self._memory = os.memfd_create("lost-lines")
+        os.ftruncate(self._memory, self._COUNT.size)
+
+    def add(self, count: int) -> None:
+        """Leave so many more to be told."""
+        if count:
+            with self._locked():
+                self._set(self._get() + count)
+
+    def take(self) -> int:
+        """How many are to be told by who asks."""
+        if not self._get():
+            return 0
+        with self._locked():
+            count = self._get()
+            self._set(0)
+        return count
+
+    def _get(self) -> int:
+        found: int = self._COUNT.unpack(os.pread(self._memory, self._COUNT.size, 0))[0]
+        return found
+
+    def _set(self, count: int) -> None:
+        os.pwrite(self._memory, self._COUNT.pack(count), 0)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        fcntl.lockf(self._memory, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._memory, fcntl.LOCK_UN)
+
+
 class _Writer:
     """The queue of one process, and the thread that writes it."""
 
-    def __init__(self, fd: int, most: int) -> None:
+    def __init__(self, fd: int, most: int, tell: Callable[[int], str], untold: _Untold) -> None:
         self.pid = os.getpid()
         self.lost = 0
+        self._told = 0
+        self._tell = tell
+        self._untold = untold
         self._fd = fd
         self._most = most
         self._waiting: deque[bytes] = deque()
@@ -103,20 +167,46 @@ class _Writer:
                 while not self._waiting:
                     self._change.wait()
                 data = self._waiting[0]
-            self._write(data)
+            if not self._write(data):
+                with self._change:
+                    self.lost += 1
+            self._tell_losses(last=len(self._waiting) == 1)
             with self._change:
                 self._waiting.popleft()
                 self._size -= len(data)
                 self._change.notify_all()
 
-    def _write(self, data: bytes) -> None:
-        """A log that cannot be written never disturbs anything."""
+    def _tell_losses(self, *, last: bool) -> None:
+        """Say what was lost, behind the last line that waited: whoever reads again learns it, and who reads the end."""
+        if not last:
+            return
+        lost, before = self.lost, self._untold.take()
+        count = lost - self._told + before
+        if not count:
+            return
+        if self._write(self._tell(count).encode("utf-8", "backslashreplace")):
+            self._told = lost
+        else:
+            self._untold.add(before)
+
+    def leave(self) -> None:
+        """Leave to the other processes what this one could not tell, and did not write."""
+        with self._change:
+            self._untold.add(self.lost - self._told + len(self._waiting))
+
+    def _write(self, data: bytes) -> bool:
+        """Write all of it; a log that cannot be written never disturbs anything."""
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError:
-            with self._change:
-                self.lost += 1
+            return False
+        return True
+
+
+def told_as_text(lost: int) -> str:
+    """How a loss is told where nobody says it in another way."""
+    return f"WARNING {lost} lines of the log were lost, for nobody read it\n"
 
 
 def install() -> None:

@@ -49,14 +49,13 @@ def log_request(ctx: RequestContext, status: int) -> None:
         facts["gone"] = _gone(ctx)
     if ctx.outcome.error:
         facts["error"] = ctx.outcome.error
-    _told.tell()
     _log(ctx, logging.INFO, "request", facts)
     if ctx.prepared is not None:
         _audit(ctx, ctx.prepared.chat)
 
 
 class _LostLines:
-    """What was lost of the log since that was last counted, or told."""
+    """What was lost of the log since that was last counted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,18 +67,8 @@ class _LostLines:
             before, self._known = self._known, lost_lines()
             return self._known - before
 
-    def tell(self) -> None:
-        """Say so in the log; if that is lost too, the next one says it."""
-        with self._lock:
-            lost = lost_lines()
-            if lost == self._known:
-                return
-            log.warning("%d lines of the log were lost, for nobody read it", lost - self._known)
-            if lost_lines() == lost:
-                self._known = lost
 
-
-_counted, _told = _LostLines(), _LostLines()
+_counted = _LostLines()
 
 
 def measure(ctx: RequestContext, status: int) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
+from werkzeug.routing import Map, Rule
 
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import redact_error
@@ -52,10 +53,10 @@ def create_app() -> Flask:
 def make_app(worker: WorkerState) -> Flask:
     """The application over a worker's state."""
     app = Flask("proxy", static_folder=None)
-    app.url_map.merge_slashes = False
+    app.url_map = _url_map()
     app.extensions[MAX_BODY] = lambda: worker.current().settings.max_body
     for route, view in _views().items():
-        _add(app, route, view)
+        app.view_functions[route.path] = _for_any_client(view)
     app.before_request(lambda: _before_request(worker))
     app.after_request(_closing)
     app.register_error_handler(HTTPException, _http_error)
@@ -82,19 +83,27 @@ def _views() -> dict[routes.Route, _View]:
     }
 
 
-def _add(app: Flask, route: routes.Route, view: _View) -> None:
-    """Add a route under its path, and one for clients also under `/for/NAME` for the client that says so.
+@cache
+def _url_map() -> Map:
+    """The paths of all routes: one for clients is also under `/for/NAME` for the client that says so.
 
     Both have the route's path as their endpoint, by which `before_request.find_target` knows it.
     """
+    rules = list[Rule]()
+    for route in _views():
+        path = route.path.replace("{id}", "<path:name>")
+        paths = [path, f"/for/<client>{path}"] if route in routes.API else [path]
+        rules += [Rule(each, endpoint=route.path, methods=route.methods) for each in paths]
+    return Map(rules, merge_slashes=False)
+
+
+def _for_any_client(view: _View) -> _View:
+    """The view without the name of the client that the path may say."""
 
     def called(client: str | None = None, **values: str) -> Response:
         return view(**values)
 
-    rule = route.path.replace("{id}", "<path:name>")
-    rules = [rule, f"/for/<client>{rule}"] if route in routes.API else [rule]
-    for each in rules:
-        app.add_url_rule(each, route.path, called, methods=route.methods, provide_automatic_options=False)
+    return called
 
 
 def _models() -> Response:

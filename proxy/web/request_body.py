@@ -12,13 +12,12 @@ from typing import Any, NoReturn
 
 from gunicorn.http.errors import ParseException
 
-from proxy.codec.json_text import Json, JsonObject, finite
+from proxy.codec.json_text import Json, JsonObject, finite, is_deep
 from proxy.errors import BadRequest, BodyTooLarge, ProxyError, Unavailable
 from proxy.limits import MAX_DEPTH
 
 # Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
-_CONTAINERS = frozenset((dict, list))
 # The codings of a body that is not compressed.
 _PLAIN = frozenset(("", "identity"))
 
@@ -102,7 +101,8 @@ def parse_body(raw: bytes, max_depth: int = MAX_DEPTH) -> JsonObject:
         raise BadRequest(f"the body is no JSON: {error}{_place_of_constant(raw)}") from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object, at character 0")
-    _check_depth(body, raw, max_depth)
+    if is_deep(body, max_depth):
+        raise _too_deep(raw, max_depth)
     return body
 
 
@@ -124,17 +124,3 @@ def _too_deep(raw: bytes, limit: int) -> BadRequest:
         if depth > limit:
             return BadRequest(f"the body is nested more than {limit} levels deep (max_depth), at byte {found.start()}")
     return BadRequest(f"the body is nested more than {limit} levels deep (max_depth)")
-
-
-def _check_depth(body: JsonObject, raw: bytes, limit: int) -> None:
-    level: list[Json] = [body]
-    for _ in range(limit):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ())
-            if child.__class__ in _CONTAINERS
-        ]
-        if not level:
-            return
-    raise _too_deep(raw, limit)

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 from proxy.codec.masking import Mask, mask_of
 from proxy.codec.redaction import redact
@@ -45,6 +46,8 @@ def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
         return
     for handler in log.handlers:
         handler.setFormatter(JsonLines() if json_lines else TextLines(_is_journal()))
+        if hasattr(sys.stderr, "words"):
+            sys.stderr.words = partial(_told_loss, handler)
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
@@ -70,6 +73,12 @@ def _redacted(text: str) -> str:
 def lost_lines() -> int:
     """How many lines this process could not write, for nobody read them (server/log_stream.py)."""
     return getattr(sys.stderr, "lost", 0)
+
+
+def _told_loss(handler: logging.Handler, lost: int) -> str:
+    """The line by which standard error says that lines were lost (server/log_stream.py)."""
+    words = "%d lines of the log were lost, for nobody read it"
+    return handler.format(logging.LogRecord("proxy", logging.WARNING, "", 0, words, (lost,), None)) + "\n"
 
 
 def _is_journal() -> bool:

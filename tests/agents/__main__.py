@@ -91,9 +91,9 @@ def matrix(agent: Agent, rows: Sequence[Row], sides: Sequence[str], keep: Path |
                 return "-"
             return pool.submit(namespace.do, agent, row, side, package, keep)
 
-        started = [(row, *(start(row, side) for side in SIDES)) for row in rows]
+        started = [(row, [start(row, side) for side in SIDES]) for row in rows]
         try:
-            for row, without, through in started:
+            for row, (without, through) in started:
                 fault = unexpected(row, through.result()) if isinstance(through, Future) else ""
                 told = f"   EXPECTED {row.expected}" if fault else ""
                 print(line((row.name, shown(without), shown(through))) + told, flush=True)

@@ -83,8 +83,8 @@ def ask(agent: Agent, row: Row, url: str, folder: Path, package: Path) -> tuple[
         except subprocess.TimeoutExpired:
             status = None
             processes.stop(process)
-    texts = ((folder / name).read_text(errors="replace") for name in ("stdout.txt", "stderr.txt"))
-    return status, *texts
+    output_text, error_text = ((folder / name).read_text(errors="replace") for name in ("stdout.txt", "stderr.txt"))
+    return status, output_text, error_text
 
 
 def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path) -> Run:

@@ -69,7 +69,7 @@ def final(agent: Agent) -> bytes:
 
 def whole(said: str, call: Call | None) -> bytes:
     """An answer that is not streamed, of text or of a call."""
-    block = {"type": "text", "text": said}
+    block: dict[str, Any] = {"type": "text", "text": said}
     if call:
         block = {"type": "tool_use", "id": "toolu_a", "name": call.name, "input": dict(call.values)}
     reason = "tool_use" if call else "end_turn"

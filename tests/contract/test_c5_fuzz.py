@@ -32,7 +32,7 @@ from tests.support.messages_ask import PICTURE, TOOL, ask, assistant, call, resu
 
 # Seconds of CPU for one input of some kilobytes, which takes milliseconds.
 MOST = 2.0
-QUICK = settings(max_examples=150, deadline=None)
+QUICK = settings(max_examples=150)
 
 CHARACTERS = st.characters() | st.sampled_from("\0\n\r\x1b\x85\u2028\ufeff\ud83d")
 WORDS = st.text(CHARACTERS, max_size=12)

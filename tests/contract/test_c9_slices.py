@@ -164,13 +164,13 @@ def fault(schema: Any, text: str, found: Repaired) -> str:
 
 # Short texts with all that can be mistaken, so that much of what is broken has a reading.
 _PLAIN_TEXT = st.sampled_from(('say "hi"', 'f("x", \'y\')', "C:\\new\\x", "a\nb", '{"a": "b"}', "", "x", "it's", "}"))
-_PLAIN = {
+_PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "path": _PLAIN_TEXT,
     "content": _PLAIN_TEXT,
     "mode": st.sampled_from(("on", "off")),
     "limit": st.integers(0, 99),
 }
-_PLAIN_SCHEMAS = {
+_PLAIN_SCHEMAS: dict[str, dict[str, Any]] = {
     "path": {"type": "string"},
     "content": {"type": "string"},
     "mode": {"enum": ["on", "off"]},
@@ -186,7 +186,6 @@ PLAIN = st.builds(
 )
 PATIENT = settings(
     max_examples=40,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

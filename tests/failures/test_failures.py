@@ -14,7 +14,7 @@ from tests.support.helpers import calls, ends, piece, random_cut
 
 COVERED = [*range(19, 48), 51, 52, 54, 55, 56, *range(64, 72)]
 # Read only takes `path`, bash only `command`, so that a call whose name is lost can still be told.
-MEANT = (
+MEANT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("bash", {"command": "ls -la | grep '}{'"}),
     ("bash", {"command": 'echo "hi"', "timeout": 5, "background": True}),
     ("read", {"path": "a/ï🙂.txt", "limit": 10}),

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from proxy.engine.events import Chunk
 from proxy.repair.policy import Policy, ToolRule
 from tests.support.client_view import LS, PWD, argued, entry, kept, mended, stays, streamed, whole
-from tests.support.helpers import Chunk, calls, chunk, ends, event_bytes, function, offered, piece, says
+from tests.support.helpers import calls, chunk, ends, event_bytes, function, offered, piece, says
 
 FILES = offered(
     function("read", {"filePath": {"type": "string"}, "offset": {"type": "integer"}}, "filePath"),

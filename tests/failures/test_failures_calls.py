@@ -60,7 +60,8 @@ def test_f42_the_index_is_missing(index: Any) -> None:
     """None at all, null, a text, or only on the first delta: the proxy counts."""
 
     def at(number: int, delta: Delta) -> Delta:
-        given = {None: {}, "0": {"index": str(number)}, "as null": {"index": None}}[index]
+        ways: dict[str | None, Delta] = {None: {}, "0": {"index": str(number)}, "as null": {"index": None}}
+        given = ways[index]
         return {**{key: value for key, value in delta.items() if key != "index"}, **given}
 
     one = [at(0, each) for each in in_pieces(0, "a", "bash", LS)]

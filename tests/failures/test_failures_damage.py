@@ -10,10 +10,11 @@ import pytest
 
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import MessagesWriter
+from proxy.engine.events import Chunk
 from proxy.exchange.reply_stream import StreamReply
 from proxy.tools.toolset import ToolSet
-from tests.support.client_view import ROLE, argued, kept, wire
-from tests.support.helpers import Chunk, calls, ends, function, new_engine, offered, piece, random_cut
+from tests.support.client_view import ROLE, argued, kept, streamed, wire
+from tests.support.helpers import calls, ends, function, new_engine, offered, piece, random_cut, says
 from tests.support.messages_checker import check_stream
 
 pytestmark = pytest.mark.once
@@ -91,7 +92,7 @@ def is_refused(name: str, text: str) -> bool:
     got = argued(name, text, tools=TOOLS)
     said = in_messages(name, text)
     if got.error:
-        return said["type"] == "error"
+        return bool(said["type"] == "error")
     assert [block["type"] for block in said["content"]] == ["text"]
     return (got.text, got.calls) == (f"{name}{text}", [])
 
@@ -218,6 +219,17 @@ def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no
         ("note", f'{{"note": {{"text": "{inner}"}}, "path": "{outer}")"}},\n "path": ")"}}, "path": "p"}}'),
     ):
         assert is_refused(name, text)
+
+
+@pytest.mark.parametrize("before", ['<tool_call>{"name": "note", "arguments": ', '[TOOL_CALLS]note'])
+def test_what_may_close_more_than_a_nested_string_stays_text_in_text(before: str) -> None:
+    behind = "}</tool_call>" if before.startswith("<") else ""
+    right = '{"note": {"text": "f("}, "path": "p"}'
+    twice = '{"note": {"text": "f("}, "path": "z")"}, "path": "p"}'
+    got = streamed(says(before + right + behind), ends("stop"), tools=TOOLS)
+    assert got.values == [("note", json.loads(right))]
+    got = streamed(says(before + twice + behind), ends("stop"), tools=TOOLS)
+    assert (got.calls, got.text) == ([], before + twice + behind)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_f55_tool_calls_although_there_are_none() -> None:
         whole({"content": "Hi."}, "tool_calls"),
     ):
         assert (got.text, got.calls, got.finish, got.fixes) == ("Hi.", [], "stop", ("finish",))
-    empty = {"content": "Hi.", "tool_calls": []}
+    empty: dict[str, Any] = {"content": "Hi.", "tool_calls": []}
     for got in (streamed(chunk(delta(**empty)), ends("tool_calls")), whole(empty, "tool_calls")):
         assert (got.text, got.finish, set(got.fixes)) == ("Hi.", "stop", {"finish", "empty_calls"})
     none = streamed(calls(piece(0, '{"limit": 3}', id="a")), ends("tool_calls"))

@@ -163,7 +163,7 @@ def test_f70_the_call_is_in_the_reasoning() -> None:
     thought = f"I should look.\n{STRONG}"
     for key in ("reasoning", "reasoning_content"):
         for size in (5, 1000):
-            parts = [chunk(delta(**{key: thought[at : at + size]})) for at in range(0, len(thought), size)]
+            parts = [chunk(delta(0, None, **{key: thought[at : at + size]})) for at in range(0, len(thought), size)]
             got = streamed(*parts, ends())
             assert (got.values, got.reasoning, got.text) == ([("bash", {"command": "ls"})], thought, "")
             assert (got.finish, got.fixes) == ("tool_calls", ("text_call", "finish"))

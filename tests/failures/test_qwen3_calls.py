@@ -196,7 +196,7 @@ def test_defect_6_a_call_that_is_completed_late_comes_before_the_finish_with_id_
 
 def test_defect_7_every_choice_of_a_whole_answer_is_repaired(inside: Inside) -> None:
     xml = "<function=read><parameter=filePath>a</parameter></function>"
-    said = [
+    said: list[dict[str, Any]] = [
         {"content": None, "tool_calls": [entry("todowrite", '{"todos": "[]"}')]},
         {"content": xml},
         {"content": "Hi."},
@@ -220,7 +220,8 @@ def test_defect_9_without_tools_nothing_is_touched(inside: Inside) -> None:
     said = "<function=glob><parameter=pattern>*</parameter></function>"
     odd = chunk(delta(0, tool_calls=[piece(0, '{"todos": "[]"', "todowrite")]))
     events = [ROLE.raw, says(said).raw, odd.raw, ends("stop").raw, DONE]
-    for request in ({"tools": None}, {"tools": []}, {"tool_choice": "none"}):
+    requests: tuple[dict[str, Any], ...] = ({"tools": None}, {"tools": []}, {"tool_choice": "none"})
+    for request in requests:
         assert asked(inside, stream(*events), **request) == b"".join(events)
     message = {"content": said, "tool_calls": [entry("todowrite", '{"todos": "[]"')]}
     (choice,) = answered(inside, message, finish="stop", tools=None)

@@ -35,7 +35,7 @@ def started(
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port), *flags]
     process = subprocess.Popen(command, cwd=cwd, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=stderr)
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + 4 * PATIENCE
         while not up(f"http://127.0.0.1:{port}/health"):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
@@ -64,7 +64,7 @@ class UnderWay:
 
 def under_way(bench: Bench, stack: ExitStack) -> list[UnderWay]:
     """Of each dialect a stream in text, one in a call, and a request whose answer is waited for: nothing more comes."""
-    found = []
+    found = list[UnderWay]()
     wanted = [(dialect, said) for dialect in DIALECTS.values() for said in ([*SAID], [*SAID, *HALF], None)]
     bench.play(*[[*(said or ()), 60.0] for _, said in wanted])
     for dialect, said in wanted:

@@ -170,7 +170,7 @@ class Messages:
     path = "/v1/messages"
     beat = b'event: ping\ndata: {"type":"ping"}\n\n'
     # A server without room has a status of its own here, and what this API does not know is a bad request.
-    statuses: Mapping[int, int] = {503: 529, 415: 400, 422: 400}
+    statuses: Mapping[int, int] = {503: 529, 415: 400, 422: 400, 414: 413, 417: 400, 431: 413, 501: 400}
     _finishes: Mapping[str, str] = {"end_turn": "stop", "tool_use": "calls", "max_tokens": "length"}
 
     def status(self, status: int) -> int:

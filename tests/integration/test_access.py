@@ -23,6 +23,7 @@ from tests.support.scripted import (
     LAST,
     ROLE,
     SSE,
+    Script,
     Upstream,
     answer,
     chat,
@@ -279,7 +280,7 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
     with Upstream() as server:
         gate = server.gate()
         whole = answer(completion("a"))
-        waiting = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
+        waiting: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
         server.play(waiting if streamed else [whole[:-1], gate, whole[-1:]], FINE if streamed else [whole])
         server.paths = {"/v1/models": MODELS}
         client, service = front(server.url, access(streams=1))

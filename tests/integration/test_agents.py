@@ -23,6 +23,7 @@ from tests.real import llama
 from tests.support import messages_checker
 from tests.support.client_view import of_bytes
 from tests.support.helpers import function, offered
+from tests.support.scripted import PATIENCE
 
 pytestmark = pytest.mark.once
 
@@ -100,8 +101,8 @@ class TestScriptedServer:
         told = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "done"}]}
         second = SECOND if dialect == "chat" else {**FIRST, "messages": [*FIRST["messages"], told]}
         with ScriptedServer(BY_NAME["no_id"], CLAUDE) as server, requests.Session() as session:
-            first = session.post(server.url + path, json=FIRST, timeout=5)
-            last = session.post(server.url + path, json=second, timeout=5)
+            first = session.post(server.url + path, json=FIRST, timeout=PATIENCE)
+            last = session.post(server.url + path, json=second, timeout=PATIENCE)
         assert first.content == BY_NAME["no_id"].bodies[dialect](CLAUDE)
         assert first.headers["content-type"] == "text/event-stream"
         assert last.content == FINALS[dialect](CLAUDE)
@@ -112,7 +113,7 @@ class TestScriptedServer:
             ScriptedServer(BY_NAME["cut_mid"], CLAUDE) as server,
             pytest.raises(requests.exceptions.ChunkedEncodingError),
         ):
-            requests.post(f"{server.url}/v1/chat/completions", json=FIRST, timeout=5)
+            requests.post(f"{server.url}/v1/chat/completions", json=FIRST, timeout=PATIENCE)
 
     @pytest.mark.parametrize(
         ("path", "change", "status"),
@@ -125,7 +126,7 @@ class TestScriptedServer:
     def test_what_vllm_would_refuse_is_refused(self, path: str, change: dict[str, Any], status: int) -> None:
         """Another model, another role, a path that is not there."""
         with ScriptedServer(BY_NAME["ok"], CLAUDE) as server:
-            answer = requests.post(server.url + path, json={**FIRST, **change}, timeout=5)
+            answer = requests.post(server.url + path, json={**FIRST, **change}, timeout=PATIENCE)
         assert answer.status_code == status
         assert answer.json()["error"]["code"] == status
 
@@ -136,7 +137,7 @@ class TestScriptedServer:
         if not BY_NAME[row].says("chat" if "chat" in path else "messages"):
             path = "/v1/chat/completions"
         with ScriptedServer(BY_NAME[row], CLAUDE) as server:
-            answer = requests.post(server.url + path, json={**FIRST, "stream": False}, timeout=5).json()
+            answer = requests.post(server.url + path, json={**FIRST, "stream": False}, timeout=PATIENCE).json()
         told = answer["choices"][0]["message"] if "choices" in answer else answer["content"][0]
         assert WROTE in json.dumps(told)
         assert ("<tools>" in json.dumps(told)) is (row == "tools_text")
@@ -149,14 +150,14 @@ class TestScriptedServer:
             ScriptedServer(BY_NAME["cut_mid"], CLAUDE) as server,
             pytest.raises((requests.exceptions.ChunkedEncodingError, requests.exceptions.ConnectionError)),
         ):
-            requests.post(f"{server.url}/v1/messages", json={**FIRST, "stream": False}, timeout=5)
+            requests.post(f"{server.url}/v1/messages", json={**FIRST, "stream": False}, timeout=PATIENCE)
 
     def test_it_says_which_server_it_plays(self) -> None:
         """A proxy asks for the models, and for a sign of life."""
         with ScriptedServer(BY_NAME["ok"], CLAUDE) as server:
-            (card,) = requests.get(f"{server.url}/v1/models", timeout=5).json()["data"]
-            alive = requests.get(f"{server.url}/health", timeout=5).status_code
-            head = requests.head(server.url, timeout=5).status_code
+            (card,) = requests.get(f"{server.url}/v1/models", timeout=PATIENCE).json()["data"]
+            alive = requests.get(f"{server.url}/health", timeout=PATIENCE).status_code
+            head = requests.head(server.url, timeout=PATIENCE).status_code
         assert (card["id"], card["owned_by"], alive, head) == (MODEL, "vllm", 200, 405)
 
     def test_a_fault_that_a_dialect_cannot_say_is_not_served_there(self) -> None:
@@ -164,7 +165,7 @@ class TestScriptedServer:
         row = BY_NAME["index_null"]
         assert (row.says("chat"), row.says("messages")) == (True, False)
         with ScriptedServer(row, CLAUDE) as server:
-            assert requests.post(f"{server.url}/v1/messages", json=FIRST, timeout=5).status_code == 404
+            assert requests.post(f"{server.url}/v1/messages", json=FIRST, timeout=PATIENCE).status_code == 404
 
 
 class TestChecks:
@@ -215,9 +216,9 @@ class TestTap:
     def test_what_passes_is_what_was_sent_and_it_is_kept(self, tmp_path: Path) -> None:
         """A stream arrives unchanged; only requests that ask the model something are counted."""
         with ScriptedServer(BY_NAME["ok"], CLAUDE) as server, Tap(server.url) as tap, requests.Session() as session:
-            session.get(f"{tap.url}/v1/models", timeout=5)
-            answer = session.post(f"{tap.url}/v1/messages?beta=true", json=FIRST, timeout=5)
-            session.post(f"{tap.url}/v1/messages/count_tokens", json=FIRST, timeout=5)
+            session.get(f"{tap.url}/v1/models", timeout=PATIENCE)
+            answer = session.post(f"{tap.url}/v1/messages?beta=true", json=FIRST, timeout=PATIENCE)
+            session.post(f"{tap.url}/v1/messages/count_tokens", json=FIRST, timeout=PATIENCE)
             assert tap.bodies() == [FIRST]
         assert answer.content == BY_NAME["ok"].bodies["messages"](CLAUDE)
         tap.write(tmp_path, "server")
@@ -231,7 +232,7 @@ class TestTap:
             Tap(server.url) as tap,
             pytest.raises(requests.exceptions.ChunkedEncodingError),
         ):
-            requests.post(f"{tap.url}/v1/messages", json=FIRST, timeout=5)
+            requests.post(f"{tap.url}/v1/messages", json=FIRST, timeout=PATIENCE)
 
     def test_requests_are_told_apart_by_their_lengths(self) -> None:
         """Whatever stands in a body; one that is not whole yet has what there is."""
@@ -248,10 +249,10 @@ class TestShape:
         """The faults of what the row's server sends to an agent directly."""
         folder.mkdir(exist_ok=True)
         with ScriptedServer(BY_NAME[row], CLAUDE) as server, Tap(server.url) as tap, requests.Session() as session:
-            session.head(tap.url, timeout=5)
+            session.head(tap.url, timeout=PATIENCE)
             for _ in range(2):
                 with contextlib.suppress(requests.RequestException):
-                    session.post(f"{tap.url}/v1/messages?beta=true", json={**FIRST, **change}, timeout=5)
+                    session.post(f"{tap.url}/v1/messages?beta=true", json={**FIRST, **change}, timeout=PATIENCE)
         tap.write(folder, "agent")
         return [*shape.faults(folder, "messages")]
 
@@ -370,6 +371,6 @@ class TestAgent:
             inside.proxy(server.url, tmp_path) as url,
         ):
             body = {**FIRST, "tools": [BASH]}
-            answer = requests.post(f"{url}/v1/chat/completions", json=body, timeout=10)
+            answer = requests.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE)
         assert '"tool_calls"' in answer.text and "<tools>" not in answer.text
         assert "chat/completions" in (tmp_path / "proxy.log").read_text()

@@ -13,7 +13,7 @@ from proxy.errors import ClientGone, UpstreamBroken, UpstreamTimeout
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions, UpstreamCall
-from tests.support.scripted import LAST, SSE, Act, Action, Upstream, answer, chunked, head
+from tests.support.scripted import LAST, SOON, SSE, Act, Action, Upstream, answer, chunked, head
 
 
 def called(server: Upstream) -> UpstreamCall:
@@ -67,7 +67,7 @@ def test_a_heartbeat_comes_due_before_the_head_and_after_it() -> None:
 def test_only_bytes_to_the_client_move_the_next_heartbeat(slow: bool) -> None:
     """Design, one poll: an upstream that sends what is held back must not silence the heartbeats."""
     drops: list[Action] = [SSE]
-    for _ in range(50):
+    for _ in range(1000):
         drops += [chunked(b"x"), 0.02]
     with Upstream(drops) as server, called(server) as call:
         pump = AnswerWait(None, Timeouts(10, 10, heartbeat=0.1))
@@ -78,7 +78,7 @@ def test_only_bytes_to_the_client_move_the_next_heartbeat(slow: bool) -> None:
             if slow:
                 time.sleep(0.03)
         assert part is None and pump.heartbeat_due
-        assert 0.1 <= time.monotonic() - began < 0.6
+        assert 0.1 <= time.monotonic() - began < SOON
 
 
 def test_without_a_heartbeat_nothing_wakes_but_bytes_and_alarms() -> None:
@@ -89,7 +89,7 @@ def test_without_a_heartbeat_nothing_wakes_but_bytes_and_alarms() -> None:
         began = time.monotonic()
         pump.alarm(began + 0.1)
         assert next(parts) is None and not pump.heartbeat_due
-        assert 0.1 <= time.monotonic() - began < 1
+        assert 0.1 <= time.monotonic() - began < SOON
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -102,8 +102,9 @@ def test_a_client_that_leaves_wakes_the_poll_at_once(script: list[Action], reset
     with near, Upstream(script) as server, called(server) as call:
         pump = AnswerWait(near, Timeouts(10, 10, heartbeat=0.02))
         parts = pump.receive(call)
-        while next(parts) is not None and len(script) > 1:
-            pass
+        last = b"one" if len(script) > 1 else None
+        while next(parts) != last:
+            pump.wrote()
         if reset:
             far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         far.close()
@@ -111,7 +112,7 @@ def test_a_client_that_leaves_wakes_the_poll_at_once(script: list[Action], reset
         with pytest.raises(ClientGone):
             while next(parts) is None:
                 pump.wrote()
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < SOON
 
 
 def test_a_client_that_closed_its_sending_half_counts_as_gone(client: tuple[socket.socket, socket.socket]) -> None:
@@ -154,19 +155,19 @@ def test_a_head_that_does_not_come_in_time_is_a_timeout_that_names_the_setting(s
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="header_timeout"):
             list(AnswerWait(None, Timeouts(0.1, 10)).receive(call))
-        assert 0.1 <= time.monotonic() - began < 1
+        assert 0.1 <= time.monotonic() - began < SOON
 
 
 def test_a_head_that_is_dribbled_does_not_gain_time() -> None:
     """Only a whole head moves the limit: one byte now and then must not hold a request for ever."""
     drops: list[Action] = [b"HTTP/1.1 200 OK\r\nX: "]
-    for _ in range(100):
+    for _ in range(1000):
         drops += [b"y", 0.02]
     with Upstream(drops) as server, called(server) as call:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="header_timeout"):
             list(AnswerWait(None, Timeouts(0.2, 10)).receive(call))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
 
 
 def test_silence_after_the_head_is_a_timeout_that_names_the_setting() -> None:
@@ -177,15 +178,15 @@ def test_silence_after_the_head_is_a_timeout_that_names_the_setting() -> None:
         assert next(parts) == b"one"
         with pytest.raises(UpstreamTimeout, match="idle_timeout"):
             next(parts)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
 
 
 def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
     drops: list[Action] = [SSE]
     for _ in range(30):
-        drops += [0.02, chunked(b"x")]
+        drops += [0.05, chunked(b"x")]
     with Upstream([*drops, LAST]) as server, called(server) as call:
-        body = b"".join(part or b"" for part in AnswerWait(None, Timeouts(10, 0.3)).receive(call))
+        body = b"".join(part or b"" for part in AnswerWait(None, Timeouts(10, 1.0)).receive(call))
     assert body == b"x" * 30
 
 
@@ -196,9 +197,9 @@ def test_a_body_that_should_have_ended_is_not_waited_for() -> None:
         assert next(parts) == b"one"
         began = time.monotonic()
         pump.expect_end(0.1)
-        pump.expect_end(5)
+        pump.expect_end(30)
         assert list(parts) == []
-        assert 0.1 <= time.monotonic() - began < 1
+        assert 0.1 <= time.monotonic() - began < SOON
 
 
 def test_a_break_comes_after_all_that_came_before_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import stat
 import threading
@@ -24,6 +25,7 @@ from tests.real.processes import free_port
 from tests.support.scripted import (
     DONE,
     LAST,
+    PATIENCE,
     ROLE,
     SSE,
     USAGE,
@@ -109,7 +111,11 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
         {"role": "assistant", "content": "hidden", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "a result"},
     ]
-    asked = {"tool_choice": "required", "parallel_tool_calls": False, "response_format": {"type": "json_object"}}
+    asked: dict[str, Any] = {
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"},
+    }
     with Upstream([answer(completion("a"))]) as server:
         client = inside(server.url, capture=str(tmp_path))
         client.post(CHAT, json={**chat(stream=False, tools=[WRITE_FILE], **asked), "messages": messages})
@@ -170,7 +176,7 @@ def test_a_stream_whose_client_leaves_is_captured_as_far_as_it_came(inside: Insi
         response = client.post(CHAT, json=chat(), buffered=False)
         assert next(response.iter_encoded()) == ROLE + text("a")
         response.close()
-        assert server.seen[0].closed.wait(10)
+        assert server.seen[0].closed.wait(PATIENCE)
     about, body = only(tmp_path)
     assert (body, about["complete"]) == (ROLE + text("a"), False)
 
@@ -243,7 +249,7 @@ def test_what_cannot_be_written_disturbs_nobody_and_is_told_once(
     if kind == "a file":
         folder.write_text("")
     else:
-        monkeypatch.setattr(capture.os, "open", _refuse)
+        monkeypatch.setattr(os, "open", _refuse)
     monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
     with Upstream(stream(*EVENTS), stream(*EVENTS)) as server:
         client = inside(server.url, capture=str(folder))
@@ -259,8 +265,8 @@ def _refuse(*_: object) -> int:
 
 def test_half_a_capture_is_removed(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk."""
-    opened, flags = capture.os.open, capture.os.O_CREAT | capture.os.O_RDONLY
-    monkeypatch.setattr(capture.os, "open", lambda path, *_: opened(path, flags, 0o600))
+    opened, flags = os.open, os.O_CREAT | os.O_RDONLY
+    monkeypatch.setattr(os, "open", lambda path, *_: opened(path, flags, 0o600))
     with Upstream(stream(*EVENTS)) as server:
         assert inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat()).status_code == 200
     assert files(tmp_path) == []
@@ -278,7 +284,7 @@ def test_captures_of_requests_at_the_same_time_do_not_mix(inside: Inside, tmp_pa
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE)
     bodies = {read_capture(file.read_bytes(), "a file").body for file in files(tmp_path)}
     assert bodies == {ROLE + text(f"reply {number}") + finish() + DONE for number in range(12)}
 
@@ -309,8 +315,8 @@ def test_a_relative_folder_is_taken_from_where_the_command_was_given(
         raise Became(env["TOOL_PROXY_CAPTURE"], env["TOOL_PROXY_OBSERVE"])
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.os, "execve", become)
-    monkeypatch.setattr(cli.os, "chdir", lambda _: None)
+    monkeypatch.setattr(os, "execve", become)
+    monkeypatch.setattr(os, "chdir", lambda _: None)
     monkeypatch.setenv("PWD", str(tmp_path))
     (tmp_path / "rules.yaml").write_text("")
     with Upstream() as server, pytest.raises(Became) as became:
@@ -333,7 +339,7 @@ def test_a_relative_folder_elsewhere_is_refused(way: str, tmp_path: Path) -> Non
 def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(
     observe: bool, reset: bool, proxy: Start, tmp_path: Path
 ) -> None:
-    """Under gunicorn; the target is 100 ms, the deadline has the tenfold room."""
+    """Under gunicorn."""
     folder = tmp_path / "captures"
     with Upstream() as server:
         gate = server.gate()

@@ -22,6 +22,7 @@ from proxy.commands import main as cli
 from proxy.config import load as config
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
+from tests.support.scripted import PATIENCE
 
 PACKAGE = Path(cli.__file__).parents[1]
 INIT = """
@@ -64,7 +65,7 @@ def environ(**more: str) -> dict[str, str]:
 def command(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """The command, run to its end in the release `cwd`."""
     argv = [sys.executable, "-m", "proxy", *words]
-    return subprocess.run(argv, cwd=cwd, env=environ(**env), capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(argv, cwd=cwd, env=environ(**env), capture_output=True, text=True, timeout=120, check=False)
 
 
 @contextmanager
@@ -83,13 +84,13 @@ def asked(port: int) -> Mapping[str, object]:
     """What the application of the release says."""
     import json  # noqa: PLC0415
 
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
         client.request("GET", "/")
         answer: Mapping[str, object] = json.loads(client.getresponse().read())
         return answer
 
 
-def until(port: int, version: str, seconds: float = 10) -> Mapping[str, object]:
+def until(port: int, version: str, seconds: float = PATIENCE) -> Mapping[str, object]:
     """The first answer of `version`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -262,7 +263,7 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
         assert until(port, "1.0")["source"] == "built-in"
         (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
         process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while asked(port)["heartbeat"] != 3.0:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -301,7 +302,7 @@ class Became(Exception):
 
 
 @pytest.fixture(name="serve")
-def _serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+def _serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def became(path: str, argv: list[str], env: dict[str, str]) -> None:
         assert path == sys.executable
         raise Became(argv, env)

@@ -19,7 +19,7 @@ from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
 from tests.conftest import tls_context
 from tests.real.processes import free_port
 from tests.support import scripted
-from tests.support.scripted import LAST, SSE, Act, answer, chunked, head
+from tests.support.scripted import LAST, SOON, SSE, Act, answer, chunked, head
 
 HELLO = answer(b"hello")
 
@@ -173,7 +173,7 @@ def test_a_connection_that_hangs_is_given_up_after_the_connect_timeout() -> None
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
             ModelServer(ServerOptions(f"http://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
-        assert 0.2 <= time.monotonic() - began < 2
+        assert 0.2 <= time.monotonic() - began < SOON
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -183,7 +183,7 @@ def test_a_refused_connection_is_unreachable_at_once_and_says_so(scheme: str) ->
     with pytest.raises(UpstreamUnreachable) as caught:
         ModelServer(ServerOptions(f"{scheme}://127.0.0.1:{free_port()}")).open("GET", "/x", {})
     assert caught.value.refused and caught.value.retry_after == "5" and caught.value.status == 502
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON
 
 
 def test_a_name_that_does_not_resolve_is_unreachable_but_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ def test_a_tls_handshake_that_hangs_is_given_up_after_the_connect_timeout_and_sa
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
             ModelServer(ServerOptions(f"https://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < SOON
 
 
 def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
@@ -275,7 +275,7 @@ def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match=r"did not take the request within 0\.2 s"):
             ModelServer(target).open("POST", "/x", {}, b"x" * 32_000_000)
-        assert 0.2 <= time.monotonic() - began < 4
+        assert 0.2 <= time.monotonic() - began < SOON
 
 
 def test_a_server_that_resets_while_the_request_is_sent_is_broken_and_not_unreachable() -> None:

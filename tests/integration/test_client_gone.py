@@ -1,6 +1,6 @@
 """K1: whenever the client leaves, the model server sees it at once and the slot is free (real gunicorn).
 
-The target is 100 ms; the deadlines have the tenfold room.
+What is looked at is that a close is passed on at once, and not when somebody writes again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Front
 from tests.support.scripted import (
     ROLE,
+    SOON,
     SSE,
     WRITE_FILE,
     Act,
@@ -100,7 +101,7 @@ def test_a_client_that_leaves_during_heartbeats_is_seen(either_front: Front) -> 
     with Client.post(proxy.port, chat()) as client:
         gate.wait()
         client.half_close()
-        assert upstream.seen[0].closed.wait(1)
+        assert upstream.seen[0].closed.wait(SOON)
     assert proxy.idle()
 
 
@@ -119,7 +120,7 @@ def test_a_client_that_leaves_after_the_last_event_disturbs_nothing(front: Front
     with Client.post(front.proxy.port, chat()) as client, client.answer() as response:
         while b"word" not in response.readline():
             pass
-    assert front.upstream.seen[0].closed.wait(1)
+    assert front.upstream.seen[0].closed.wait(SOON)
     assert front.proxy.idle()
 
 

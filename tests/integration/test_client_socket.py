@@ -38,7 +38,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(client_socket.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
 
 def taken(ours: ClientSocket, client: socket.socket, size: int) -> None:
@@ -91,10 +91,10 @@ def test_a_body_has_its_time_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_thread_never_waits_for_a_client() -> None:
     with pair(Times()) as (ours, _):
         ours.setblocking(True)
-        ours.serve(b"abcde", b"next", None)
+        ours.serve(b"", b"abcde", b"next", None)
         assert [ours.recv(3), ours.recv(3), ours.recv(3)] == [b"abc", b"de", b""]
         assert ours.ahead == b"next"
-        ours.serve(b"abc", b"", Refused(408, "too late"))
+        ours.serve(b"", b"abc", b"", Refused(408, "too late"))
         assert ours.recv(9) == b"abc"
         for _ in range(2):
             with pytest.raises(BrokenPipeError, match="too late"):

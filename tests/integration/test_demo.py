@@ -17,6 +17,7 @@ from tests.demo.cases import CASES, Case
 from tests.demo.client import Call, Reply, ask, gather
 from tests.real import llama, parrot, processes
 from tests.real.replay import RECORDINGS, ReplayServer, events, recording, script_of
+from tests.support.scripted import PATIENCE
 
 SCRIPTS = llama.load_scripts()
 FORMS = [case.script for case in CASES]
@@ -38,7 +39,7 @@ def replay() -> Iterator[str]:
 
 def post(url: str, body: dict[str, object]) -> requests.Response:
     """Send a chat request."""
-    return requests.post(f"{url}/v1/chat/completions", json=body, timeout=10)
+    return requests.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE)
 
 
 def chat(script: str, *more: dict[str, object]) -> dict[str, object]:
@@ -155,9 +156,9 @@ class TestReplay:
     def test_health_and_models_on_one_connection(self, replay: str) -> None:
         """A connection serves many requests, and unknown paths do not end it."""
         with requests.Session() as session:
-            assert session.get(f"{replay}/health", timeout=10).json() == {"status": "ok"}
-            assert session.get(f"{replay}/elsewhere", timeout=10).status_code == 404
-            models = session.get(f"{replay}/v1/models", timeout=10).json()
+            assert session.get(f"{replay}/health", timeout=PATIENCE).json() == {"status": "ok"}
+            assert session.get(f"{replay}/elsewhere", timeout=PATIENCE).status_code == 404
+            models = session.get(f"{replay}/v1/models", timeout=PATIENCE).json()
         assert models["data"][0]["owned_by"] == "llamacpp"
 
     def test_the_last_marker_counts(self) -> None:
@@ -245,7 +246,7 @@ class TestProcesses:
         command = [sys.executable, "-c", "raise SystemExit('no such model')"]
         with (
             pytest.raises(processes.NotStartedError, match="no such model"),
-            processes.running(command, "http://127.0.0.1:1/health", timeout=10),
+            processes.running(command, "http://127.0.0.1:1/health", timeout=PATIENCE),
         ):
             pass
 
@@ -258,7 +259,7 @@ class TestThroughTheProxy:
         """It ends well and in time, and names the server it stands on."""
         command = [sys.executable, "-m", "tests.demo", "--upstream", upstream]
         done = subprocess.run(
-            command, cwd=processes.ROOT, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=processes.ROOT, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert upstream.upper() in done.stdout.partition("\n")[0]

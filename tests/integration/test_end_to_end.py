@@ -16,6 +16,7 @@ from tests.real.processes import free_port
 from tests.support.scripted import (
     DONE,
     LAST,
+    PATIENCE,
     ROLE,
     SSE,
     USAGE,
@@ -55,7 +56,7 @@ def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
         server.paths["/health"] = [answer({})]
         with Client.post(front.port, chat()) as client, client.answer() as response:
             assert (response.status, response.read()) == (200, ROLE + text("a") + finish() + DONE)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         while front.get("/_ready")[0] != 200:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -134,7 +135,7 @@ def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(fr
 def test_a_kept_connection_serves_a_second_request_after_a_stream(front: Front) -> None:
     one = stream(ROLE, text("a"), finish(), DONE)
     front.upstream.play(one, one)
-    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=PATIENCE)
     for _ in range(2):
         client.request("POST", CHAT, json.dumps(chat()), {"Content-Type": "application/json"})
         assert client.getresponse().read() == ROLE + text("a") + finish() + DONE
@@ -165,15 +166,15 @@ def test_json_where_a_stream_was_asked_is_wrapped_as_one(inside: Inside, rules: 
 
 
 def test_the_switch_whole_keeps_the_client_alive_with_heartbeats(inside: Inside) -> None:
-    with Upstream([0.3, answer(completion("a"))]) as server:
+    with Upstream([1.0, answer(completion("a"))]) as server:
         data = inside(server.url, WHOLE, heartbeat=0.1).post(CHAT, json=chat()).data
     assert data.startswith(b": ping\n\n: ping\n\n") and data.endswith(DONE)
 
 
 def test_a_whole_answer_that_breaks_off_under_a_stream_is_an_error(inside: Inside) -> None:
-    for wait, status in ((0.0, 502), (0.25, 200)):
+    for wait, heartbeat, status in ((0.0, 60.0, 502), (1.0, 0.1, 200)):
         with Upstream([wait, answer(completion("a"), headers={"Content-Length": "9999"})]) as server:
-            response = inside(server.url, WHOLE, heartbeat=0.1).post(CHAT, json=chat())
+            response = inside(server.url, WHOLE, heartbeat=heartbeat).post(CHAT, json=chat())
         assert response.status_code == status
         assert b'"error"' in response.data and DONE not in response.data
 

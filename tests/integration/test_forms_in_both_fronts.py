@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect, MessagesWriter
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer
@@ -47,8 +48,8 @@ def in_messages(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]
     for cut in ([text], list(text), random_cut(text, random.Random(5))):
         reply = StreamReply(new_engine(tools), MessagesWriter(Blocks(ReplyOptions("m"))), _fail)
         found.append(check_stream(reply.receive(wire([ROLE, *map(says, cut), ends()])) + reply.finish()))
-    said = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    answer = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
+    said: JsonObject = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    answer: JsonObject = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
     body = json.dumps(answer).encode()
     found.append(check_message(answer_as_answer(body, answer, new_engine(tools), MessagesDialect(ReplyOptions("m")))))
     return [_told(each) for each in found]

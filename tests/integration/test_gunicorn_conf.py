@@ -26,6 +26,7 @@ from proxy import gunicorn_conf
 from proxy.config.load import MEMORY_VARIABLE
 from proxy.server.client_socket import ClientSocket
 from proxy.worker.shared_memory import SIZE, Memory
+from tests.support.scripted import PATIENCE, SOON
 
 pytestmark = pytest.mark.once
 
@@ -144,7 +145,7 @@ def test_connections_inherit_the_limits_and_silent_ones_hold_up_nobody(tmp_path:
             silent.enter_context(socket.create_connection(("127.0.0.1", port)))
         start = time.monotonic()
         assert asked(port) == b"[30, 30]"
-        assert time.monotonic() - start < 2.5  # without the deferred accept: 5 s, until the threads give up
+        assert time.monotonic() - start < 4.5  # without the deferred accept: 5 s, until the threads give up
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n"])
@@ -153,7 +154,7 @@ def test_half_a_head_holds_no_thread(tmp_path: Path, sent: bytes) -> None:
         clients = [stack.enter_context(closing(told(port, sent))) for _ in range(20)]
         start = time.monotonic()
         assert asked(port) == b"[30, 30]"
-        assert time.monotonic() - start < 2.5
+        assert time.monotonic() - start < SOON
         rest = b"ET / HTTP/1.0\r\n\r\n" if sent == b"G" else b"\r\n" if sent else b"GET / HTTP/1.0\r\n\r\n"
         for byte in rest:
             clients[0].sendall(bytes((byte,)))
@@ -200,7 +201,7 @@ def test_half_a_request_behind_a_whole_one_holds_no_thread(tmp_path: Path) -> No
         assert all(b" 200 OK" in one_answer(client) for client in clients)
         start = time.monotonic()
         assert asked(port) == b"[30, 30]"
-        assert time.monotonic() - start < 2.5
+        assert time.monotonic() - start < SOON
         clients[0].sendall(head[1:])
         assert b" 200 OK" in one_answer(clients[0])
 
@@ -209,8 +210,7 @@ def test_a_head_that_does_not_end_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path, CONF, threads=1) as port, ExitStack() as stack:
         for _ in range(4):
             client = stack.enter_context(closing(told(port, b"GET / HTTP/1.1\r\nA: " + b"x" * 20_000)))
-            with contextlib.suppress(ConnectionResetError):  # it is closed with something unread
-                assert client.recv(65536).startswith(b"HTTP/1.1 431 ")
+            assert client.recv(65536).startswith(b"HTTP/1.1 431 ")
         assert asked(port) == b"[30, 30]"
 
 
@@ -232,7 +232,7 @@ def test_half_heads_give_way_where_there_is_no_room_for_others(tmp_path: Path) -
             stack.enter_context(closing(told(port, b"G")))
         start = time.monotonic()
         assert asked(port) == b"[30, 30]"
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < SOON
 
 
 HALVES = [b"G", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"]
@@ -323,7 +323,7 @@ def test_clients_that_keep_their_end_open_hold_up_nobody(tmp_path: Path, request
         start = time.monotonic()
         for _ in range(20):
             assert asked(port) == b"[30, 30]"
-        assert time.monotonic() - start < 1.0
+        assert time.monotonic() - start < 20
 
 
 def test_a_client_that_still_sends_gets_its_answer_to_the_end(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_silent_and_kept_connections_do_not_hold_up_the_end(tmp_path: Path, numb
         assert kept.recv(65536)
         start = time.monotonic()
         running.process.send_signal(number)
-        running.process.wait(30)
+        running.process.wait(PATIENCE)
         assert time.monotonic() - start < 20
 
 

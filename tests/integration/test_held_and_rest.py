@@ -125,8 +125,8 @@ def test_a_chunk_that_says_nothing_else_adds_no_chunk() -> None:
 
 
 def test_what_a_client_does_not_expect_goes_here_too() -> None:
-    usage = frozenset(("total_tokens",))
-    clean = StripFields(top=frozenset(("x_chunk",)), choice=frozenset(("token_ids",)), usage=usage)
+    usage = ("total_tokens",)
+    clean = StripFields(top=("x_chunk",), choice=("token_ids",), usage=usage)
     options = ChatOptions("m", True, clean, parsed=True)
     for name, wanted in (("of the chunk", []), ("token_ids", []), ("usage", ["prompt_tokens", "completion_tokens"])):
         chunks = marked(OPENERS["empty"], PLACES[name])
@@ -141,7 +141,7 @@ HELD = ["a <tool", "a <tool_call>", 'a <tool_call>{"name": "ba', "a ```json\n{",
 
 
 def thinks(text: str, name: str = "reasoning") -> Chunk:
-    return chunk(delta(**{name: text}))
+    return chunk(delta(0, None, **{name: text}))
 
 
 def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:

@@ -38,9 +38,11 @@ from tests.support.messages_client import (
 from tests.support.scripted import (
     DONE,
     LAST,
+    PATIENCE,
     ROLE,
     SSE,
     USAGE,
+    Action,
     Client,
     answer,
     arguments,
@@ -272,7 +274,7 @@ def test_the_stop_sequence_is_named(inside: Inside, name: str, tools: list[Any],
             last = {"index": 0, "delta": {"content": ""}, "finish_reason": "stop", name: stop}
             return [*stream(ROLE, text("a"), event({"id": "c-1", "choices": [last]}), USAGE, DONE)]
         whole = completion("a")
-        whole["choices"] = [{**whole["choices"][0], name: stop}]  # type: ignore[index]
+        whole["choices"] = [{**whole["choices"][0], name: stop}]
         return [answer(whole)]
 
     with serving(ended("END"), ended("other"), ended(128009)) as server:
@@ -450,7 +452,7 @@ def test_a_stream_flows_as_it_comes(front: Front) -> None:
     """C2, and a call's strings while they arrive."""
     gates = [front.upstream.gate() for _ in range(3)]
     half = arguments(0, '{"path": "a.txt", "content": "h')
-    script = [SSE + chunked(ROLE + text("Hel")), gates[0], chunked(text("lo")), gates[1]]
+    script: list[Action] = [SSE + chunked(ROLE + text("Hel")), gates[0], chunked(text("lo")), gates[1]]
     script += [chunked(opened(0, "call_1", "write_file") + half), gates[2], chunked(arguments(0, 'i"}'))]
     front.upstream.play([*script, chunked(finish("tool_calls") + DONE), LAST])
     front.upstream.paths[MODELS] = cards("tiny")
@@ -479,7 +481,7 @@ def test_the_first_text_opens_the_message_and_what_only_begins_one_waits(inside:
         thread.join(0.1)
         assert thread.is_alive() and not answered
         gate.open()
-        thread.join(10)
+        thread.join(PATIENCE)
     assert said(message(answered[0])) == [("text", "a")]
 
 
@@ -761,7 +763,7 @@ def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> No
 def test_a_kept_connection_serves_a_second_message(front: Front) -> None:
     front.upstream.play(reply(True, "one"), reply(False, "two"))
     front.upstream.paths[MODELS] = cards("tiny")
-    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=PATIENCE)
     got = []
     for streamed in (True, False):
         client.request("POST", MESSAGES, json.dumps(ask(stream=streamed)), {"Content-Type": "application/json"})

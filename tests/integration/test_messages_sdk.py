@@ -17,6 +17,7 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
+from anthropic.lib.tools import ToolError
 from anthropic.types import Message
 
 from tests.conftest import Front, Proxy, Start
@@ -25,6 +26,7 @@ from tests.support.messages_checker import check_error, check_message, check_str
 from tests.support.scripted import (
     DONE,
     LAST,
+    PATIENCE,
     ROLE,
     SSE,
     USAGE,
@@ -139,7 +141,7 @@ def talking(url: str, **options: Any) -> Iterator[Sdk]:
     client = anthropic.Anthropic(
         base_url=url,
         max_retries=0,
-        timeout=20,
+        timeout=PATIENCE,
         http_client=anthropic.DefaultHttpxClient(transport=wire),
         _strict_response_validation=True,
         **(options or {"api_key": "k"}),
@@ -287,8 +289,8 @@ def test_the_tool_runner_calls_the_function(sdk: Sdk, script: str, options: dict
         written.append(("write_file", {"path": path, "content": content}))
         return "written"
 
-    request = {**asking(script), "tools": [write_file], **options}
-    runner: Any = sdk.client.beta.messages.tool_runner(**request, **({"stream": True} if streamed else {}))
+    request = {**asking(script), "tools": [write_file], **options, **({"stream": True} if streamed else {})}
+    runner: Any = sdk.client.beta.messages.tool_runner(**request)
     message = runner.until_done()
     assert written == SCRIPTS[script][0]
     assert (text_of(message), message.stop_reason) == ("Done.", "end_turn")
@@ -302,7 +304,7 @@ def test_a_function_that_fails_is_told_to_the_model(sdk: Sdk) -> None:
     @anthropic.beta_tool
     def write_file(path: str, content: str) -> str:
         """Write a file."""
-        raise anthropic.lib.tools.ToolError("the disk is full")
+        raise ToolError("the disk is full")
 
     request = {**asking("hermes"), "tools": [write_file], "thread": False}
     message = sdk.client.beta.messages.tool_runner(**request).until_done()
@@ -390,7 +392,7 @@ def test_a_stop_sequence_ends_the_text(sdk: Sdk, streamed: bool) -> None:
 
 def test_a_prompt_over_the_context_is_told_in_the_words_by_which_clients_compact(sdk: Sdk) -> None:
     """F95: `prompt is too long: N tokens > M maximum`, from llama-server's own words."""
-    messages = [{"role": "user", "content": "many words " * 4000}]
+    messages: Any = [{"role": "user", "content": "many words " * 4000}]
     for streamed in (False, True):
         with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 8192 maximum") as caught:
             sdk.client.messages.create(model="parrot", max_tokens=9, messages=messages, stream=streamed)
@@ -510,7 +512,7 @@ def test_a_body_over_the_limit_is_too_large(proxy: Start, path: str) -> None:
     with Upstream() as server, talking(proxy(server.url, "--max-body", "2000").url) as sdk:
         with pytest.raises(anthropic.ContentTooLargeError) as caught:
             sdk.post(simply(system="x" * 3000), path)
-        assert caught.value.type == "request_too_large"
+        assert str(caught.value.type) == "request_too_large"
 
 
 OVERFLOWS = [

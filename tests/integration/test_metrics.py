@@ -33,6 +33,7 @@ from proxy.worker.metrics import (
     upstream_kind,
 )
 from proxy.worker.shared_counters import SIZE, SharedCounters
+from tests.support.scripted import PATIENCE
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -107,8 +108,8 @@ def test_what_went_wrong_is_counted(tally: SharedCounters) -> None:
 
 
 def test_times_are_in_histograms(tally: SharedCounters) -> None:
-    for seconds, first in ((0.1, 0.05), (0.2, None), (9999.0, 0.051)):
-        count(tally, ended(seconds=seconds, first_byte=first))
+    for seconds, first_byte in ((0.1, 0.05), (0.2, None), (9999.0, 0.051)):
+        count(tally, ended(seconds=seconds, first_byte=first_byte))
     found = samples(tally)
     whole, first = "request_duration_seconds", "time_to_first_byte_seconds"
     buckets = [value(found, f"{whole}_bucket", dialect="chat", le=le) for le in ("0.1", "0.25", "1800.0", "+Inf")]
@@ -249,7 +250,7 @@ def test_workers_count_together_and_what_they_counted_outlives_them() -> None:
     try:
         command = [sys.executable, "-c", WORKER, str(fd)]
         workers = [subprocess.Popen(command, pass_fds=[fd]) for _ in range(3)]
-        assert [worker.wait(30) for worker in workers] == [0, 0, 0]
+        assert [worker.wait(PATIENCE) for worker in workers] == [0, 0, 0]
         found = samples(SharedCounters(mmap.mmap(fd, SIZE), 0, fd), "m")
     finally:
         os.close(fd)

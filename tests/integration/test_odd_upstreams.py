@@ -15,6 +15,7 @@ from tests.support.scripted import (
     SSE,
     WRITE_FILE,
     Client,
+    Script,
     Upstream,
     answer,
     arguments,
@@ -35,9 +36,9 @@ CALL = {"id": "a", "type": "function", "function": {"name": "write_file", "argum
 
 def test_a_late_head_takes_nothing_from_the_time_of_the_body(inside: Inside) -> None:
     """U3: `idle_timeout` begins with the head, whose own limit is `header_timeout`."""
-    late = [0.4, head(200, {"Content-Type": "text/event-stream"}), 0.15, ROLE + text("a") + finish() + DONE]
+    late: Script = [1.2, head(200, {"Content-Type": "text/event-stream"}), 0.1, ROLE + text("a") + finish() + DONE]
     with Upstream(late) as up:
-        client = inside(up.url, idle_timeout=0.3, header_timeout=5)
+        client = inside(up.url, idle_timeout=1.0, header_timeout=30)
         assert DONE in client.post(CHAT, json=chat(stream=True)).data
 
 

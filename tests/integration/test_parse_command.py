@@ -13,6 +13,7 @@ import pytest
 from proxy.commands.main import main
 from proxy.commands.parse import explained
 from tests.support.helpers import OFFERED, call_json, offered
+from tests.support.scripted import PATIENCE
 
 LS = call_json("bash", command="ls")
 STRONG = f"<tool_call>\n{LS}\n</tool_call>"
@@ -123,4 +124,4 @@ def test_the_command_runs_as_a_module_and_ends_quietly_when_nobody_reads(tmp_pat
         assert running.stdout.readline() == b"no call\n"
         running.stdout.close()
         assert running.stderr.read() == b""
-        assert running.wait(30) == 0
+        assert running.wait(PATIENCE) == 0

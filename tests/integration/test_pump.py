@@ -132,7 +132,7 @@ def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(
 
 def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start) -> None:
     """Its upstream is not read while it takes nothing, and after client_timeout it is gone."""
-    flood = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
+    flood: list[Action] = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
     with Upstream(*[PACED] * 200, flood) as upstream:
         upstream.paths["/v1/models"] = [answer({"data": []})]
         front = proxy(upstream.url, "--client-timeout", "4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "who
 
 def history(front: str, result: str) -> list[dict[str, Any]]:
     """A conversation whose last message is the result of a tool."""
+    use: dict[str, Any]
+    shown: dict[str, Any]
+    last: list[dict[str, Any]]
     if front == MESSAGES:
         use = {"type": "tool_use", "id": "toolu_c1", "name": "read", "input": {}}
         shown = {"type": "tool_result", "tool_use_id": "toolu_c1", "content": [{"type": "text", "text": result}]}
@@ -42,7 +46,7 @@ def answered(inside: Inside, front: str, streamed: bool, text: str, result: str 
         if streamed:
             seen = received(response.data)[0]
             return seen.text, seen.calls
-        made = response.json["choices"][0]["message"]
+        made = json.loads(response.data)["choices"][0]["message"]
         return made["content"] or "", made.get("tool_calls") or []
 
 

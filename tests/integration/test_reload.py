@@ -31,6 +31,7 @@ from tests.support.scripted import (
     SSE,
     WRITE_FILE,
     Client,
+    Script,
     Upstream,
     answer,
     chat,
@@ -188,7 +189,8 @@ def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_ch
     with Upstream() as old, Upstream(*[[answer(completion("new"))]] * 20) as new, ExitStack() as stack:
         gate = old.gate()
         tail = [chunked(text("b")), chunked(finish()), chunked(DONE), LAST]
-        old.play(*[[SSE, chunked(ROLE), chunked(text("a")), gate, *tail]] * count)
+        script: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, *tail]
+        old.play(*[script] * count)
         server = two(old.url, more=cleaning)
         path = f"/for/mine{CHAT}"
         clients = [stack.enter_context(Client.post(server.proxy.port, chat(), path)) for _ in range(count)]
@@ -275,7 +277,7 @@ def test_a_first_start_with_bad_rules_fails(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "gunicorn", "-c", str(folder / "gunicorn_conf.py"), "--chdir", str(ROOT)]
     command += ["--bind", f"127.0.0.1:{free_port()}", "--workers", "2", "--threads", "4", "proxy.app:create_app()"]
     env = {**clean_environment(), "TOOL_PROXY_RULES": str(rules)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0 and f"{rules}:1: heartbeat" in done.stderr
 
 

@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from proxy.commands.main import main
-from proxy.commands.replay import ClientView, View, lines, replay, view
+from proxy.commands.replay import lines, replay
 from proxy.config import load as config
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
+from proxy.dialects.chat.client_view import CallView, ChoiceView, ReplyView, view_reply
 from proxy.engine.engine import Engine
 from proxy.exchange.capture import Captured, read_capture
 from tests.conftest import Inside
 from tests.failures.test_recordings import AGENTS
 from tests.integration.test_observe import served
 from tests.support.helpers import OFFERED, RECORDINGS, call_json, calls, chunk, delta, ends, piece, recording, says
-from tests.support.scripted import WRITE_FILE, Upstream, chat, completion
+from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, chat, completion
 from tests.support.worker_state import read_rules
 
 CHAT = "/v1/chat/completions"
@@ -76,18 +77,15 @@ def test_a_replayed_recording_says_what_was_served(
     captured = read_capture(file.read_bytes(), str(file))
     assert captured.body == path.read_bytes() and captured.status == status and captured.raw_text is raw
     result = replay(captured, Settings(), parse_rules(text.encode(), "rules.yaml", read_rules(None)))
-    served_view = view(response.data, streamed=streamed and response.status_code == 200)
-    replayed_view = view(result.data, streamed=result.streamed)
+    served_view = view_reply(response.data, streamed=streamed and response.status_code == 200)
+    replayed_view = view_reply(result.data, streamed=result.streamed)
     assert without_ids(replayed_view) == without_ids(served_view)
     assert served_view.choices or served_view.error
 
 
-def without_ids(seen: View) -> tuple[str, list[tuple[str, str, list[list[str]], str]]]:
+def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[str, str]], str | None]]]:
     """All that a client has but the ids of its calls."""
-    choices = [
-        (said.text, said.reasoning, [call[1:] for call in said.calls.values()], said.finish)
-        for said in seen.choices.values()
-    ]
+    choices = [(said.text, said.reasoning, said.calls, said.finish) for said in seen.choices.values()]
     return seen.error, choices
 
 
@@ -175,12 +173,13 @@ def test_reasoning_choices_and_odd_calls_are_shown_before() -> None:
         chunk(delta(0, content="a"), delta(1, content="b")),
         calls({"function": {"name": "bash"}}, {"index": 4, "id": "x", "function": {"arguments": {"command": "ls"}}}),
     )
-    seen = view(b": x\n\ndata: 7\n\ndata: nope\n\n" + body, streamed=True)
+    seen = view_reply(b": x\n\ndata: 7\n\ndata: nope\n\n" + body, streamed=True)
     assert seen.choices[0].text == "a" and seen.choices[0].reasoning == "so" and seen.choices[1].text == "b"
-    assert seen.choices[0].calls == {0: ["", "bash", ""], 4: ["x", "", '{"command":"ls"}']}
-    assert view(b"", streamed=True) == View()
-    assert view(b'{"error": "no"}', streamed=False) == View(error="no")
-    assert view(b'{"choices": [{"message": {"content": "a"}}]}', streamed=False) == View({0: ClientView("a")})
+    assert seen.choices[0].tool_calls == {0: CallView("", "bash", ""), 4: CallView("x", "", '{"command":"ls"}')}
+    assert view_reply(b"", streamed=True) == ReplyView()
+    assert view_reply(b'{"error": "no"}', streamed=False) == ReplyView(error="no")
+    whole = view_reply(b'{"choices": [{"message": {"content": "a"}}]}', streamed=False)
+    assert whole == ReplyView({0: ChoiceView("a")})
 
 
 SWALLOWED = json.dumps(completion("")).encode()
@@ -267,4 +266,4 @@ def test_the_command_ends_quietly_when_nobody_reads_and_writes_what_the_terminal
         assert [running.stdout.readline() for _ in range(4)][3] == b"    \\xef\n"
         running.stdout.close()
         assert running.stderr.read() == b""
-        assert running.wait(30) == 0
+        assert running.wait(PATIENCE) == 0

@@ -15,6 +15,7 @@ from tests.real.processes import free_port
 from tests.support.scripted import (
     DONE,
     ROLE,
+    SOON,
     SSE,
     WRITE_FILE,
     Script,
@@ -375,8 +376,8 @@ def test_a_whole_reply_that_said_nothing_is_named_in_the_log_too(
 
 
 def test_the_first_of_two_tries_is_closed_before_the_second_begins(inside: Inside) -> None:
-    first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), 1.0]
+    first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), 60.0]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
         assert inside(server.url).post(CHAT, json=with_tools()).status_code == 200
-        assert server.seen[0].closed.wait(1)
+        assert server.seen[0].closed.wait(SOON)

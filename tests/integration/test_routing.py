@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
@@ -37,6 +38,11 @@ COUNT = "/v1/messages/count_tokens"
 KEY = "X-Conversation-Key"
 REPLY = stream(ROLE, text("a"), finish(), DONE)
 MODELS: Script = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
+
+
+def body_of(response: TestResponse) -> Any:
+    """The JSON value that an answer is."""
+    return json.loads(response.data)
 
 
 def nowhere() -> str:
@@ -185,10 +191,10 @@ def test_a_model_with_a_server_of_its_own_is_asked_of_that_in_every_dialect(
     assert said(client.post(CHAT, json=chat()).data) == "usual"
     assert b'"own"' in client.post(MESSAGES, json=messages_body("a", model="own")).data
     assert b'"usual"' in client.post(MESSAGES, json=messages_body("a")).data
-    assert client.post("/v1/completions", json={"model": "own", "prompt": "a"}).json["name"] == "own"
-    assert client.post("/v1/completions", json={"model": "tiny", "prompt": "a"}).json["name"] == "usual"
-    assert client.post("/v1/completions", data=b"\x00 no json {").json["name"] == "usual"
-    assert client.post("/v1/completions", data=b"[]").json["name"] == "usual"
+    assert body_of(client.post("/v1/completions", json={"model": "own", "prompt": "a"}))["name"] == "own"
+    assert body_of(client.post("/v1/completions", json={"model": "tiny", "prompt": "a"}))["name"] == "usual"
+    assert body_of(client.post("/v1/completions", data=b"\x00 no json {"))["name"] == "usual"
+    assert body_of(client.post("/v1/completions", data=b"[]"))["name"] == "usual"
     assert client.get("/v1/models/own").json == {"id": "own"}
 
 
@@ -197,8 +203,8 @@ def test_a_model_is_shown_to_messages_clients_by_its_own_server(inside: Inside, 
     own.paths["/v1/models"] = [answer({"data": [{"id": "own", "owned_by": "sglang"}]})]
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}]")
     asked = {"anthropic-version": "2023-06-01"}
-    assert client.get("/v1/models/own", headers=asked).json["id"] == "own"
-    assert client.get("/v1/models/tiny", headers=asked).json["id"] == "tiny"
+    assert body_of(client.get("/v1/models/own", headers=asked))["id"] == "own"
+    assert body_of(client.get("/v1/models/tiny", headers=asked))["id"] == "tiny"
 
 
 def test_the_plan_is_made_for_the_server_of_the_model(inside: Inside) -> None:
@@ -225,7 +231,7 @@ def test_a_server_that_cannot_be_reached_is_said_and_no_other_one_is_asked(
     for _ in range(2):
         response = client.post(path, json={**chat(model="own"), "max_tokens": 9, "stream": stream_})
         assert (response.status_code, response.headers["Retry-After"]) == (502, "5")
-        assert response.json["error"]["message"].startswith(f"the model server at {gone} ")
+        assert body_of(response)["error"]["message"].startswith(f"the model server at {gone} ")
     assert CHAT not in two[0].asked
 
 
@@ -240,7 +246,8 @@ def test_ready_is_true_as_long_as_one_server_is(inside: Inside, healths: tuple[i
 
 def test_health_names_the_servers(inside: Inside) -> None:
     usual, own = nowhere(), nowhere()
-    health = inside(usual, f"models: [{{match: own, url: '{own}'}}, {{match: b, url: '{usual}'}}]").get("/health").json
+    client = inside(usual, f"models: [{{match: own, url: '{own}'}}, {{match: b, url: '{usual}'}}]")
+    health = body_of(client.get("/health"))
     assert health["vllm_url"] == health["target_host"] == usual
     assert health["servers"] == [{"url": usual}, {"url": own}]
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from tests.conftest import Proxy
-from tests.support.scripted import WRITE_FILE
+from tests.support.scripted import PATIENCE, WRITE_FILE
 
 A = ("write_file", {"path": "a.txt", "content": "hi\n"})
 B = ("write_file", {"path": "b.txt", "content": "ho"})
@@ -30,7 +30,7 @@ SCRIPTS: dict[str, tuple[list[tuple[str, Any]], str]] = {
 @pytest.fixture
 def sdk(llama_front: Proxy) -> Iterator[openai.OpenAI]:
     """The SDK, pointed at the proxy; it does not retry."""
-    with openai.OpenAI(base_url=f"{llama_front.url}/v1", api_key="k", max_retries=0, timeout=20) as client:
+    with openai.OpenAI(base_url=f"{llama_front.url}/v1", api_key="k", max_retries=0, timeout=PATIENCE) as client:
         yield client
 
 
@@ -100,7 +100,7 @@ def test_a_whole_conversation_goes_on_after_the_tool_s_result(sdk: openai.OpenAI
 
 def events(url: str, body: object) -> list[Any]:
     """The parsed events of a stream, without what differs from request to request."""
-    with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)) as client:
+    with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)) as client:
         client.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
         response = client.getresponse()
         assert response.status == 200

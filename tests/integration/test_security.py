@@ -27,6 +27,7 @@ from tests.support.scripted import (
     ROLE,
     SSE,
     Client,
+    Script,
     Upstream,
     answer,
     chat,
@@ -157,9 +158,8 @@ def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: 
     keys.write_text(entry("bob", "key-of-bob", streams=2))
     assert two.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
     gate = two.upstream.gate()
-    two.upstream.play(
-        *[[SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]] * 2, FINE
-    )
+    script: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
+    two.upstream.play(script, script, FINE)
     body = json.dumps(chat()).encode()
     top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nx-api-key: key-of-bob\r\nContent-Length: {len(body)}\r\n\r\n"
     with ExitStack() as stack:

@@ -267,7 +267,7 @@ def test_a_deadlock_that_the_kernel_only_sees_is_waited_out(monkeypatch: pytest.
 
 def test_a_turn_is_cheap() -> None:
     """Held with tenfold room: it is taken for every request."""
-    tally, began = alone(), time.monotonic()
+    tally, began = alone(), time.process_time()
     for _ in range(1000):
         tally.add({"a": 1, "b": 1, "c": 1})
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1

@@ -15,6 +15,7 @@ import pytest
 
 from proxy.config.yaml_nodes import MAX_BYTES
 from proxy.worker.shared_memory import SIZE, Memory, Published, open_memory
+from tests.support.scripted import PATIENCE
 from tests.support.worker_state import published_rules
 
 # Publishes texts of one repeated letter each, as fast as it can, until it is killed.
@@ -112,7 +113,7 @@ def test_numbers_and_rules_do_not_wait_for_each_other(fd: int) -> None:
     """A reload that reads a slow file holds up no request that counts."""
     with Memory(fd).turn():
         command = [sys.executable, "-c", COUNTER, str(fd)]
-        assert subprocess.run(command, pass_fds=[fd], timeout=30, check=False).returncode == 0
+        assert subprocess.run(command, pass_fds=[fd], timeout=120, check=False).returncode == 0
 
 
 def test_a_path_that_is_no_text_and_an_endless_message_are_kept_as_far_as_they_go() -> None:
@@ -129,8 +130,8 @@ def test_a_reader_never_sees_half_of_anything_while_others_write(fd: int) -> Non
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(writing(fd))
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while time.monotonic() < began + 2 or (len(seen) <= 5 and time.monotonic() < began + PATIENCE):
             number, text, source = published_rules(memory)
             if number:
                 assert text == text[:1] * len(text) and len(text) >= 200_000
@@ -147,7 +148,7 @@ def test_a_writer_that_is_killed_leaves_what_was_there_and_the_turn(fd: int) -> 
         with writing(fd) as process:
             time.sleep(0.005 * (number % 4) + 0.01)
             process.send_signal(signal.SIGKILL)
-            process.wait(10)
+            process.wait(PATIENCE)
         number_, text, source = published_rules(memory)
         assert number_ > 0 and text == text[:1] * len(text) and source == "/" + text[:1].decode()
         published(memory, b"mine")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +17,20 @@ import pytest
 
 from proxy import gunicorn_conf
 from proxy.config import load as config
-from proxy.config.load import MEMORY_VARIABLE
+from proxy.config.load import MEMORY_VARIABLE, load
 from proxy.config.settings import Settings
 from proxy.errors import RulesError
 from proxy.worker import state as module
 from proxy.worker.shared_memory import Memory
 from proxy.worker.snapshot import make_snapshot
 from proxy.worker.state import WorkerState, announce, start_worker
-from tests.support.scripted import Upstream
+from tests.support.scripted import PATIENCE, Upstream
 from tests.support.worker_state import make_state, read_rules
 
 BAD = "settings: {heartbeat: often}\n"
+ROOT = Path(__file__).parents[2]
+# Of each worker in a storm, and how often each of them reloads.
+THREADS, RELOADS = 4, 15
 
 
 @pytest.fixture
@@ -246,39 +252,43 @@ def test_only_a_first_start_with_a_bad_file_fails(rules: Path) -> None:
 
 @pytest.mark.usefixtures("master")
 def test_a_storm_of_reloads_ends_with_all_workers_at_what_the_file_said_last(rules: Path) -> None:
-    workers = [start_worker() for _ in range(2)]
-    numbers = iter(range(1, 1000))
-    last, lock, failures = [0], threading.Lock(), list[BaseException]()
-
-    def storm(worker: WorkerState) -> None:
-        try:
-            for _ in range(15):
-                with lock:
-                    last[0] = next(numbers)
-                    text = f"settings: {{heartbeat: {last[0]}}}\n"
-                    rules.with_name("next").write_text(text)
-                    rules.with_name("next").rename(rules)
-                worker.reload()
-                seen = worker.current()
-                assert seen.settings.heartbeat == seen.rules.settings["heartbeat"]
-        except BaseException as failure:
-            failures.append(failure)
-
-    threads = [threading.Thread(target=storm, args=(workers[number % 2],)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert [heartbeat(worker) for worker in workers] == [float(last[0])] * 2
-    assert workers[0].memory.generation() == 1 + 8 * 15
+    """Each worker is a process, as under gunicorn: the lock that makes them take turns is one between processes."""
+    still = start_worker()
+    memory = os.environ[MEMORY_VARIABLE].partition(":")[2]
+    command = [sys.executable, "-m", "tests.support.reload_storm", str(rules), str(THREADS), str(RELOADS)]
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("TOOL_PROXY_")},
+        **{"PWD": str(rules.parent), "PYTHONPATH": str(ROOT), MEMORY_VARIABLE: f"{os.getpid()}:{memory}"},
+    }
+    with ExitStack() as stack:
+        storms = [
+            stack.enter_context(
+                subprocess.Popen(
+                    command,
+                    cwd=rules.parent,
+                    env=environment,
+                    pass_fds=[int(memory)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(2)
+        ]
+        for storm in storms:
+            assert storm.stdout is not None and storm.stdout.readline() == "calm\n"
+        told = [storm.communicate("now\n", PATIENCE)[0] for storm in storms]
+    last = float(rules.read_text().removeprefix("settings: {heartbeat: ").removesuffix("}\n"))
+    assert told == [f"{last}\n"] * 2
+    assert heartbeat(still) == last
+    assert still.memory.generation() == 1 + 2 * THREADS * RELOADS
 
 
 def test_many_requests_that_come_after_a_reload_read_the_text_once(
     rules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = start_worker()
-    loads, load = list[float](), module.load
+    loads = list[float]()
 
     def slow(**given: Any) -> Any:
         loads.append(time.monotonic())

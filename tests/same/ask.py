@@ -82,7 +82,7 @@ def answers_of(cases: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int, byte
 
 def main(given: str, taken: str) -> None:
     """Answer all cases of one file into another."""
-    secrets.token_bytes = lambda size=None: bytes(size or 32)
+    secrets.token_bytes = lambda nbytes=None: bytes(nbytes or 32)
     uuid.uuid4 = lambda: uuid.UUID(int=0)
     with open(given, encoding="utf-8") as lines:
         cases = [json.loads(line) for line in lines]

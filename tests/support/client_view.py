@@ -162,7 +162,7 @@ def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:
     return {**({} if id_ is ... else {"id": id_}), "type": "function", "function": inside}
 
 
-def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 8, **task: Any) -> Got:
+def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 4, **task: Any) -> Got:
     """What a client has of a call with these arguments: the same whole, streamed in any pieces, and as an answer.
 
     What is an error in a stream, because a part of it has left, is text in a whole answer (C4).
@@ -247,13 +247,15 @@ def _sent_alike(data: bytes, cuts: int, **task: Any) -> tuple[bytes, Engine]:
 
 
 def _cuts(data: bytes, count: int) -> Iterator[list[bytes]]:
-    """Whole, event by event, at random places, and byte by byte if it is short."""
+    """Whole; unless `count` is 0 also event by event, at so many random places, and byte by byte if it is short."""
     yield [data]
+    if not count:
+        return
     yield [block + b"\n\n" for block in data.split(b"\n\n") if block]
     rng = random.Random(len(data))
     for _ in range(count):
         yield random_cut(data, rng)
-    if count and len(data) <= SHORT:
+    if len(data) <= SHORT:
         yield [data[at : at + 1] for at in range(len(data))]
 
 

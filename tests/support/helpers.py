@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from proxy.dialects.chat.client_view import CallView, ChoiceView
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
     CallArguments,
@@ -34,7 +35,7 @@ from proxy.tools.toolset import ToolSet, read_tools
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 SEED = b"seed"
 # How many random cuts each case is tried at.
-CUTS = 60
+CUTS = 20
 
 AnyText = TypeVar("AnyText", str, bytes)
 Given = TypeVar("Given")
@@ -84,7 +85,7 @@ def call_json(name: str, **arguments: Any) -> str:
 
 def random_cut(data: AnyText, rng: random.Random) -> list[AnyText]:
     """The data in pieces, cut at random places; some pieces may be empty."""
-    places = sorted(rng.choices(range(len(data) + 1), k=rng.randint(0, min(12, len(data) + 1))))
+    places: list[int] = sorted(rng.choices(range(len(data) + 1), k=rng.randint(0, min(12, len(data) + 1))))
     return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
 
@@ -262,31 +263,15 @@ def piece(index: int | None = 0, arguments: Any = ..., name: Any = ..., id: Any 
 
 
 @dataclass
-class View:
-    """What a client has of one choice."""
-
-    text: str = ""
-    reasoning: str = ""
-    ids: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
-    finish: str | None = None
-
-    @property
-    def calls(self) -> list[tuple[str, str]]:
-        return list(zip(self.names, self.arguments, strict=True))
-
-
-@dataclass
 class Views:
     """What a client has of all choices, how it ended, and the usage."""
 
-    choices: dict[int, View] = field(default_factory=dict)
+    choices: dict[int, ChoiceView] = field(default_factory=dict)
     failed: Failed | None = None
     usage: list[dict[str, Any]] = field(default_factory=list)
 
-    def __getitem__(self, choice: int) -> View:
-        return self.choices.setdefault(choice, View())
+    def __getitem__(self, choice: int) -> ChoiceView:
+        return self.choices.setdefault(choice, ChoiceView())
 
 
 def flat(events: Iterable[Event]) -> Iterator[Event]:
@@ -308,11 +293,12 @@ def view(events: Iterable[Event]) -> Views:
         elif isinstance(event, Usage):
             views.usage.append(dict(event.usage))
         else:
+            assert not isinstance(event, Unchanged), "what passed holds what passed"
             _note(views[event.choice], event)
     return views
 
 
-def _note(seen: View, event: Event) -> None:
+def _note(seen: ChoiceView, event: Event) -> None:
     assert seen.finish is None, f"{event} after the finish"
     match event:
         case Text():
@@ -320,16 +306,13 @@ def _note(seen: View, event: Event) -> None:
         case Reasoning():
             seen.reasoning += event.text
         case CallOpened():
-            assert event.index == len(seen.ids)
+            assert event.index == len(seen.tool_calls)
             assert isinstance(event.id, str) and event.id
-            seen.ids.append(event.id)
-            seen.names.append(event.name)
-            seen.arguments.append("")
+            seen.tool_calls[event.index] = CallView(event.id, event.name)
         case CallArguments():
-            seen.arguments[event.index] += event.fragment
+            seen.tool_calls[event.index].arguments += event.fragment
         case CallClosed():
-            assert seen.arguments[event.index] == event.call.arguments
-            assert (seen.ids[event.index], seen.names[event.index]) == (event.call.id, event.call.name)
+            assert seen.tool_calls[event.index] == CallView(event.call.id, event.call.name, event.call.arguments)
         case Finished():
             seen.finish = event.reason
         case _:
@@ -394,20 +377,17 @@ def _receive(got: Received, entry: dict[str, Any]) -> None:
     seen, said = got[entry["index"]], entry["delta"]
     assert seen.finish is None, f"{entry} after the finish"
     got.roles += "role" in said
-    seen.text += said.get("content") or ""
-    seen.reasoning += said.get("reasoning") or said.get("reasoning_content") or ""
+    count = len(seen.tool_calls)
     for one in said.get("tool_calls") or ():
-        index, inside = one["index"], one["function"]
-        if index == len(seen.ids):
+        inside = one["function"]
+        if one["index"] == count:
             assert isinstance(one["id"], str) and isinstance(inside["name"], str)
-            seen.ids.append(one["id"])
-            seen.names.append(inside["name"])
-            seen.arguments.append("")
+            count += 1
         else:
-            assert not one.get("id") and not inside.get("name")
-        fragment = inside.get("arguments")
-        assert fragment is None or isinstance(fragment, str)
-        seen.arguments[index] += fragment or ""
+            assert 0 <= one["index"] < count and not one.get("id") and not inside.get("name")
+        assert inside.get("arguments") is None or isinstance(inside["arguments"], str)
+    assert all(isinstance(said.get(name), str | None) for name in ("content", "reasoning", "reasoning_content"))
+    seen.add(said)
     seen.finish = entry.get("finish_reason") or seen.finish
 
 

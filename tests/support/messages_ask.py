@@ -59,7 +59,12 @@ def sent(body: dict[str, Any], **options: Any) -> Translation:
 
 def messages(*given: Any, **options: Any) -> list[Any]:
     """The chat messages for these Messages."""
-    found = sent(ask(*given), **options).body["messages"]
+    return messages_of(sent(ask(*given), **options))
+
+
+def messages_of(translation: Translation) -> list[Any]:
+    """The chat messages of a translated request."""
+    found = translation.body["messages"]
     assert isinstance(found, list)
     return found
 

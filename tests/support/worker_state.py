@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -17,11 +18,16 @@ from proxy.worker.state import WorkerState
 
 def read_rules(path: Path | None) -> Rules:
     """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
-    text = resources.files("proxy").joinpath("rules.yaml").read_bytes()
-    builtin = parse_rules(text, BUILT_IN, formats=format_names())
     if path is None:
-        return builtin
-    return parse_rules(path.read_bytes(), str(path), builtin, format_names())
+        return _builtin_rules()
+    return parse_rules(path.read_bytes(), str(path), _builtin_rules(), format_names())
+
+
+@cache
+def _builtin_rules() -> Rules:
+    """They are frozen, and thousands of tests ask for them."""
+    text = resources.files("proxy").joinpath("rules.yaml").read_bytes()
+    return parse_rules(text, BUILT_IN, formats=format_names())
 
 
 def make_state(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from benchmarks.harm.judge import Judged, Verdict, judge
 from benchmarks.harm.markup import markup
 from benchmarks.harm.offers import Offer, accepts
 from benchmarks.harm.run import main, run
-from benchmarks.harm.strict import Mode, balanced, read_object, readings
+from benchmarks.harm.strict import Mode, balanced, closed_calls, read_object, readings
 
 pytestmark = pytest.mark.once
 
@@ -86,7 +87,11 @@ def test_what_is_written_without_a_break_is_read_strictly_as_it_was_meant(form: 
             assert any(offer.name == name and accepts(offer.schema, values) for offer in case.draft.offers)
 
 
-@pytest.mark.parametrize("kind", [name for name in BREAKS if name not in ("none", "own_markup")])
+# Here nothing is broken; the markup, or what a tool said before, makes it hard.
+WHOLE = ("none", "own_markup", "copied", "shown_otherwise")
+
+
+@pytest.mark.parametrize("kind", [name for name in BREAKS if name not in WHOLE])
 def test_a_break_breaks(kind: str) -> None:
     """No reply is what the template would have written, but where a value says of itself what it is."""
     for family, each in {family.name: (family, each) for family, each in pairs((), [kind])}.values():
@@ -402,6 +407,124 @@ def test_of_what_is_cut_no_call_may_come(finish: str) -> None:
     assert judge(case, left(("write", closed), finish=finish)).verdict is Verdict.WRONG
     if finish != "stop":
         assert judge(case, left(text=text, finish="stop")).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
+def test_of_what_is_no_call_none_may_come(finish: str) -> None:
+    """Not even one that the schema allows, and that is what was written."""
+    text = '<tool_call>\n{"name": "write", "arguments": {"path": "a"}}\n</tool_call>'
+    written = {"path": "a"}
+    case = made(HERMES, text, [("write", written)], broken=Broken(one=False, no_call=True), core='{"path": "a"}')
+    judged = judge(case, left(("write", written), finish=finish))
+    assert (judged.verdict, judged.one) == (Verdict.WRONG, False)
+    assert judge(case, left(text=text, finish="stop")).verdict is Verdict.REFUSED
+    assert judge(case, left(text="", finish="stop")).verdict is Verdict.WRONG
+
+
+def test_of_copies_none_may_be_a_call() -> None:
+    """Of two calls that a tool showed, the one that was not chosen is a copy all the same."""
+    calls: list[Call] = [("write", {"path": "a"}), ("write", {"path": "b"})]
+    text = HERMES.write(calls, -1)
+    broken = Broken(one=False, no_call=True, shown=lambda text: text)
+    case = made(HERMES, text, calls, broken=broken, core='{"path": "a"}')
+    assert judge(case, left(text=text, finish="stop")).verdict is Verdict.REFUSED
+    assert judge(case, left(calls[1], text=HERMES.write(calls[:1], -1))) == Judged(
+        Verdict.WRONG, "a call was made of a copy", False
+    )
+
+
+def test_a_tool_shows_the_calls_before_they_are_copied() -> None:
+    """Line by line, in the same order; or one of them with another text."""
+    for number in range(30):
+        case = made_by("hermes", "copied", number)
+        shown = case.reply.results[-1].split("\n")[1:-1]
+        written = case.reply.text[case.start :].split("\n")
+        assert all(line in other for line, other in zip(written, shown, strict=False))
+        similar = made_by("hermes", "shown_otherwise", number)
+        assert similar.meant == similar.draft.calls and similar.broken.shown_values is not None
+        assert similar.broken.shown_values not in [values for _, values in similar.draft.calls]
+
+
+def made_by(family: str, kind: str, number: int) -> Case:
+    """A case that the generator makes."""
+    case = make(FAMILIES[family], BREAKS[kind], number)
+    assert case is not None
+    return case
+
+
+@pytest.mark.parametrize("form", ["structured", "hermes", "harmony", "kimi_k2", "bare_json"])
+def test_a_comma_and_a_brace_stand_behind_a_mark(form: str) -> None:
+    """The value is what was meant, and the rules know whether there is one reading."""
+    for number in range(20):
+        case = made_by(form, "comma_and_brace", number)
+        assert json.dumps(case.broken.meant)[1:-1] not in case.core
+        assert re.search(r'"\s*[,}\]]', case.core) is not None
+        if case.broken.one:
+            assert case.broken.also == [case.broken.meant]
+
+
+@pytest.mark.parametrize("form", ["structured", "hermes"])
+def test_an_outer_key_begins_twice(form: str) -> None:
+    for number in range(20):
+        case = made_by(form, "outer_key", number)
+        keys = [key for key in case.draft.values if case.core.count(f'"{key}": ') > 1]
+        assert keys and not case.broken.one and not case.broken.also
+
+
+def test_a_shown_call_stands_in_the_text_with_the_closers_before_it() -> None:
+    for form in ("hermes", "kimi_k2", "deepseek_v31"):
+        cases = [made_by(form, "shown_call", number) for number in range(20)]
+        closer = FAMILIES[form].closer.strip()
+        assert all(case.core.count(closer) for case in cases) and not any(case.broken.one for case in cases)
+
+
+def test_an_end_tag_within_an_item_is_missing() -> None:
+    for number in range(20):
+        case = made_by("minimax_m3", "element_end", number)
+        clean = case.family.arguments(case.draft.values)
+        assert clean.count("<]minimax[>[</") == case.core.count("<]minimax[>[</") + 1 or len(case.core) < len(clean)
+        assert clean.count("[>[<") - clean.count("[>[</") == case.core.count("[>[<") - case.core.count("[>[</")
+
+
+def test_a_comma_is_missing_and_a_key_stands_there_twice() -> None:
+    for number in range(20):
+        case = made_by("structured", "key_twice", number)
+        assert read_object(case.core, lines=True) is None
+        assert max(case.core.count(f'"{key}": ') for key in case.draft.values) > 1
+
+
+def test_the_envelope_is_turned_or_lacks_its_marks() -> None:
+    for form in ("hermes", "mistral", "llama3"):
+        bare, turned = made_by(form, "bare_envelope", 1), made_by(form, "arguments_first", 1)
+        assert "{name: " in bare.reply.text and "name: " not in turned.reply.text.replace('"name": ', "")
+        assert re.search(r'\{"(?:arguments|parameters)": \{', turned.reply.text) is not None
+
+
+CLOSED_CALL = '<tool_call>\n{"name": "write", "arguments": {"path": "a"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "read"),
+    [
+        ("hermes", CLOSED_CALL, [["a"]]),
+        ("hermes", f"{CLOSED_CALL}\nand more", [["a"]]),
+        ("hermes", f"{CLOSED_CALL}\n{CLOSED_CALL} x", [["a"], ["a", "a"]]),
+        ("hermes", f"{CLOSED_CALL[:-1]} x", []),
+        ("mistral", '[TOOL_CALLS][{"name": "write", "arguments": {"path": "a"}}] x', [["a"]]),
+        ("mistral", '[TOOL_CALLS][{"name": "write", "arguments": {"path": "a"}}, x', []),
+        ("qwen_xml", qwen(("path", "a")), []),
+    ],
+)
+def test_calls_that_are_closed_count_whatever_follows(form: str, text: str, read: list[list[str]]) -> None:
+    found = closed_calls(FAMILIES[form], text, [WRITE])
+    assert [[values["path"] for _, values in calls] for calls in found] == read
+
+
+def test_a_call_that_is_closed_before_the_broken_text_is_legal() -> None:
+    """A value that begins with the end of the call makes a call of its own."""
+    case = made(HERMES, f"{CLOSED_CALL}\n, more", [("write", MEANT)], core="more")
+    assert judge(case, left(("write", {"path": "a"}), text=", more")).verdict is Verdict.LEGAL
+    assert judge(case, left(("write", {"path": "b"}), text=", more")).verdict is Verdict.WRONG
 
 
 def test_what_is_clean_leaves_as_the_very_bytes() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,9 +35,15 @@ def started(**usage: Any) -> dict[str, Any]:
     }
 
 
+STARTS: dict[str, dict[str, Any]] = {
+    "text": {"text": ""},
+    "thinking": {"thinking": "", "signature": ""},
+    "tool_use": {"input": {}},
+}
+
+
 def opened(index: int, kind: str, **more: Any) -> dict[str, Any]:
-    start = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}, "tool_use": {"input": {}}}[kind]
-    return {"type": "content_block_start", "index": index, "content_block": {"type": kind, **more, **start}}
+    return {"type": "content_block_start", "index": index, "content_block": {"type": kind, **more, **STARTS[kind]}}
 
 
 def said(index: int, kind: str, text: str) -> dict[str, Any]:
@@ -213,6 +220,10 @@ def mutated(body: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]
     return copied
 
 
+def _put(value: Any, holder: Any, key: Any) -> None:
+    holder[key] = value
+
+
 def check_events(events: Events) -> None:
     """The events, each under the name that it has in the good stream, whatever its type became."""
     pairs = zip((event["type"] for event in GOOD), events, strict=True)
@@ -252,7 +263,7 @@ def test_no_value_can_be_of_another_type(name: str) -> None:
                 continue
             if path[-1] == "input" and isinstance(other, dict):
                 continue
-            wrong = mutated(body, path, lambda holder, key, other=other: holder.__setitem__(key, other))
+            wrong = mutated(body, path, partial(_put, other))
             with pytest.raises(AssertionError):
                 check(wrong)
                 print("this passed:", path, other)

@@ -25,7 +25,6 @@ READ: dict[str, tuple[str, Any]] = {
     "a comma behind the last item": ("[1, 2, ]", [1, 2]),
     "nothing in it": ("[{}, [], ()]", [{}, [], []]),
     "a tuple": ("('a', 1)", ["a", 1]),
-    "a key twice": ('{"a": 1, "a": 1}', {"a": 1}),
     "raw line ends in a string": ('"a\nb\tc"', "a\nb\tc"),
     "the other quotation mark inside": ("""["it's", 'so "said"']""", ["it's", 'so "said"']),
     "escaped quotation marks": (r"""["\"", '\'', "\'"]""", ['"', "'", "'"]),
@@ -75,6 +74,7 @@ REFUSED = {
     "no colon": '{"a" 1}',
     "no value": '{"a": }',
     "no key": "{: 1}",
+    "a key twice": '{"a": 1, "a": 1}',
     "a key without quotation marks": "{path: 'a'}",
     "an equals sign for the colon": "{'path' = 'a'}",
     "brackets of two kinds": "[1)",
@@ -158,7 +158,7 @@ _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False
 _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(_VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_any_value_that_is_dumped_or_printed_is_read_back_equal(value: Any, indent: int | None, ascii_: bool) -> None:
     for text in (json.dumps(value, indent=indent, ensure_ascii=ascii_), repr(value)):
@@ -172,7 +172,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500, derandomize=True)
 @given(st.text(max_size=40) | st.lists(_PIECES, max_size=24).map("".join))
 def test_any_text_is_read_or_is_a_value_error(text: str) -> None:
     readers: list[Callable[[], object]] = [

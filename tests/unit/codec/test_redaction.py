@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.codec.redaction import redact, redact_stream
@@ -71,7 +71,6 @@ SECRETS = {**KEYS, "pem": PEM, "credential": MINE, "bearer": "Bearer " + "abcDEF
 
 
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS.keys())
-@settings(deadline=None)
 @given(rng=st.randoms(use_true_random=False))
 def test_a_streamed_secret_is_starred_at_every_cut(secret: str, rng: object) -> None:
     """Also in the arguments of one of two calls whose deltas take turns."""

@@ -119,7 +119,7 @@ _LINES = st.sampled_from(
 _ENDS = st.sampled_from([b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r\r", b""])
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(st.lists(st.tuples(_LINES, _ENDS), max_size=12), st.lists(st.integers(0, 60), max_size=6))
 def test_any_lines_in_any_cut_say_what_the_standard_says(lines: list[tuple[bytes, bytes]], places: list[int]) -> None:
     data = b"".join(line + end for line, end in lines)

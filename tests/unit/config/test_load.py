@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -401,8 +402,12 @@ def test_each_key_comes_from_its_setting_else_from_the_units_credential(tmp_path
     assert key_files(Settings(), env) == KeyFiles(*(KeyFile(Path(path).read_bytes(), path) for path in given))
     own = write(tmp_path / "own", b"own")
     for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
-        found = key_files(Settings(**{setting: own}), env)
+        found = key_files(settings_with(setting, own), env)
         assert [file.source if file else "" for file in (found.clients, found.upstream, found.admin)].count(own) == 1
+
+
+def settings_with(name: str, value: Any) -> Settings:
+    return replace(Settings(), **{name: value})
 
 
 def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp_path: Path) -> None:
@@ -418,7 +423,7 @@ def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp
 def test_a_file_of_keys_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> None:
     for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
         with pytest.raises(RulesError, match="cannot be read"):
-            key_files(Settings(**{setting: str(tmp_path / "none")}), {})
+            key_files(settings_with(setting, str(tmp_path / "none")), {})
 
 
 @pytest.mark.parametrize("name", ["client_keys", "upstream_key_file", "admin_key_file"])

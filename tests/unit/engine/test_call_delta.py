@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json
+from proxy.codec.json_text import Json, JsonObject
 from proxy.engine.call_delta import CallDelta, call_events, read_deltas, read_message_calls, read_responses_event
 from proxy.engine.events import CallArguments, CallOpened
 from tests.support.helpers import piece
@@ -91,7 +91,7 @@ def test_what_is_no_list_of_objects_says_nothing(calls: Json) -> None:
 
 
 def test_the_legacy_form_counts_where_there_is_no_other() -> None:
-    legacy = {"name": "f", "arguments": "{}"}
+    legacy: JsonObject = {"name": "f", "arguments": "{}"}
     (said,) = read_deltas({"function_call": legacy})
     assert (said.name, said.fragment, said.index, said.id) == ("f", "{}", None, None)
     (said,) = read_deltas({"function_call": legacy, "tool_calls": [piece(0, "[]", name="g")]})
@@ -111,7 +111,7 @@ def test_the_events_of_the_responses_api_on_a_chat_stream() -> None:
     assert read_responses_event({"type": f"{event}delta", "delta": '{"a"', "item_id": "x"}) == CallDelta(
         None, "x", "", '{"a"'
     )
-    done = {"type": f"{event}done", "arguments": '{"a": 1}', "call_id": "y", "item_id": "x", "name": "f"}
+    done: JsonObject = {"type": f"{event}done", "arguments": '{"a": 1}', "call_id": "y", "item_id": "x", "name": "f"}
     assert read_responses_event(done) == CallDelta(None, "y", "f", '{"a": 1}', complete=True)
 
 

@@ -52,9 +52,9 @@ def test_a_call_that_streams() -> None:
     call = PendingCall(names=["bash"])
     call.collect("{")
     assert call.can_begin and call.begin(ReleasePolicy(None)) == "{"
-    assert call.state is CallState.READING and call.unresolved
+    assert (call.state, call.unresolved) == (CallState.READING, True)
     call.open(0, "call_1", "bash")
-    assert call.state is CallState.STREAMING and call.was_opened and not call.unresolved
+    assert (call.state, call.was_opened, call.unresolved) == (CallState.STREAMING, True, False)
     call.close()
     assert call.state is CallState.CLOSED
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.dialects.chat.client_view import ChoiceView
 from proxy.engine.choice_delta import read_choice
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
@@ -27,7 +28,6 @@ from tests.support.helpers import (
     OFFERED,
     RECORDINGS,
     SEED,
-    View,
     all_cuts,
     call_json,
     calls,
@@ -57,7 +57,7 @@ def raws(events: list[Event]) -> list[bytes]:
     return [event.raw for event in events if isinstance(event, Unchanged)]
 
 
-def only(events: list[Event]) -> View:
+def only(events: list[Event]) -> ChoiceView:
     """What the client has of the one choice of a reply that did not fail."""
     views = view(events)
     assert views.failed is None
@@ -133,7 +133,8 @@ def test_a_recorded_stream_without_tools_of_ours_loses_nothing(name: str) -> Non
         assert isinstance(events[-1].error, UpstreamRefused)
         return
     seen = only(events)
-    entries = [entry["delta"] for each in chunks for entry in each.body["choices"]]  # type: ignore[union-attr, index]
+    bodies: list[Any] = [each.body for each in chunks]
+    entries = [entry["delta"] for body in bodies for entry in body["choices"]]
     assert seen.text == "".join(said.get("content") or "" for said in entries)
     deltas = [one for said in entries for one in said.get("tool_calls") or ()]
     for index, arguments in enumerate(seen.arguments):

@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, dump_json, load_chunk, load_json
 from proxy.engine import events
 from proxy.engine.events import Chunk, Event, Text
@@ -107,7 +108,7 @@ def test_what_is_nested_deeply_and_can_be_read_can_be_written(depth: int) -> Non
 
 
 def test_each_event_is_frozen_and_slotted() -> None:
-    for kind in (*get_args(Event), events.Call, events.Repair, Chunk):
+    for kind in (*get_args(Event), events.Call, Repair, Chunk):
         assert dataclasses.is_dataclass(kind)
         assert "__slots__" in vars(kind)
         assert kind.__hash__ is not None

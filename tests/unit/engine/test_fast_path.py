@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.helpers import offered
 
 
 def chunk(text: str, *, blanks: bool = False, key: str = "content", **extra: object) -> Chunk:
-    body = {"id": "a", "choices": [{"index": 0, "delta": {key: text}, "finish_reason": None}], **extra}
+    body: dict[str, Any] = {"id": "a", "choices": [{"index": 0, "delta": {key: text}, "finish_reason": None}], **extra}
     written = json.dumps(body, ensure_ascii=False, separators=(", ", ": ") if blanks else (",", ":"))
     return Chunk(body, b"data: " + written.encode() + b"\n\n")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import Json
 from proxy.dialects.chat.request import ChatRequest, content_text, count_tool_results, read_chat, tool_results
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from tests.support.scripted import WRITE_FILE, chat
@@ -148,7 +149,8 @@ def test_the_tool_results_since_the_last_user_message_are_known() -> None:
 
 
 def test_content_that_is_no_text_has_none() -> None:
-    assert [content_text(value) for value in (None, 5, [], {"text": "a"}, [{"text": 5}])] == [""] * 5
+    values: tuple[Json, ...] = (None, 5, [], {"text": "a"}, [{"text": 5}])
+    assert [content_text(value) for value in values] == [""] * 5
 
 
 def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from proxy.dialects.chat.request import read_chat
 from proxy.exchange.task import make_task
 from proxy.repair.policy import Policy
@@ -9,7 +11,7 @@ from tests.support.helpers import OFFERED
 
 
 def test_the_task_carries_what_the_request_says() -> None:
-    body = {
+    body: dict[str, Any] = {
         "model": "m",
         "messages": [
             {"role": "user", "content": "a"},

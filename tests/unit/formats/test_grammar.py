@@ -181,7 +181,7 @@ def rendered(form: str, calls: list[tuple[str, dict[str, Any]]], indent: int | N
             return "\n".join(objects)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(
     requests(),
     st.sampled_from(["hermes", "tools", "array", "tags", "bare tags", "fence", "bare"]),

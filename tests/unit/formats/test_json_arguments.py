@@ -46,7 +46,7 @@ WRAPPERS: dict[str, Written] = {
 CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")]
 
 
-def read(text: str, cuts: int = 12, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
+def read(text: str, cuts: int = 6, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
     """The calls of a reply and the text around them, the same at every cut."""
     found: list[tuple[list[tuple[str, Json]], str]] = []
     for cut in all_cuts(text, cuts):
@@ -190,3 +190,42 @@ def test_what_is_mended_in_a_structured_call_is_mended_in_each_family(name: str,
         assert (got.values, got.text, got.finish) == (structured.values, "", "tool_calls")
     got = whole({"content": text}, tools=TOOLS)
     assert (got.values, got.text) == (structured.values, "")
+
+
+BARE_KEYS = (
+    '<tool_call>{{name: "{}", arguments: {}}}</tool_call>',
+    '<tool_call>\n{{"name": "{}", arguments: {}}}\n</tool_call>',
+    "<tool_call>{{'name': '{}', arguments: {}}}</tool_call>",
+    '<tools>[{{name: "{}", arguments: {}}}]</tools>',
+    '[TOOL_CALLS][{{name: "{}", arguments: {}}}]',
+    '<tool_call>{{type: "function", function: {{name: "{}", arguments: {}}}}}</tool_call>',
+    '<|python_start|>{{name: "{}", parameters: {}}}<|python_end|>',
+)
+
+
+@pytest.mark.parametrize("call", BARE_KEYS)
+def test_the_keys_of_a_wrapped_call_need_no_quotation_marks(call: str) -> None:
+    for arguments in ('{path: "a", content: "b c"}', '{"path": "a", "content": "b c"}'):
+        text = call.format("write", arguments)
+        assert read(text, 8) == ([("write", {"path": "a", "content": "b c"})], "")
+        unknown = call.format("unknown", arguments)
+        assert read(unknown, 4) == ([], unknown)
+    for broken_key in ("na me", "1name", ""):
+        text = f'<tool_call>{{{broken_key}: "write", arguments: {{"path": "a", "content": "b"}}}}</tool_call>'
+        assert read(text, 4) == ([], text)
+
+
+def test_without_a_wrapper_such_keys_are_code() -> None:
+    for text in ('{name: "read", arguments: {"path": "a"}}', '```json\n{name: "read", arguments: {path: "a"}}\n```'):
+        assert read(text, 4) == ([], text)
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_arguments_before_the_name_are_read_by_the_schema_of_the_tool_that_is_named_behind_them(inner: str) -> None:
+    for values in ({"path": "a", "content": inner}, {"content": inner, "path": "a"}):
+        text = f'<tool_call>\n{{"arguments": {broken(values)}, "name": "write"}}\n</tool_call>'
+        assert read(text, 6) == ([("write", values)], "")
+        unknown = text.replace('"write"', '"unknown"')
+        assert read(unknown, 4) == ([], unknown)
+        lone = text.replace(', "name": "write"', "")
+        assert read(lone, 4) == ([], lone)

@@ -123,7 +123,7 @@ def test_no_format_calls_from_within_a_quotation(form: str) -> None:
         replies += [f"{before}{decorate(text)}{after}" for before, decorate, after in LINES.values()]
         for reply in replies:
             at = rng.randrange(len(reply))
-            for cut in ([reply[:at], reply[at:]], list(reply)):
+            for cut in ([reply[:at], reply[at:]], [reply[place : place + 3] for place in range(0, len(reply), 3)]):
                 found = scan(cut, new_scanner(TOOLS))
                 assert (found.calls, found.text) == ((), reply)
 
@@ -319,7 +319,7 @@ def definition(name: str, described: bool, **properties: Any) -> JsonObject:
     }
 
 
-PATTERN = {"pattern": {"type": "string"}}
+PATTERN: JsonObject = {"pattern": {"type": "string"}}
 LISTED: dict[str, list[JsonObject]] = {
     "described": [definition("find", True, **PATTERN)],
     "not described": [definition("find", False, **PATTERN)],
@@ -401,7 +401,7 @@ def test_a_definition_in_another_format_is_no_call(text: str) -> None:
         assert scan(cut, new_scanner(TOOLS)).calls == ()
 
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+SCHEMA: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}}
 MAKER = function("make", {"type": {"type": "string"}, "properties": {"type": "object"}, "title": {"type": "string"}})
 ANY: JsonObject = {"type": "object"}
 FIELD = function("make", {"name": {"type": "string"}, "field": ANY, "fields": {"type": "array", "items": ANY}})
@@ -470,8 +470,10 @@ EMPTY: dict[str, JsonObject] = {
 @pytest.mark.parametrize("schema", EMPTY)
 @pytest.mark.parametrize("form", LISTINGS)
 def test_the_listing_of_a_tool_without_parameters_is_no_call(schema: str, form: str) -> None:
-    listed = {"name": "now", "parameters": EMPTY[schema]}
-    for tools in ([listed], [{"type": "function", "function": listed}], [{"now": EMPTY[schema]}]):
+    listed: JsonObject = {"name": "now", "parameters": EMPTY[schema]}
+    listings: tuple[list[JsonObject], ...]
+    listings = ([listed], [{"type": "function", "function": listed}], [{"now": EMPTY[schema]}])
+    for tools in listings:
         text = LISTINGS[form](tools)
         for cut in all_cuts(text, 6):
             found = scan(cut, new_scanner(NOW))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from tests.support.helpers import all_cuts, function, new_scanner, offered, scan
 from tests.support.renderers import RENDERERS, Call
 
@@ -159,7 +160,7 @@ ENDING = ("a", "two\nlines", "X =")
 
 
 def doubled(family: str, key: str, end: str) -> tuple[str, list[Call]]:
-    values = {"path": "a.py", "old": "b", "count": 3, key: end}
+    values: JsonObject = {"path": "a.py", "old": "b", "count": 3, key: end}
     return RENDERERS[family].render([("edit_text", values)]), [("edit_text", values)]
 
 

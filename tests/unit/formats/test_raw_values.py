@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from proxy.formats.spans import CallSpan
 from proxy.limits import MAX_HELD
 from proxy.parsing.cursor import MAX_REREADS
@@ -147,7 +148,7 @@ def without_end_tags(family: str, values: dict[str, Any], missing: tuple[int, ..
 def test_a_value_without_its_end_tag_ends_before_the_next_key(
     family: str, kind: str, missing: tuple[int, ...]
 ) -> None:
-    values = {"path": VALUES[kind], "count": 3, "new": f"{VALUES[kind]}!"}
+    values: JsonObject = {"path": VALUES[kind], "count": 3, "new": f"{VALUES[kind]}!"}
     text = without_end_tags(family, values, missing, line=True)
     found_at_any_cut(text, [("edit_text", values)])
     found_at_any_cut(text + DONE, [("edit_text", values)], DONE)
@@ -155,7 +156,7 @@ def test_a_value_without_its_end_tag_ends_before_the_next_key(
 
 @pytest.mark.parametrize("family", ["glm45", "glm47", "minimax_m2", "minimax_m3", "mimo", "kimi_k3", "qwen3_coder"])
 def test_parallel_calls_without_end_tags_stay_parallel(family: str) -> None:
-    values = {"path": "a.py", "count": 3, "new": "x"}
+    values: JsonObject = {"path": "a.py", "count": 3, "new": "x"}
     one = without_end_tags(family, values, (0, 1, 2), line=True)
     found_at_any_cut(f"{one}\n{one}\n{one}", [("edit_text", values)] * 3)
 
@@ -217,7 +218,7 @@ def test_what_has_one_reading_is_read_and_what_has_two_is_no_call(name: str) -> 
 
 GEMMA = "<|tool_call>call:edit_text{path:%s}<tool_call|>"
 Q = '<|"|>'
-MARKED = {
+MARKED: dict[str, tuple[str, JsonObject]] = {
     "a mark": (f"{Q}a {Q} b{Q}", {"path": f"a {Q} b"}),
     "marks around a word": (f"{Q}say {Q}hi{Q} to it{Q}", {"path": f"say {Q}hi{Q} to it"}),
     "a mark at the end of a line": (f"{Q}a{Q}\nb{Q},count:3", {"path": f"a{Q}\nb", "count": 3}),

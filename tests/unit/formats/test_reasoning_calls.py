@@ -21,7 +21,7 @@ KIMI = (
 
 def thinks(text: str, key: str = "reasoning") -> Chunk:
     """A chunk of reasoning."""
-    return chunk(delta(**{key: text}))
+    return chunk(delta(0, None, **{key: text}))
 
 
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])

@@ -80,19 +80,19 @@ def members(name_key: str, arguments_key: str) -> Form:
 PLAIN: dict[str, Form] = {
     "name, arguments": members("name", "arguments"),
     "name, parameters": members("name", "parameters"),
+    "tool_name, parameters": members("tool_name", "parameters"),
+}
+# An object that says name and arguments, in keys that JSON answers have too.
+WIDER: dict[str, Form] = {
     "function, args": members("function", "args"),
     "function, args encoded": encoded(members("function", "args")),
     "tool, input": members("tool", "input"),
-    "tool_name, parameters": members("tool_name", "parameters"),
     "OpenAI's": lambda name, arguments: dump(
         {"type": "function", "function": {"name": name, "arguments": arguments}}
     ),
     "OpenAI's encoded": lambda name, arguments: dump(
         {"type": "function", "id": "c1", "function": {"name": name, "arguments": dump(arguments)}}
     ),
-}
-# An object that says name and arguments, in keys that JSON answers have too.
-WIDER: dict[str, Form] = {
     "tool_call, parameters": members("tool_call", "parameters"),
     "tool_call, arguments": members("tool_call", "arguments"),
     "tool_call is an object": lambda name, arguments: dump({"tool_call": {"name": name, "arguments": arguments}}),
@@ -172,7 +172,7 @@ def test_thoughts_may_stand_before_it(form: str, thought: str) -> None:
             assert (found.parsed, found.text.strip()) == ([(name, arguments)], thought.strip())
 
 
-def text_it_stays(text: str, *, stopped: bool = True, **settings: bool) -> None:
+def text_it_stays(text: str, *, stopped: bool = True, **settings: Any) -> None:
     """No call, and every byte as it came, at every cut."""
     for cut in all_cuts(text, 5):
         found = scan(cut, new_scanner(TOOLS, **settings), stopped=stopped)
@@ -257,14 +257,14 @@ def test_any_other_notation_has_the_keys_of_the_tool_alone(form: str) -> None:
     text_it_stays(NOTATIONS[form]("bash", {"command": "ls", "description": "Lists the files"}))
 
 
-FORBIDDING = {
+FORBIDDING: dict[str, dict[str, Any]] = {
     "false": {"additionalProperties": False},
     "unevaluated": {"unevaluatedProperties": False},
     "of another type": {"additionalProperties": {"type": "integer"}},
     "in a part": {"allOf": [{"additionalProperties": False}]},
     "in a reference": {"$ref": "#/$defs/shut", "$defs": {"shut": {"additionalProperties": False}}},
 }
-ALLOWING = {
+ALLOWING: dict[str, dict[str, Any]] = {
     "nothing said": {},
     "true": {"additionalProperties": True},
     "anything": {"additionalProperties": {}},
@@ -432,7 +432,7 @@ def test_what_can_be_no_call_any_more_is_let_go(start: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@settings(max_examples=25, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), dress=st.sampled_from(sorted(DRESSES)), rng=st.randoms(use_true_random=False))
 def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: str, rng: random.Random) -> None:
     """Names, values and order, at any cut."""
@@ -441,3 +441,11 @@ def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: st
     found = scan(random_cut(text, rng), new_scanner(request_.tools))
     assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
     assert found.text == ""
+
+
+@pytest.mark.parametrize("dress", ["plain", "a fence", "a fence of code"])
+@pytest.mark.parametrize("text", ["{0}.{0}(command='ls')", "{0}.{0}{{command: 'ls'}}"])
+def test_the_name_may_be_said_twice(text: str, dress: str) -> None:
+    for cut in all_cuts(DRESSES[dress](text.format("bash")), 8):
+        assert scan(cut, new_scanner(TOOLS)).parsed == [("bash", {"command": "ls"})]
+    text_it_stays(DRESSES[dress](text.format("bash").replace("bash.", "other.")))

@@ -256,7 +256,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120, derandomize=True)
 @given(st.fixed_dictionaries({}, optional=_VALUES))
 def test_what_is_rendered_is_read_again(values: dict[str, Any]) -> None:
     """The round trip over any values of the schema."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from proxy.codec.json_text import Json
 from proxy.formats.xml_elements import element_value
 from proxy.formats.xml_tags import SEPARATOR
 from proxy.limits import MAX_DEPTH
+from proxy.parsing.cursor import NotACall
 from tests.support.helpers import all_cuts, function, new_scanner, offered, scan
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "tag": {"type": "string"}}}
@@ -75,7 +77,6 @@ VALUES: dict[str, tuple[str, str, Json]] = {
     "an element of its own name inside": ("point", "<tag>a<tag>b</tag></tag>", {"tag": "a<tag>b</tag>"}),
     "behind separators": ("point", f"{SEPARATOR}<x>1{SEPARATOR}</x>", {"x": 1}),
     "text between": ("point", "<x>1</x> and", "<x>1</x> and"),
-    "an element that does not end": ("point", "<x>1", "<x>1"),
     "several of one name": ("loose", "<tag>a</tag><tag>b</tag>", {"tag": ["a", "b"]}),
     "several of one name, and others": (
         "loose",
@@ -116,7 +117,6 @@ VALUES: dict[str, tuple[str, str, Json]] = {
     "text where no other key is allowed": ("shut", "so <x>1</x>", "so <x>1</x>"),
     "text between items": ("numbers", "<item>1</item> and <item>2</item>", "<item>1</item> and <item>2</item>"),
     "text alone": ("loose", "by air", "by air"),
-    "text and an element that does not end": ("loose", "by air <city>Oslo", "by air <city>Oslo"),
     "text and an end tag": ("loose", "by air </city>", "by air </city>"),
     "zeros before an integer": ("count", "018956", 18956),
     "zeros before a negative integer": ("count", " -007\n", -7),
@@ -134,6 +134,13 @@ VALUES: dict[str, tuple[str, str, Json]] = {
 def test_a_value_is_what_the_schema_makes_of_its_elements(name: str) -> None:
     key, text, expected = VALUES[name]
     assert element_value(text, TOOL, key) == expected
+
+
+@pytest.mark.parametrize(("key", "text"), [("point", "<x>1"), ("loose", "by air <city>Oslo")])
+def test_an_element_that_does_not_end_leaves_no_value(key: str, text: str) -> None:
+    """C9: what stands behind it may be its own."""
+    with pytest.raises(NotACall):
+        element_value(text, TOOL, key)
 
 
 def test_elements_are_followed_no_deeper_than_json() -> None:
@@ -169,7 +176,7 @@ def written(value: Any) -> str:
     if isinstance(value, list):
         return "".join(f"{SEPARATOR}<item>{written(item)}{SEPARATOR}</item>" for item in value)
     if isinstance(value, dict):
-        text = value.get("$text", "")
+        text = str(value.get("$text", ""))
         return text + "".join(
             f"{SEPARATOR}<{key}>{written(inner)}{SEPARATOR}</{key}>" for key, inner in value.items() if key != "$text"
         )
@@ -191,3 +198,38 @@ def test_a_whole_order_comes_back_at_every_cut() -> None:
     for cut in all_cuts(f"{text}{SEPARATOR}</tool_call>", 20):
         found = scan(cut, new_scanner(tools))
         assert (found.parsed, found.text) == ([("create_order", order)], "")
+
+
+WITHOUT_TEXT = {
+    "user_id": 42,
+    "note": "at the desk",
+    "shipping": {"city": "Oslo", "zip": 956},
+    "items": [{"sku": "book-001", "qty": 2}, {"sku": "pen-007", "qty": 5}],
+    "metadata": {"source": "mobile", "campaign": "may"},
+    "extra": {"tag": "a", "deep": {"er": {"list": ["1", "2"], "text": "x"}}},
+}
+
+
+@pytest.mark.parametrize("keys", [tuple(WITHOUT_TEXT), tuple(reversed(WITHOUT_TEXT)), ("items", "shipping", "note")])
+def test_an_end_tag_that_is_missing_anywhere_changes_nothing_or_leaves_no_call(keys: tuple[str, ...]) -> None:
+    """C9: an element never takes the one beside it along."""
+    order = {key: WITHOUT_TEXT[key] for key in keys}
+    inside = written(order)
+    for end_tag in re.finditer(r"\]<\]minimax\[>\[</\w+>", inside):
+        broken = inside[: end_tag.start()] + inside[end_tag.end() :]
+        text = f'{SEPARATOR}<tool_call>\n{SEPARATOR}<invoke name="create_order">{broken}{SEPARATOR}</invoke>\n'
+        for cut in all_cuts(f"{text}{SEPARATOR}</tool_call>", 3):
+            found = scan(cut, new_scanner(offered(ORDER)))
+            assert found.parsed in ([], [("create_order", order)]), broken
+            assert bool(found.parsed) == (found.text == "")
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "array"}, {}, {"type": ["object", "null"]}])
+def test_an_element_without_its_end_is_no_value_of_any_type(schema: dict[str, Any]) -> None:
+    tools = offered(function("f", {"value": schema}))
+    for inside in ("<a>1", "<a>1</a><b>2", "<a>1<b>2</b>", "<item>1<item>2</item>", "<item><a>1</item>"):
+        marked = inside.replace("<", f"{SEPARATOR}<")
+        value = f"{SEPARATOR}<value>{marked}{SEPARATOR}</value>"
+        text = f'{SEPARATOR}<tool_call>{SEPARATOR}<invoke name="f">{value}{SEPARATOR}</invoke>{SEPARATOR}</tool_call>'
+        for cut in all_cuts(text, 3):
+            assert scan(cut, new_scanner(tools)).parsed == [], inside

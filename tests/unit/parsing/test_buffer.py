@@ -20,7 +20,7 @@ def at(dropped: int) -> TextBuffer:
     return window
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.lists(st.tuples(st.binary(max_size=6), st.sampled_from(["feed", "fast_path", "drop"])), max_size=12))
 def test_the_bytes_directly_before_a_position_are_known_however_they_went(steps: list[tuple[bytes, str]]) -> None:
     """What stands before a marker must be told at every cut."""

@@ -50,7 +50,7 @@ def test_the_ids_of_the_fixes_differ() -> None:
 
 
 @pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(kind=KINDS, value=VALUES)
 def test_each_fix_is_pure_and_twice_is_once(fix: Fix, kind: Kind, value: Json) -> None:
     shape, before = compile_schema(kind.schema), deepcopy(value)
@@ -62,7 +62,7 @@ def test_each_fix_is_pure_and_twice_is_once(fix: Fix, kind: Kind, value: Json) -
 
 
 @pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(kind=KINDS, value=VALUES)
 def test_each_function_gives_the_very_same_value_where_it_has_nothing_to_do(fix: Fix, kind: Kind, value: Json) -> None:
     """Then what it gives is a fixed point of it, too."""
@@ -74,7 +74,7 @@ def test_each_function_gives_the_very_same_value_where_it_has_nothing_to_do(fix:
         assert once is value
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(KINDS.flatmap(lambda kind: st.tuples(st.just(kind), kind.values)))
 def test_what_the_schema_accepts_is_the_very_same_object(given_: tuple[Kind, Any]) -> None:
     """C1 and C3: a fix is never even asked."""
@@ -84,7 +84,7 @@ def test_what_the_schema_accepts_is_the_very_same_object(given_: tuple[Kind, Any
         assert apply_fixes(value, shape, FIXES)[0] is value
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(KINDS, VALUES)
 def test_the_fixes_together_only_ever_make_it_better_and_twice_is_once(kind: Kind, value: Json) -> None:
     shape, before = compile_schema(kind.schema), deepcopy(value)
@@ -134,7 +134,7 @@ def test_F22_arrays_and_objects_as_strings_are_read(schema: JsonObject, text: st
 
 
 def test_F22_in_what_was_read_the_fixes_go_on() -> None:
-    todos = {"type": "array", "items": members(id=INTEGER, status={"enum": ["pending", "done"]})}
+    todos: JsonObject = {"type": "array", "items": members(id=INTEGER, status={"enum": ["pending", "done"]})}
     found, ids = mended(members(todos=todos), {"todos": '[{"ID": "1", "status": "Done"}]'})
     assert found == {"todos": [{"id": 1, "status": "done"}]}
     assert sorted(ids) == ["enum_case", "key_spelling", "literal", "literal"]
@@ -230,7 +230,7 @@ def test_F24_where_a_string_is_allowed_it_stays_one(schema: JsonObject, text: st
 
 
 def test_F33_a_key_one_letter_off_a_missing_required_one_only_if_asked() -> None:
-    schema = {**members(objective=TEXT, note=TEXT), "required": ["objective"]}
+    schema: JsonObject = {**members(objective=TEXT, note=TEXT), "required": ["objective"]}
     for key in ("objctive", "objecttive", "objektive", "obejctive"):
         assert mended(schema, {key: "a"}, FIXES) == ({"objective": "a"}, ["key_typo"])
         assert mended(schema, {key: "a"}) == ({key: "a"}, [])
@@ -238,12 +238,12 @@ def test_F33_a_key_one_letter_off_a_missing_required_one_only_if_asked() -> None
 
 @pytest.mark.parametrize("values", [{"objcive": "a"}, {"nota": "a"}, {"objective": "a", "objectiv": "b"}])
 def test_F33_two_letters_optional_keys_and_keys_that_are_there_do_not_count(values: JsonObject) -> None:
-    schema = {**members(objective=TEXT, note=TEXT), "required": ["objective"]}
+    schema: JsonObject = {**members(objective=TEXT, note=TEXT), "required": ["objective"]}
     assert mended(schema, values, FIXES) == (values, [])
 
 
 def test_F33_where_two_keys_can_be_meant_none_is() -> None:
-    schema = {**members(path_a=TEXT, path_b=TEXT), "required": ["path_a", "path_b"]}
+    schema: JsonObject = {**members(path_a=TEXT, path_b=TEXT), "required": ["path_a", "path_b"]}
     assert mended(schema, {"path_c": "x"}, FIXES) == ({"path_c": "x"}, [])
 
 
@@ -268,14 +268,16 @@ def test_F34_only_if_one_key_can_be_meant_and_it_is_not_there() -> None:
 def test_F34_a_key_of_another_spelling_is_put_right_unless_the_schema_allows_others() -> None:
     """C1: a schema that declares properties and says nothing of others counts as closed for this."""
     schema: JsonObject = {"type": "object", "properties": {"file_path": TEXT}}
-    for said in ({}, {"required": ["file_path"]}, {"additionalProperties": False}):
+    nothing_of_others: tuple[JsonObject, ...] = ({}, {"required": ["file_path"]}, {"additionalProperties": False})
+    for said in nothing_of_others:
         assert mended({**schema, **said}, {"filePath": "x"}) == ({"file_path": "x"}, ["key_spelling"])
-    for said in (
+    others: tuple[JsonObject, ...] = (
         {"additionalProperties": True},
         {"additionalProperties": TEXT},
         {"patternProperties": {"^x": TEXT}},
         {"unevaluatedProperties": {}},
-    ):
+    )
+    for said in others:
         assert mended({**schema, **said}, {"filePath": "x"}) == ({"filePath": "x"}, [])
     assert mended({"type": "object"}, {"filePath": "x"}) == ({"filePath": "x"}, [])
 
@@ -339,14 +341,14 @@ def test_F35_nothing_but_empty_texts_and_null_goes(value: Json) -> None:
 
 
 def test_F35_a_required_one_stays() -> None:
-    schema = {**members(b=INTEGER), "required": ["b"]}
+    schema: JsonObject = {**members(b=INTEGER), "required": ["b"]}
     for empty in ("", None):
         assert mended(schema, {"b": empty}) == ({"b": empty}, [])
 
 
 @pytest.mark.parametrize("wrapper", ["arguments", "parameters", "input", "args", "kwargs", "params", "tool_input"])
 def test_a_wrapper_around_all_arguments_goes(wrapper: str) -> None:
-    schema = {**members(a=INTEGER), "required": ["a"]}
+    schema: JsonObject = {**members(a=INTEGER), "required": ["a"]}
     assert mended(schema, {wrapper: {"a": 1}}) == ({"a": 1}, ["unwrapped"])
     assert mended(schema, {wrapper: '{"a": "1"}'}) == ({"a": 1}, ["unwrapped", "literal"])
 
@@ -457,7 +459,7 @@ def damaged(values: dict[str, Any], damage: str) -> dict[str, Any]:
     return new
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(
     st.fixed_dictionaries(
         {
@@ -480,7 +482,7 @@ def test_every_damage_is_undone(values: dict[str, Any], damage: str) -> None:
 
 def test_no_key_is_renamed_to_one_that_another_place_has() -> None:
     """The keys of an object stay as many as they were."""
-    schema = {**members(**dict.fromkeys(KEYS, TEXT)), "required": [*KEYS]}
+    schema: JsonObject = {**members(**dict.fromkeys(KEYS, TEXT)), "required": [*KEYS]}
     values: JsonObject = {key.swapcase(): "x" for key in KEYS}
     found, _ = mended(schema, values)
     assert isinstance(found, dict)

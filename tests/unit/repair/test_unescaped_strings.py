@@ -15,7 +15,11 @@ from proxy.tools.schema import Schema, compile_schema
 pytestmark = pytest.mark.once
 
 TEXT: JsonObject = {"type": "string"}
-WRITE = {"type": "object", "properties": {"path": TEXT, "content": TEXT, "mode": TEXT}, "required": ["path", "content"]}
+WRITE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"path": TEXT, "content": TEXT, "mode": TEXT},
+    "required": ["path", "content"],
+}
 EDIT: JsonObject = {"type": "object", "properties": {"old": TEXT, "new": TEXT, "all": {"type": "boolean"}}}
 PAIR: JsonObject = {**EDIT, "required": ["old", "new"]}
 EDITS: JsonObject = {
@@ -100,8 +104,8 @@ def test_objects_in_objects_and_arrays_end_where_what_follows_them_does(text: st
     ):
         assert read(values, EDITS) == values
     for edit in ({"old": text, "new": text}, {"new": "a", "old": text}):
-        for values in ({"edit": edit, "path": text}, {"path": text, "edit": edit}):
-            assert read(values, NESTED) == values
+        for nested in ({"edit": edit, "path": text}, {"path": text, "edit": edit}):
+            assert read(nested, NESTED) == nested
 
 
 @pytest.mark.parametrize(

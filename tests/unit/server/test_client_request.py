@@ -8,7 +8,7 @@ import pytest
 
 from proxy import gunicorn_conf
 from proxy.server import client_request
-from proxy.server.client_request import Request, Stage
+from proxy.server.client_request import CHUNKS_AT_ONCE, Request, Stage
 from proxy.web import app
 from tests.faults.dialects import DIALECTS
 from tests.integration.test_slow_clients import REFUSED, framed_request, head_of
@@ -34,7 +34,7 @@ def test_the_end_of_a_request_is_found_at_every_cut(size: int, framed: str) -> N
     for cut in all_cuts(whole, 20):
         request = Request(1000, 10_000)
         for number, part in enumerate(cut):
-            assert (request.stage is Stage.WHOLE) is not b"".join(cut[number:])
+            assert (request.stage is Stage.WHOLE) is (not b"".join(cut[number:]))
             request.feed(part)
         assert (request.stage, request.head, bytes(request.body)) == (Stage.WHOLE, head, body)
     for cut in all_cuts(whole + behind, 20):
@@ -46,6 +46,22 @@ def test_the_end_of_a_request_is_found_at_every_cut(size: int, framed: str) -> N
             else:
                 request.feed(part)
         assert (request.stage, request.rest + rest, bytes(request.body)) == (Stage.WHOLE, behind, body)
+
+
+@pytest.mark.parametrize("chunk", [b"1\r\n{\r\n", b"1;a\r\n{\r\n", b"0002\r\n{}\r\n"])
+def test_of_many_chunks_only_so_many_are_read_at_once(chunk: bytes) -> None:
+    """All other clients wait for that long."""
+    count = 5 * CHUNKS_AT_ONCE
+    request = Request(1000, 10_000)
+    request.feed(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * count + b"0\r\n\r\nrest")
+    fed = 1
+    while request.more:
+        assert request.stage is Stage.BODY
+        request.feed(b"")
+        fed += 1
+    assert fed == 6
+    assert (request.stage, request.rest) == (Stage.WHOLE, b"rest")
+    assert bytes(request.body) == chunk.split(b"\r\n")[1] * count
 
 
 @pytest.mark.parametrize("behind", [b"", b"\r\n\r\n", b"\r\n\r\n0\r\n\r\n"])

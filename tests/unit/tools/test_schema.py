@@ -25,7 +25,7 @@ def wrong(value: Json, schema: JsonObject) -> int:
     return violations(value, compile_schema(schema))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given((KINDS | TOOLS).flatmap(lambda kind: st.tuples(st.just(kind), kind.values | VALUES)))
 def test_it_judges_as_the_independent_judge_does(given_: tuple[Kind, Any]) -> None:
     """What that calls valid has no faults. What it calls invalid has some, but for `oneOf`, of which one is enough."""
@@ -75,7 +75,8 @@ def test_each_keyword(schema: JsonObject, right: list[Json], not_right: list[Jso
 
 def test_tuples_as_they_were_written_before_2020() -> None:
     schema: JsonObject = {"items": [{"type": "string"}, {"type": "integer"}], "additionalItems": False}
-    for value in ([], ["a"], ["a", 1], [1], ["a", "b"], ["a", 1, 1]):
+    values: tuple[Json, ...] = ([], ["a"], ["a", 1], [1], ["a", "b"], ["a", 1, 1])
+    for value in values:
         assert (wrong(value, schema) == 0) is Draft7Validator(schema).is_valid(value)
 
 
@@ -117,7 +118,8 @@ def test_null_is_allowed_where_openapi_says_so() -> None:
 )
 def test_what_is_not_understood_allows_everything(schema: JsonObject) -> None:
     """No value is called wrong that may be right, and nothing raises."""
-    for value in ("a" * 60 + "!", {"a": 1}, {"b": [1]}, [1, "x"], 1, None):
+    values: tuple[Json, ...] = ("a" * 60 + "!", {"a": 1}, {"b": [1]}, [1, "x"], 1, None)
+    for value in values:
         if schema.get("type") != "string" or isinstance(value, str):
             assert wrong(value, schema) == 0
 
@@ -180,7 +182,7 @@ def bomb(keyword: str) -> JsonObject:
     """Each level refers to the next one three times."""
     levels: JsonObject = {"d0": {"type": "integer"}}
     for at in range(60):
-        last = {"$ref": f"#/$defs/d{at}"}
+        last: JsonObject = {"$ref": f"#/$defs/d{at}"}
         levels[f"d{at + 1}"] = {keyword: [last, last, {"type": "object", "properties": {"x": last}}]}
     return {"properties": {"a": {"$ref": "#/$defs/d60"}}, "$defs": levels}
 

@@ -61,7 +61,7 @@ def test_a_reference_to_the_root_ends() -> None:
 
 def test_a_hostile_schema_is_walked_only_so_far() -> None:
     """C7: a schema of many parts costs no more than the limit."""
-    wide = {"anyOf": [{"type": "integer"} for _ in range(MAX_WALK)] + [{"type": "string"}]}
+    wide: dict[str, Any] = {"anyOf": [{"type": "integer"} for _ in range(MAX_WALK)] + [{"type": "string"}]}
     assert "string" in allowed_types(wide, {})
     deep: dict[str, Any] = {"type": "integer"}
     for _ in range(100_000):

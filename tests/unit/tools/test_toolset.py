@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import Json, JsonObject
 from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools
 from tests.support.helpers import function, offered
 
@@ -185,7 +186,7 @@ def test_a_type_that_the_format_itself_gives_decides() -> None:
 
 def test_strings_that_the_schema_does_not_allow_are_read_for_what_they_say() -> None:
     (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}}))
-    values = {"a": "1", "b": "1", "c": "1", "d": "1"}
+    values: JsonObject = {"a": "1", "b": "1", "c": "1", "d": "1"}
     assert tool.fit(values) == {**values, "a": 1}
     assert tool.fit({"a": "x", "b": 1, "c": [1]}) == {"a": "x", "b": 1, "c": [1]}
 
@@ -220,5 +221,5 @@ def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
     for number in range(MAX_KNOWN):
         read_tools([function(f"tool{number}")])
     assert read_tools([function("first")]) is not first
-    large = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
+    large: list[Json] = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
     assert read_tools(large) is not read_tools(large)

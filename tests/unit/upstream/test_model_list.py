@@ -11,6 +11,7 @@ import requests
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import NotFound
 from proxy.upstream.model_list import ModelCard, read_cards, served_name
+from tests.support.scripted import PATIENCE
 
 # vLLM 0.32 with two names of one model and a LoRA adapter.
 VLLM = {
@@ -51,7 +52,7 @@ def test_vllms_cards_are_read() -> None:
 
 def test_a_real_llama_servers_card_is_read(llama: str) -> None:
     """Its list of `models` beside `data` counts for nothing; its context stands in `meta`."""
-    answer = requests.get(f"{llama}/v1/models", timeout=10)
+    answer = requests.get(f"{llama}/v1/models", timeout=PATIENCE)
     (card,) = read_cards(answer.content)
     assert (card.id, card.owner, card.root, card.parent) == ("parrot", "llamacpp", "", "")
     assert card.max_len == answer.json()["data"][0]["meta"]["n_ctx"] > 0

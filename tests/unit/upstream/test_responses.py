@@ -143,20 +143,20 @@ def test_fetch_gives_up_after_its_time(script: scripted.Script) -> None:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout):
             fetch(ModelServer(ServerOptions(server.url)), "/health", {}, 0.1)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < scripted.SOON
         assert server.seen[0].gone_after(time.monotonic())
 
 
 def test_fetch_of_a_server_that_dribbles_ends_in_about_its_time() -> None:
     """It says "within about so many seconds": a byte now and then must not keep it for ever."""
     drops: list[scripted.Action] = [head(200)]
-    for _ in range(80):
+    for _ in range(1000):
         drops += [b"x", 0.03]
     with scripted.Upstream(drops) as server:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout):
             fetch(ModelServer(ServerOptions(server.url)), "/health", {}, 0.2)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < scripted.SOON
 
 
 def test_fetch_of_a_server_that_is_not_there_says_so() -> None:

@@ -7,7 +7,8 @@ import hashlib
 import pytest
 
 from proxy.config.api_keys import Forbidden, Keys, Unauthorized
-from proxy.web.admin_access import check_admin, key_bytes
+from proxy.web.admin_access import check_admin
+from proxy.web.headers import key_bytes
 
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8003"}
 WITH_KEY = Keys(admin=hashlib.sha256(b"secret").digest())

@@ -147,7 +147,7 @@ def test_what_is_no_call_after_all_is_text_and_no_call() -> None:
 def test_a_call_that_cannot_be_finished_is_text() -> None:
     """C4: nothing of it has left, and the other call stays."""
     call = {**TOOL_CALL, "function": {"name": "bash", "arguments": '{"command": "l'}}
-    half = ('bash{"command": "l', [], "stop")
+    half: tuple[str, list[Any], str] = ('bash{"command": "l', [], "stop")
     assert first(rebuilt(answer(message(0, "tool_calls", tool_calls=[call])))) == half
     both = answer(message(0, "tool_calls", tool_calls=[call, TOOL_CALL]))
     assert first(rebuilt(both)) == ('bash{"command": "l', [("bash", LS)], "tool_calls")
@@ -180,7 +180,10 @@ def test_each_choice_is_read_by_itself() -> None:
 
 
 def test_choices_without_an_index_are_counted() -> None:
-    entries = [{"message": {"content": "a"}, "finish_reason": "stop"}, {"message": {"content": STRONG}}]
+    entries: list[dict[str, Any]] = [
+        {"message": {"content": "a"}, "finish_reason": "stop"},
+        {"message": {"content": STRONG}},
+    ]
     one, two = json.loads(rebuilt(answer(*entries)))["choices"]
     assert (one["message"]["content"], two["finish_reason"]) == ("a", "tool_calls")
 
@@ -234,10 +237,11 @@ def test_a_choice_without_a_message_is_no_answer(entry: dict[str, Any]) -> None:
 def test_the_one_chunk_says_all_of_the_answer() -> None:
     odd = [TOOL_CALL, 7, {**TOOL_CALL, "id": "b"}]
     made = as_chunk(json.loads(answer(message(3, "stop", content="a", tool_calls=odd), usage=COUNTS)))
-    (entry,) = made.body["choices"]  # type: ignore[misc, union-attr]
+    body: dict[str, Any] = made.body
+    (entry,) = body["choices"]
     assert made.raw == b""
-    assert entry["index"] == 0  # type: ignore[index, call-overload]
-    assert [call["id"] for call in entry["delta"]["tool_calls"]] == ["a", "b"]  # type: ignore[index, call-overload, union-attr]
+    assert entry["index"] == 0
+    assert [call["id"] for call in entry["delta"]["tool_calls"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +269,7 @@ def test_an_answer_that_used_tokens_and_holds_nothing_is_told_from_others(body: 
 def test_reasoning_comes_under_the_names_that_the_client_reads(wanted: str, server: str, parsed: bool) -> None:
     """F73."""
     names = ("reasoning", "reasoning_content") if wanted == "both" else (wanted,)
-    body = answer(message(content="a", **{server: "so"}), usage=COUNTS)
+    body = answer(message(0, "stop", content="a", **{server: "so"}), usage=COUNTS)
     got = json.loads(rebuilt(body, reasoning=wanted, parsed=parsed))
     assert got["choices"][0]["message"] == {"role": "assistant", "content": "a", **dict.fromkeys(names, "so")}
     assert got["usage"] == COUNTS

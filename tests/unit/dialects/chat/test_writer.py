@@ -323,7 +323,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 def test_reasoning_comes_under_the_names_that_the_client_reads(wanted: Any, server: str) -> None:
     """F73: what passes, and what is written anew."""
     said = dict.fromkeys(NAMES[wanted], "so")
-    source = chunk(delta(role="assistant", **{server: "so"}), usage={"reasoning_tokens": 1})
+    source = chunk(delta(0, None, role="assistant", **{server: "so"}), usage={"reasoning_tokens": 1})
     body = passed_body(source.raw, reasoning=wanted)
     assert body["choices"][0]["delta"] == {"role": "assistant", **said} and body["id"] == "c1"
     (body,) = written(Reasoning(0, "so"), source, reasoning=wanted)
@@ -358,7 +358,7 @@ def test_an_event_without_reasoning_leaves_as_the_very_bytes(raw: bytes, wanted:
 @pytest.mark.parametrize("name", NAMES["both"])
 def test_reasoning_as_it_is_leaves_as_the_very_bytes(name: str) -> None:
     """C1."""
-    raw = chunk(delta(**{name: "so"})).raw
+    raw = chunk(delta(0, None, **{name: "so"})).raw
     assert writer().write(Unchanged(raw, (Reasoning(0, "so"),))) == raw
 
 

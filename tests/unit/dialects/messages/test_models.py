@@ -44,7 +44,7 @@ def sdk(cards: tuple[ModelCard, ...], asked: list[str]) -> anthropic.Anthropic:
             found = next((card for card in cards if card.id == last), cards[0])
             return httpx2.Response(200, json=model_info(found, last))
         query = {name: request.url.params.get(name, "") for name in ("limit", "before_id", "after_id")}
-        return httpx2.Response(200, json=models_page(cards, **query))  # type: ignore[arg-type]
+        return httpx2.Response(200, json=models_page(cards, **query))
 
     client = httpx2.Client(transport=httpx2.MockTransport(serve))
     return anthropic.Anthropic(

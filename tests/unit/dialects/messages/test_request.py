@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import dump_request, load_json
@@ -64,7 +64,7 @@ def test_claude_codes_second_turn_begins_with_the_bytes_of_its_first() -> None:
 def test_claude_codes_request_is_all_there() -> None:
     given = captured(2)
     translation = translate(given, OPTIONS)
-    out = translation.body
+    out: dict[str, Any] = translation.body
     assert [*out] == [
         *("model", "max_tokens", "user", "stream", "stream_options", "chat_template_kwargs", "tools", "messages")
     ]
@@ -250,7 +250,8 @@ def test_a_schema_beside_tools_goes_where_it_would_keep_the_model_from_calling(c
 )
 def test_a_schema_stays_where_nothing_can_be_called(fields: dict[str, Any]) -> None:
     translation = sent(ask(output_config={"format": FORM}, **fields), server="vllm", server_tools="drop")
-    assert translation.body["response_format"]["json_schema"]["schema"] == SCHEMA
+    body: dict[str, Any] = translation.body
+    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
     assert "output_config.format" not in lost(translation)
 
 
@@ -416,7 +417,6 @@ BLOCKS = st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictiona
 ROLES = st.sampled_from(["user", "assistant", "system"])
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(FIELDS, ANY, max_size=3))
 def test_odd_fields_are_refused_or_carried_and_never_an_error_of_the_proxys(fields: dict[str, Any]) -> None:
     check_never_fails({**ask(), **fields})

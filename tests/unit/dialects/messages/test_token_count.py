@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import requests
 
+from proxy.codec.json_text import JsonObject
 from proxy.dialects.messages.token_count import HEADER, count, estimate
 from proxy.errors import UpstreamRefused
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
-from tests.support.scripted import WRITE_FILE, Upstream, answer
+from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, answer
 
 CHAT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
@@ -45,7 +46,7 @@ def over_http(url: str) -> Any:
     """The way to a real server."""
 
     def post(path: str, body: bytes) -> tuple[int, bytes]:
-        found = requests.post(url + path, data=body, headers={"Content-Type": "application/json"}, timeout=10)
+        found = requests.post(url + path, data=body, headers={"Content-Type": "application/json"}, timeout=PATIENCE)
         return found.status_code, found.content
 
     return post
@@ -59,7 +60,7 @@ def test_the_servers_tokenizer_is_asked_first_with_the_translated_request() -> N
 
 def test_what_the_request_does_not_have_is_not_asked_with() -> None:
     server = Server(tokenize=(200, VLLM))
-    bare = {"model": "m", "messages": []}
+    bare: JsonObject = {"model": "m", "messages": []}
     count(server.post, bare, CLIENT)
     assert server.asked == [(TOKENIZE, {**bare, "add_generation_prompt": True})]
 
@@ -141,7 +142,7 @@ def test_a_real_llama_server_counts_by_the_second_way(llama: str) -> None:
 
     number, way = count(post, CHAT, CLIENT)
     assert (way, asked) == ("count_tokens", [TOKENIZE, MESSAGES_COUNT_TOKENS])
-    direct = requests.post(llama + MESSAGES_COUNT_TOKENS, json=CLIENT, timeout=10).json()["input_tokens"]
+    direct = requests.post(llama + MESSAGES_COUNT_TOKENS, json=CLIENT, timeout=PATIENCE).json()["input_tokens"]
     assert number == direct > 10
     longer = {**CLIENT, "messages": [{"role": "user", "content": "one two three " * 50}]}
     assert count(post, CHAT, longer)[0] > number

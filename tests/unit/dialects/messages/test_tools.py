@@ -28,7 +28,8 @@ def test_a_tool_is_a_function_with_its_schema_as_it_is() -> None:
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_strict_goes_only_if_it_is_said(strict: bool) -> None:
-    (tool,) = sent(ask(tools=[{**TOOL, "strict": strict}])).body["tools"]
+    body: dict[str, Any] = sent(ask(tools=[{**TOOL, "strict": strict}])).body
+    (tool,) = body["tools"]
     assert tool["function"]["strict"] is strict
     assert sent(ask(tools=[{**TOOL, "strict": None, "type": None}])).body["tools"] == [FUNCTION]
 

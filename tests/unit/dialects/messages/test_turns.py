@@ -19,6 +19,7 @@ from tests.support.messages_ask import (
     call,
     lost,
     messages,
+    messages_of,
     refusal,
     result,
     sent,
@@ -38,7 +39,7 @@ def reminder(said: str) -> str:
 
 def first(given: Any) -> str | None:
     """The system message that a `system` becomes."""
-    found = sent(ask(system=given)).body["messages"]
+    found = messages_of(sent(ask(system=given)))
     assert found[-1] == HI
     return found[0]["content"] if found[0]["role"] == "system" else None
 
@@ -118,7 +119,7 @@ def test_the_very_first_system_message_stands_at_the_top(top: Any) -> None:
     out = [{"role": "system", "content": "a\n\nb"}, {"role": "user", "content": f"{reminder('c')}\n\nhi"}]
     later = (*given, assistant("ok"), system("d"), user("go"))
     assert sent(ask(*given, system=top)).body["messages"] == out
-    assert sent(ask(*later, system=top)).body["messages"][:2] == out
+    assert messages_of(sent(ask(*later, system=top)))[:2] == out
     found = sent(ask(user("hi"), system("a"), system=top)).body["messages"]
     assert found == [{"role": "user", "content": f"hi\n\n{reminder('a')}"}]
 
@@ -277,7 +278,7 @@ def test_thinking_goes_back_where_the_rules_say(field: str) -> None:
 
 def test_thinking_goes_without_a_field_for_it() -> None:
     translation = sent(ask(user("hi"), assistant(THOUGHT, THOUGHT, text("a")), user("go")))
-    assert translation.body["messages"][1] == {"role": "assistant", "content": "a"}
+    assert messages_of(translation)[1] == {"role": "assistant", "content": "a"}
     assert lost(translation) == {"messages[].content[] of type thinking": 2}
 
 
@@ -505,7 +506,7 @@ def test_a_task_is_as_mistrals_templates_want_it(tasks: list[list[Any]], history
     the user's never follows results. An agent's task must not end because its client adds reminders.
     """
     asked = ask(*(entry for task in tasks for entry in task), user("go"), system="s")
-    found = sent(asked, reasoning_history=history).body["messages"]
+    found = messages_of(sent(asked, reasoning_history=history))
     assert found[0] == {"role": "system", "content": "s"}
     roles = [message["role"] for message in found[1:]]
     assert ("tool", "user") not in pairwise(roles)

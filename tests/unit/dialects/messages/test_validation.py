@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.messages.validation import (
     BODY,
     MAX_KINDS,
@@ -58,13 +59,15 @@ def test_each_check_takes_its_kind_alone(
 
 
 def test_what_need_not_be_there() -> None:
-    for missing in ({}, {"field": None}):
+    nothing: tuple[JsonObject, ...] = ({}, {"field": None})
+    for missing in nothing:
         assert optional(missing, "field", PLACE) == ""
         assert flag(missing, "field", PLACE) is False
         assert mapping(missing, "field", PLACE, needed=False) == {}
         assert listing(missing, "field", PLACE, needed=False) == []
     assert flag({"field": True}, "field", PLACE) is True
-    for value in (0, 1, "true", "false", []):
+    wrong: tuple[Json, ...] = (0, 1, "true", "false", [])
+    for value in wrong:
         with pytest.raises(BadRequest, match="must be true or false"):
             flag({"field": value}, "field", PLACE)
     for read in (mapping, listing):

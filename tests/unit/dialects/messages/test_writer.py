@@ -178,12 +178,12 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PIECES)
 def test_a_whole_message_is_what_the_stream_of_the_same_events_makes(pieces: list[Event | int]) -> None:
     events: list[Event] = []
     for number, piece in enumerate(pieces):
-        calls = [CallOpened(0, number, f"c{number}", "f"), CallArguments(0, number, '{"a": "b"}')]
+        calls: list[Event] = [CallOpened(0, number, f"c{number}", "f"), CallArguments(0, number, '{"a": "b"}')]
         events += calls if isinstance(piece, int) else [piece]
     events.append(Finished(0, "tool_calls" if 0 in pieces else "stop", None))
     now = writer()
@@ -417,7 +417,7 @@ def replies(draw: st.DrawFn) -> list[bytes]:
     return [*events, *draw(st.sampled_from(ENDS))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(replies(), st.booleans(), st.randoms(use_true_random=False))
 def test_whatever_a_server_streams_the_client_gets_blocks_in_order(
     events: list[bytes], offered: bool, rng: random.Random

@@ -1,0 +1,127 @@
+"""What a client has of a reply: texts, calls and how it ended, from the bytes that it got.
+
+It is as tolerant as a lenient client, so that what a server said can be shown however odd it is: `replay` prints it.
+The tests judge with it what clients get; what a strict client would not take they assert themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proxy.codec import sse
+from proxy.codec.json_access import as_object, objects_in
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.dialects.chat.writer import DONE, entries
+
+
+@dataclass(slots=True)
+class CallView:
+    """A call, as far as it came."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class ChoiceView:
+    """What a client has of one choice; `tool_calls` by the index that they were sent with."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: dict[int, CallView] = field(default_factory=dict)
+    finish: str | None = None
+
+    @property
+    def ids(self) -> list[str]:
+        """The calls' ids, in the order in which they began, as all of the following."""
+        return [call.id for call in self.tool_calls.values()]
+
+    @property
+    def names(self) -> list[str]:
+        """The calls' names."""
+        return [call.name for call in self.tool_calls.values()]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The calls' arguments, as they were written."""
+        return [call.arguments for call in self.tool_calls.values()]
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        """The calls' names and arguments."""
+        return [(call.name, call.arguments) for call in self.tool_calls.values()]
+
+    def add(self, message: JsonObject) -> None:
+        """Take the delta of a chunk, or the message of a whole answer.
+
+        `{"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}` adds a fragment to the first call.
+        """
+        self.text += _text(message.get("content"))
+        self.reasoning += _text(message.get("reasoning") or message.get("reasoning_content"))
+        for number, said in enumerate(objects_in(message.get("tool_calls"))):
+            call = self.tool_calls.setdefault(_index(said, number), CallView())
+            call.id = _text(said.get("id")) or call.id
+            function = as_object(said.get("function"))
+            call.name += _text(function.get("name"))
+            call.arguments += _text(function.get("arguments"))
+
+
+@dataclass(slots=True)
+class ReplyView:
+    """What a client has of an answer; `error` is the message of the error that it got, or empty."""
+
+    choices: dict[int, ChoiceView] = field(default_factory=dict)
+    error: str = ""
+
+
+def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
+    """What a client makes of an answer's bytes: a stream's, or a whole answer's."""
+    seen = ReplyView()
+    if not streamed:
+        _note(seen, data, "message")
+        return seen
+    decoder = sse.Decoder(len(data) + 2)
+    for event in (*decoder.feed(data), *decoder.finish()):
+        if event.data is not None and event.data.strip() != DONE:
+            _note(seen, event.data, "delta")
+    return seen
+
+
+def _note(seen: ReplyView, data: bytes, place: str) -> None:
+    """Add what one chunk or one answer says; what is no JSON object says nothing."""
+    try:
+        body = as_object(load_json(data))
+    except ValueError:
+        return
+    if body.get("error"):
+        seen.error = _message(body["error"])
+    for number, entry in enumerate(entries(body)):
+        choice = seen.choices.setdefault(_index(entry, number), ChoiceView())
+        finish = entry.get("finish_reason")
+        if isinstance(finish, str):
+            choice.finish = finish
+        choice.add(as_object(entry.get(place)))
+
+
+def _index(entry: JsonObject, number: int) -> int:
+    """The index that the server wrote, else the entry's place."""
+    index = entry.get("index")
+    if isinstance(index, int):
+        return index
+    return number
+
+
+def _text(value: Json) -> str:
+    """A text as it is; what should have been one, as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return dump_json(value).decode("utf-8", "replace")
+
+
+def _message(error: Json) -> str:
+    if isinstance(error, dict):
+        return _text(error.get("message"))
+    return _text(error)

@@ -1,0 +1,74 @@
+"""What is no HTTP request that could be read: what its client is told, in the words of the path's API.
+
+gunicorn's own answer is a page of HTML that quotes the line which it does not like: there may be a key in it. Here
+nothing of the request is said but what is wrong with it, and what to do.
+
+gunicorn's configuration loads it by its path, so it imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from http import HTTPStatus
+
+# `POST /for/my-agent/v1/messages HTTP/1.1`: all that is below it speaks Messages.
+_MESSAGES = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/messages(?:[/? ]|\Z)")
+# That API has not all of the statuses.
+_TOO_LARGE = 413
+_MESSAGES_STATUSES = {414: _TOO_LARGE, 417: 400, 431: _TOO_LARGE, 501: 400}
+_OTHER = "the request is no HTTP/1.1 that can be read; see that nothing between client and proxy changes it"
+# By the names of gunicorn's exceptions, and of our own.
+_WORDS = {
+    "InvalidRequestLine": "the request's first line is none; it must be METHOD, path, HTTP/1.1 and blanks between",
+    "InvalidRequestMethod": "the request's method is none; send GET, POST or OPTIONS, in capital letters",
+    "InvalidHTTPVersion": "the request's version of HTTP is not spoken here; send HTTP/1.1 or HTTP/1.0",
+    "InvalidHeader": "a header of the request cannot be read, or is there twice; send NAME: VALUE, each once",
+    "InvalidHeaderName": "the name of a header is none; send letters, digits and hyphens, no blank before the colon",
+    "ObsoleteFolding": "a header of the request goes on in the next line; send each in one line",
+    "LimitRequestLine": "the request's first line is too long; send what is in its URL in the body",
+    "LimitRequestHeaders": "the request's headers are too long, or too many; send fewer",
+    "UnsupportedTransferCoding": "the request's Transfer-Encoding is not known; send chunked, or a Content-Length",
+    "ExpectationFailed": "the request's Expect is not known; send 100-continue, or none",
+    "InvalidChunkSize": "the size of a chunk of the body is none; see that nothing between client and proxy changes it",
+    "LongHead": "the request's head is longer than max_request_head; send fewer or shorter headers",
+}
+
+
+def answer(status: int, fault: str, head: bytes) -> bytes:
+    """The whole answer to a request of which no more than this head is known; `fault` is the name of what was wrong."""
+    words = _WORDS.get(fault, _OTHER)
+    if status >= 500 and fault not in _WORDS:
+        words = "the proxy failed; its log says why"
+    said = _openai(status, words)
+    if _MESSAGES.match(head):
+        status = _MESSAGES_STATUSES.get(status, status)
+        said = _anthropic(status, words)
+    body = json.dumps(said).encode()
+    lines = (
+        f"HTTP/1.1 {status} {_phrase(status)}",
+        "Connection: close",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "\r\n",
+    )
+    return "\r\n".join(lines).encode() + body
+
+
+def _openai(status: int, words: str) -> dict[str, object]:
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return {"error": {"message": words, "type": kind, "param": None, "code": status}}
+
+
+def _anthropic(status: int, words: str) -> dict[str, object]:
+    kind = "api_error" if status >= 500 else "invalid_request_error"
+    if status == _TOO_LARGE:
+        kind = "request_too_large"
+    return {"type": "error", "error": {"type": kind, "message": words}}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"

@@ -1,0 +1,51 @@
+"""The opening tag of a value that stands there twice: one value, as a call's opening tag that does so is one call."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.helpers import all_cuts, function, new_scanner, offered, scan
+from tests.support.renderers import RENDERERS
+from tests.unit.formats.test_raw_values import FAMILIES, MARKS
+
+pytestmark = pytest.mark.once
+
+TEXT = {"type": "string"}
+TOOLS = offered(
+    function("edit_text", {"path": TEXT, "old": TEXT, "new": TEXT, "count": {"type": "integer"}}, "path"),
+)
+OPENER = re.compile(r"((?:\]<\]minimax\[>\[)?<(?:\|open\|>[^<>]*<\|sep\|>|[^<>]*>))\s*\Z")
+TAGGED = [family for family in FAMILIES if family not in MARKS]
+VALUES = {"path": ("a.py", "a b"), "old": ("x = 1\ny", "<p>b</p>"), "new": ("</a> it's", "z")}
+
+
+def doubled(family: str, key: str, value: str) -> list[tuple[str, dict[str, str | int]]]:
+    """Calls in which the opening tag of this value stands twice, beside it or a line on."""
+    values: dict[str, str | int] = {"path": "p", "old": "o", "new": "n", "count": 3} | {key: "\0"}
+    text = RENDERERS[family].render([("edit_text", values)])
+    before, _, behind = text.partition("\0")
+    found = OPENER.search(before)
+    assert found is not None, text
+    opener, blanks = found.group(1), found.group()[len(found.group(1)) :]
+    # Beside it, and where the template ends the line behind it, also without that line end.
+    written = {before + opener + blanks, before.removesuffix(blanks) + opener + blanks}
+    return [(f"{each}{value}{behind}", values | {key: value}) for each in sorted(written)]
+
+
+@pytest.mark.parametrize("key", VALUES)
+@pytest.mark.parametrize("family", TAGGED)
+def test_an_opening_tag_of_a_value_that_stands_there_twice_is_one(family: str, key: str) -> None:
+    for value in VALUES[key]:
+        for text, values in doubled(family, key, value):
+            for cut in all_cuts(text, 3):
+                found = scan(cut, new_scanner(TOOLS)).parsed
+                assert found == [("edit_text", values)], text
+
+
+def test_a_key_of_a_pair_that_stands_there_twice_is_one() -> None:
+    pair = "<arg_value>a.py</arg_value>\n</tool_call>"
+    for keys in ("<arg_key>path</arg_key><arg_key>path</arg_key>", "<arg_key><arg_key>path</arg_key>"):
+        for cut in all_cuts(f"<tool_call>edit_text\n{keys}\n{pair}", 6):
+            assert scan(cut, new_scanner(TOOLS)).parsed == [("edit_text", {"path": "a.py"})]
