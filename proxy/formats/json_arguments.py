@@ -85,9 +85,9 @@ def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
         refusal = unreadable(reason)
     end, cursor.pos = cursor.pos, start
     if cursor.wrapped and cursor.enclosures and not cursor.void and cursor.may_reread():
-        value = yield from cursor.maybe(_before_the_name(cursor, _ends_of(cursor)))
-        if value:
-            return value
+        loose = yield from cursor.maybe(_before_the_name(cursor, _ends_of(cursor)))
+        if loose:
+            return loose
     cursor.pos = end
     raise refusal
 

@@ -344,7 +344,7 @@ def _finished(cursor: Cursor, members: _Members, alone: bool) -> tuple[RawCall, 
         calls = (_call(cursor, members),)
     if cursor.wrapped:
         return calls
-    common = members.wider or (members.keyed and alone)
+    common = members.wider or (alone and (members.keyed or members.inner is not None))
     if common and any(load_json(call.arguments) == {} for call in calls):
         raise NotACall("such an object is a call only with an argument")
     return calls

@@ -71,7 +71,10 @@ def _goes_on(cursor: Cursor, legal: bool, closers: tuple[bytes, ...]) -> Parsing
             return True
     if span is None:
         return False
-    return (yield from past_unmatched_closer(cursor, span))
+    if not legal:
+        return (yield from past_unmatched_closer(cursor, span))
+    _, found = yield from cursor.find(span.opener, *span.closers)
+    return found != span.opener
 
 
 @dataclass(frozen=True, slots=True)

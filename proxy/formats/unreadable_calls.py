@@ -57,7 +57,8 @@ def readable(
 def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable) -> Parsing[None]:
     """Read on to where another call may begin."""
     span = span_of(cursor)
-    if span is None:
+    # Only a few times the rest of the reply is looked through.
+    if span is None or not cursor.may_reread():
         yield from past_the_reply(cursor)
         return
     may_be_over = not isinstance(refusal, OpenString)

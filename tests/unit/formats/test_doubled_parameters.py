@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from proxy.codec.json_text import Json
 from tests.support.helpers import all_cuts, function, new_scanner, offered, scan
 from tests.support.renderers import RENDERERS
 from tests.unit.formats.test_raw_values import FAMILIES, MARKS
@@ -21,9 +22,9 @@ TAGGED = [family for family in FAMILIES if family not in MARKS]
 VALUES = {"path": ("a.py", "a b"), "old": ("x = 1\ny", "<p>b</p>"), "new": ("</a> it's", "z")}
 
 
-def doubled(family: str, key: str, value: str) -> list[tuple[str, dict[str, str | int]]]:
+def doubled(family: str, key: str, value: str) -> list[tuple[str, dict[str, Json]]]:
     """Calls in which the opening tag of this value stands twice, beside it or a line on."""
-    values: dict[str, str | int] = {"path": "p", "old": "o", "new": "n", "count": 3} | {key: "\0"}
+    values: dict[str, Json] = {"path": "p", "old": "o", "new": "n", "count": 3, key: "\0"}
     text = RENDERERS[family].render([("edit_text", values)])
     before, _, behind = text.partition("\0")
     found = OPENER.search(before)
