@@ -393,7 +393,8 @@ def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(
         upstream.paths["/v1/models"] = [answer({"data": []})]
         with Client.post(front.port, chat(stream=False)) as client, client.answer() as response:
             assert response.status == 200
-        log = front.logged("upstream=ok")
+        until(lambda: front.log.read_text().count("path=/v1/chat/completions") >= 16)
+        log = front.log.read_text()
         assert "the pump has failed" in log and "a defect of the pump" in log
         assert log.count("path=/v1/chat/completions") == 16 and "WORKER TIMEOUT" not in log
 
