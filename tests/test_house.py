@@ -113,7 +113,7 @@ def test_functions_stay_short_and_plain() -> None:
     assert figures.function_lines_p95 <= 36
     assert figures.complexity_max <= 12
     assert figures.dense_share <= 2.0
-    assert figures.and_or_per_100 <= 4.7
+    assert figures.and_or_per_100 <= 4.3
     assert figures.inline_if_per_100 <= 2.4
 
 

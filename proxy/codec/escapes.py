@@ -106,8 +106,8 @@ _WAYS = (
     _Way((_BACKSLASHES, _MARK), _from_mark),
     _Way((b"%", _HEX, _HEX), _from_url),
     _Way((b"%", b"u", b"0", b"0", _HEX, _HEX), _from_url),
-    _Way((b"&", b"#", b"[0-9]{1,8}+", b";?"), _from_decimal),
-    _Way((b"&", b"#", b"[xX]", _HEX + b"{1,8}+", b";?"), _from_hex),
+    _Way((b"&", b"#", b"[0-9]{1,16}+", b";?"), _from_decimal),
+    _Way((b"&", b"#", b"[xX]", _HEX + b"{1,16}+", b";?"), _from_hex),
     _Way((b"&", b"[A-Za-z]{1,%d}+" % _LONGEST_NAME, b";"), _from_name),
 )
 # No escape is longer.

@@ -224,13 +224,17 @@ def is_error(data: bytes) -> bool:
         return True
     if not isinstance(body, dict):
         return False
+    if body.get("error"):
+        return True
+    if body.get("choices") or body.get("output"):
+        return False  # the model speaks, whatever the kind of the object
     if body.get("object") == "error":
         return True
     if body.get("type") in _ERROR_TYPES:
         return True
     if body.keys() == {"detail"}:
         return body["detail"] is not None
-    return body.get("error") is not None
+    return False
 
 
 def _is_no_object(data: bytes | bytearray) -> bool:

@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterable
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
-from proxy.engine.live_state import BROKEN, CLOSED, LiveState, LiveStep, next_live_state
+from proxy.engine.call_state import next_state
+from proxy.engine.live_state import BROKEN, CLOSED, TRANSITIONS, LiveState, LiveStep
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
@@ -63,7 +64,7 @@ class LiveArguments:
             self._move(LiveStep.BREAK_OFF)
 
     def _move(self, step: LiveStep) -> None:
-        self._state = next_live_state(self._state, step)
+        self._state = next_state(TRANSITIONS, self._state, step)
 
     @property
     def broken(self) -> bool:

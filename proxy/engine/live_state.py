@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from proxy.engine.call_state import IllegalTransition
-
 
 class LiveState(Enum):
     """What may leave of the arguments that came, and whether their object has ended."""
@@ -85,11 +83,3 @@ TRANSITIONS: dict[LiveState, dict[LiveStep, LiveState]] = {
 CLOSED = (LiveState.UNDECIDED, LiveState.COMPLETE, LiveState.BROKEN_CLOSED)
 # Nothing more leaves before the end of the call.
 BROKEN = (LiveState.BROKEN, LiveState.BROKEN_CLOSED, LiveState.OVERRUN)
-
-
-def next_live_state(state: LiveState, step: LiveStep) -> LiveState:
-    """The state behind a step; IllegalTransition if the table has none."""
-    try:
-        return TRANSITIONS[state][step]
-    except KeyError:
-        raise IllegalTransition(f"arguments that are {state.name} cannot {step.name}") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
 from proxy.engine.call_delta import CallDelta
-from proxy.engine.call_state import CallState, CallStep, next_state
+from proxy.engine.call_state import TRANSITIONS, CallState, CallStep, next_state
 from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.errors import UpstreamBroken
@@ -339,7 +339,7 @@ class PendingCall:
         self._move(CallStep.CLOSE)
 
     def _move(self, step: CallStep) -> None:
-        self.state = next_state(self.state, step)
+        self.state = next_state(TRANSITIONS, self.state, step)
 
     def take_releasable(self) -> str:
         """What may leave now; it is not given a second time."""

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
 from proxy.codec.literals import printed_by_python, read_literal
-from proxy.parsing.cursor import NotACall, StringGoesOn
+from proxy.parsing.cursor import NotACall, StringGoesOn, Unreadable
 from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.tools.schema import violations
 from proxy.tools.toolset import Tool
@@ -21,6 +21,8 @@ from proxy.tools.toolset import Tool
 # The rungs that read all of a text: nothing is left out, and nothing supplied.
 _RUNGS = frozenset(("literals", "bare_keys", "lost_commas", "comments", "smart_quotes", "inner_quotes"))
 _MAX_READINGS = 6
+# Strings that end where a value or a key may end; what marks are left are those of strings that go on.
+_STRINGS = re.compile(r"""\"(?:[^"\\]|\\.)*+\"(?=\s*+(?:[,:}\]]|\Z))""", re.DOTALL)
 # The end of one parameter and the beginning of the next, written into the first one's string.
 _END = "</parameter>"
 _RESIDUE = re.compile(r"</parameter>\s*<parameter=([^<>]{1,128})>\s*\Z")
@@ -69,7 +71,8 @@ def _read(text: str, tool: Tool) -> Json:
         for climbed in islice(read_arguments(text, lists=lists, shape=tool.shape), _MAX_READINGS):
             if _is_as_written(climbed, tool):
                 return climbed.values
-        raise StringGoesOn(f"the arguments cannot be read: {error}") from None
+        kind = StringGoesOn if '"' in _STRINGS.sub("", text) else Unreadable
+        raise kind(f"the arguments cannot be read: {error}") from None
 
 
 def _is_as_written(climbed: ReadArguments, tool: Tool) -> bool:

@@ -74,7 +74,9 @@ def _begins_arguments(cursor: Cursor) -> Parsing[bool]:
     yield from cursor.blanks()
     # A comparison is no keyword.
     sign = yield from cursor.which((b"==", notation.sign))
-    return bool(key) and sign == notation.sign
+    if not key:
+        return False
+    return sign == notation.sign
 
 
 def _notation(cursor: Cursor) -> Parsing[_Notation]:

@@ -49,7 +49,11 @@ class Copies:
         forms = [_without_fence(lines(text)) for text in dict.fromkeys((call, call.replace("\r", "\n")))]
         if sum(map(len, forms[0])) < MIN_COPIED:
             return False
-        return any(shown.hold(form) for form in forms for number in near for shown in self._shown(number))
+        return any(self._show(near, form) for form in forms)
+
+    def _show(self, numbers: list[int], form: list[str]) -> bool:
+        """Whether the results of these numbers show a call of these lines."""
+        return any(shown.hold(form) for number in numbers for shown in self._shown(number))
 
     def _with_words(self, words: list[str]) -> list[int]:
         """The results, by number, in which all these words stand."""

@@ -77,7 +77,9 @@ class Markup:
 
     def may_end(self, mark: Mark) -> bool:
         """Whether an end tag that closes nothing inside the value can end it, or what is around it."""
-        if mark.level is not Level.VALUE or self.own is None:
+        if mark.level is not Level.VALUE:
+            return True
+        if self.own is None:
             return True
         return mark.kind == self.own
 
@@ -324,9 +326,7 @@ def _foreign(cursor: Cursor) -> Parsing[Mark | None]:
     """
     if (yield from cursor.which(_CLOSERS)):
         return Mark(Level.WRAPPER, True, FOREIGN)
-    closers = (closer for each in cursor.enclosures for closer in each.closers)
-    fences = tuple(closer for closer in closers if closer.startswith(FENCE))
-    if fences and (yield from cursor.which(fences)):
+    if (yield from _closed_fence(cursor)):
         return Mark(Level.WRAPPER, True, FOREIGN)
     found = yield from tag_ahead(cursor)
     if not closes(found):
@@ -335,6 +335,15 @@ def _foreign(cursor: Cursor) -> Parsing[Mark | None]:
         return None
     yield from tag(cursor)
     return Mark(Level.CALL if found.kind in _IN_CALL else Level.WRAPPER, True, FOREIGN)
+
+
+def _closed_fence(cursor: Cursor) -> Parsing[bool]:
+    """Read the end of a fence that is open; whether it stood here."""
+    closers = (closer for each in cursor.enclosures for closer in each.closers)
+    fences = tuple(closer for closer in closers if closer.startswith(FENCE))
+    if not fences:
+        return False
+    return (yield from cursor.which(fences)) is not None
 
 
 def _another(cursor: Cursor, markup: Markup) -> Parsing[bool]:

@@ -62,7 +62,9 @@ def bare_key(cursor: Cursor) -> Parsing[bool]:
 def _bare_key(cursor: Cursor) -> Parsing[bool]:
     key = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
     found = yield from tag_or_none(cursor)
-    return bool(key) and found.closes(_KEY)
+    if not key:
+        return False
+    return found.closes(_KEY)
 
 
 def _over(cursor: Cursor) -> Parsing[bool]:
@@ -70,7 +72,7 @@ def _over(cursor: Cursor) -> Parsing[bool]:
     if (yield from ends_here(cursor)):
         return True
     found = yield from tag_or_none(cursor)
-    if found is NO_TAG or found.closing:
+    if not found.opening:
         return False
     return found.kind not in _PAIR
 

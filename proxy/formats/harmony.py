@@ -22,7 +22,7 @@ from proxy.formats.unreadable_calls import readable
 from proxy.formats.unwrapped import closed, rest_of_calls
 from proxy.formats.wrappers import read_wrapper
 from proxy.formats.xml_calls import parameters
-from proxy.formats.xml_tags import peek_tag
+from proxy.formats.xml_tags import tag_or_none
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall
 from proxy.tools.toolset import Tool
 
@@ -64,10 +64,10 @@ def _message(cursor: Cursor, name: str, *, whole_header: bool) -> Parsing[tuple[
     """Read the message to a tool: calls in a wrapper, parameters in tags (Muse), or the JSON of its arguments."""
     tool = cursor.tool(name)
     yield from cursor.blanks()
-    found = yield from peek_tag(cursor)
-    if found is not None and found.kind in WRAPPER_KINDS:
+    found = yield from tag_or_none(cursor)
+    if found.kind in WRAPPER_KINDS:
         return (yield from read_wrapper(cursor))
-    if found is not None and found.kind == "parameter":
+    if found.kind == "parameter":
         return (RawCall(tool, name, dump((yield from parameters(cursor, tool)))),)
     if whole_header:
         return ((yield from _json_call(cursor, tool, name, _MESSAGE_ENDS)),)

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
-from proxy.formats.shown_closers import ENDS_IN_STRING, TWO_READINGS, Span, goes_on, span_of
+from proxy.formats.shown_closers import TWO_READINGS, Span, goes_on, span_of
 from proxy.formats.terminators import ends_here, leftover, whole_value
 from proxy.formats.unreadable_calls import past_the_reply
 from proxy.parsing.cursor import (
@@ -31,6 +31,7 @@ from proxy.parsing.cursor import (
     Unreadable,
     unreadable,
 )
+from proxy.repair.argument_readers import may_go_on
 from proxy.repair.schema_fixes import USUAL, ends_in_text
 from proxy.tools.toolset import Tool
 
@@ -40,10 +41,13 @@ MAX_TRIES = 8
 JSON_TAILS = ("}", "}]", "}}", "}}]", "}]}", "}}]}")
 NO_TAIL = ("",)
 _MAX_BRACKETS = 8
+# A string, and what closes the arguments; a comma may stand there too many.
+_ENDS_BEHIND_STRING = re.compile(rb"[\"'][\s\]},]*\Z")
+# The object of the next call in a list, as it stands there and not in a text: its marks have no backslash.
+_NEXT_OBJECT = re.compile(rb"""\}\s*+[,;]\s*+\{\s*+["']?name["']?\s*+:""")
 MARKER_OPENED = tuple(MARKER_BY_OPENER)
 _MAX_SURPLUS = 3
 _BRACKETS = Literals((b"}", b"]"))
-END_TOKENS = encoded(*END_OF_TURN)
 _NAME_LAST = re.compile(r',\s*"name"\s*:\s*"([^"\\]{1,128})"\s*\}[\s\]]*\Z')
 OPEN_TEXT = "a bracket is missing, and where a text ends is not known"
 # Behind a marker without a closer a call ends where the next one begins, or the turn does.
@@ -84,12 +88,25 @@ def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
     except NotACall as reason:
         refusal = unreadable(reason)
     end, cursor.pos = cursor.pos, start
-    if cursor.wrapped and cursor.enclosures and not cursor.void and cursor.may_reread():
+    if _may_look_for_name(cursor):
         loose = yield from cursor.maybe(_before_the_name(cursor, _ends_of(cursor)))
         if loose:
             return loose
     cursor.pos = end
     raise refusal
+
+
+def _may_look_for_name(cursor: Cursor) -> bool:
+    """Whether to read on to the end of the call for the name: something encloses the call, and only a few times in a
+    reply the same text is read again.
+    """
+    if not cursor.wrapped:
+        return False
+    if not cursor.enclosures:
+        return False
+    if cursor.void:
+        return False
+    return cursor.may_reread()
 
 
 def _before_the_name(cursor: Cursor, ends: tuple[bytes, ...]) -> Parsing[bytes]:
@@ -116,7 +133,9 @@ def _is_enclosed(cursor: Cursor, tool: Tool, ends: tuple[bytes, ...]) -> bool:
     """Whether it is known what ends the call, and what its arguments should be."""
     if cursor.void:
         return False
-    return ends != () and tool.name != ""
+    if not ends:
+        return False
+    return tool.name != ""
 
 
 def _enclosed_value(
@@ -156,12 +175,21 @@ def _enclosed_value(
 
 
 def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Parsing[None]:
-    """NotACall if the value ends with a string that nothing encloses, and the rest of the line may go on with it."""
-    if closers or cursor.enclosures:
+    """NotACall if the value may not end where its brackets do: what stands between it and the end of the call may be a
+    part of it, or, where nothing encloses it, what stands on the rest of its line.
+
+        <|message|>{"edits": [{"new": "f("}], "path": "z")"}], "path": "p"}<|call|>
+    """
+    if closers:
+        behind = yield from cursor.ahead(_before(cursor, closers))
+        if may_go_on(value.decode("utf-8", "surrogatepass"), behind):
+            raise StringGoesOn(TWO_READINGS)
         return
-    if not ENDS_IN_STRING.search(value):
+    if cursor.enclosures:
         return
-    if b'"' in (yield from cursor.ahead(_rest_of_line(cursor))):
+    if not _ENDS_BEHIND_STRING.search(value):
+        return
+    if '"' in (yield from cursor.ahead(_before(cursor, (b"\n",)))):
         raise StringGoesOn(TWO_READINGS)
 
 
@@ -169,8 +197,10 @@ def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
     """Read a JSON value whose last brackets may be missing, unless it would end in a text then."""
     start = cursor.pos
     value = yield from whole_value(cursor)
+    if cursor.void:
+        return value
     completed = len(value) > cursor.pos - start
-    if completed and not cursor.void and may_end_in_text(value, tool):
+    if completed and may_end_in_text(value, tool):
         raise Unreadable(OPEN_TEXT)
     return value
 
@@ -181,13 +211,16 @@ def may_end_in_text(value: bytes, tool: Tool) -> bool:
         values = load_json(arguments(value, tool))
     except (NotACall, ValueError):
         return False
-    return isinstance(values, dict) and ends_in_text(values, tool.shape, USUAL)
+    if not isinstance(values, dict):
+        return False
+    return ends_in_text(values, tool.shape, USUAL)
 
 
-def _rest_of_line(cursor: Cursor) -> Parsing[bytes]:
+def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:
+    """Read on past the next closer, and give what stands before it; all that follows, if there is none."""
     start = cursor.pos
-    yield from cursor.past(b"\n")
-    return cursor.text(start, cursor.pos).encode("utf-8", "surrogatepass")
+    found = yield from cursor.past(*closers)
+    return cursor.text(start, cursor.pos - len(found))
 
 
 def _ends_of(cursor: Cursor) -> tuple[bytes, ...]:
@@ -219,7 +252,9 @@ def _call_ends(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
 
 
 def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
-    """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member."""
+    """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member, if they
+    are a member themselves.
+    """
     yield from cursor.blanks()
     for _ in range(_MAX_BRACKETS):
         if (yield from _call_ends(cursor, closers)):
@@ -228,11 +263,15 @@ def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
             break
         yield from cursor.blanks()
     if (yield from cursor.which((b",", b";"))):
+        if closers:
+            return False
         yield from cursor.blanks()
     if (yield from cursor.byte()) == b"<":
         return True
     # Another member, or another object.
-    yield from cursor.which((b"{", b"[{"))
+    another = yield from cursor.which((b"{", b"[{"))
+    if closers and not another:
+        return False
     yield from cursor.blanks()
     yield from cursor.string(MAX_KEY)
     yield from cursor.blanks()
@@ -266,11 +305,34 @@ def _readable(text: str, tails: Collection[str], tool: Tool) -> bytes:
 
 
 def _breaks_off(value: bytes, span: Span | None) -> bool:
-    """Whether a text may end within a call that it shows: `{"command": "echo "x <tool_call>{"command": "ls"}`."""
+    """Whether a text may end within a call that it shows, or in the next call of the reply.
+
+        {"command": "echo "x <tool_call>{"command": "ls"}
+        {"command": "ls}}</tool_call> Then: <tool_call>{"command": "rm"}
+        {"command": "ls}}, {"name": "bash", "arguments": {"command": "rm"}
+    """
+    if _NEXT_OBJECT.search(value):
+        return True
     openers = MARKER_OPENED if span is None else (span.opener, *MARKER_OPENED)
     if not any(opener in value for opener in openers):
         return False
-    return value.count(b"{") > value.count(b"}")
+    if value.count(b"{") > value.count(b"}"):
+        return True
+    return span is not None and _closes_before_it_opens(value, span)
+
+
+def _closes_before_it_opens(value: bytes, span: Span) -> bool:
+    """Whether an end of the call stands in a text without its opener, and an opener behind that."""
+    tags = re.compile(b"|".join(map(re.escape, (span.opener, *span.closers))))
+    depth = 0
+    for found in tags.finditer(value):
+        if found.group() != span.opener:
+            depth -= 1
+        elif depth < 0:
+            return True
+        else:
+            depth += 1
+    return False
 
 
 def _next_call(cursor: Cursor) -> Parsing[bool]:

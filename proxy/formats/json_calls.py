@@ -32,8 +32,8 @@ _ARGUMENTS = frozenset(("arguments", "parameters"))
 # These count as the whole reply and in a wrapper only.
 _WIDER_NAMES = _NAMES | {"tool", "function", "tool_call", "action"}
 _WIDER_ARGUMENTS = _ARGUMENTS | {"args", "input", "params", "action_input"}
-_KEYS = (_NAMES, _ARGUMENTS)
-_WIDER_KEYS = (_WIDER_NAMES, _WIDER_ARGUMENTS)
+# The keys of the name and those of the arguments, by whether the wider spellings count.
+_KEYS = {False: (_NAMES, _ARGUMENTS), True: (_WIDER_NAMES, _WIDER_ARGUMENTS)}
 _LIST = "tool_calls"
 _IGNORED = frozenset(("id", "index", "tool_call_id", "call_id"))
 _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
@@ -41,6 +41,7 @@ _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
 _OWN_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
 _QUOTES = (b'"', b"'")
 _OPENERS = (b"{", b"[")
+_ARRAY_GOES_ON = "the array goes on with something else"
 _AFTER_KEY = re.compile(rb"[^A-Za-z_]")
 
 
@@ -95,11 +96,24 @@ class _Members:
         return self.name is None and self.inner is None
 
     @property
+    def is_key(self) -> bool:
+        """True if the call is what a key says: `{"read": {…}}`, `{"function": {…}}`, `{"tool_calls": […]}`."""
+        return self.keyed or self.inner is not None
+
+    @property
     def lacks_arguments(self) -> bool:
         """True if the arguments may still come."""
-        if self.keyed or self.inner is not None:
+        if self.is_key:
             return False
         return self.arguments is None
+
+    def is_common(self, *, alone: bool) -> bool:
+        """Whether JSON that is no call is often spelled so, too. `alone`: the object stands in no array."""
+        if self.wider:
+            return True
+        if not alone:
+            return False
+        return self.is_key
 
 
 def json_object(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -159,17 +173,24 @@ def _array_ends(cursor: Cursor, some: bool) -> Parsing[bool]:
     sign = yield from cursor.which((b",", b"]"))
     if sign == b",":
         return False
-    if sign is None and some:
+    if sign is None:
+        return (yield from _array_ends_unmarked(cursor, some))
+    if cursor.void:
+        raise cursor.rejected(_ARRAY_GOES_ON)
+    return True
+
+
+def _array_ends_unmarked(cursor: Cursor, some: bool) -> Parsing[bool]:
+    """The same where neither a comma nor the bracket stands: either may be missing behind an object.
+
+    `[{"name": …, "arguments": {…}} {"name": …`, `[{"name": …, "arguments": {…}}</tool_call>`
+    """
+    if some:
         if (yield from cursor.byte()) == b"{":
-            return False  # the comma is missing
-        # The bracket is, where the call must be over: `[{"name": …, "arguments": {…}}</tool_call>`.
+            return False
         if not cursor.void and (yield from ends_here(cursor)):
             return True
-    if sign is None:
-        raise _open_string(cursor, "the array goes on with something else")
-    if cursor.void:
-        raise cursor.rejected("the array goes on with something else")
-    return True
+    raise _open_string(cursor, _ARRAY_GOES_ON)
 
 
 def _object(
@@ -194,19 +215,27 @@ def _object(
 
 
 def _object_ends(cursor: Cursor, members: _Members) -> Parsing[bool]:
-    """Read what stands behind a member; whether the object is over. Its brace may be missing behind the arguments:
-    `{"name": "read", "arguments": {"path": "a"}</tool_call>`.
-    """
+    """Read what stands behind a member; whether the object is over."""
     yield from cursor.blanks()
     sign = yield from cursor.which((b",", b"}"))
     if sign is not None:
         return sign == b"}"
-    may_end = members.arguments is not None and not cursor.void
-    if may_end and (yield from ends_here(cursor)):
-        if _may_end_in_text(cursor, members):
-            cursor.reject(OPEN_TEXT)
-        return True
-    raise _open_string(cursor, "the object goes on with something else")
+    if not (yield from _lacks_brace(cursor, members)):
+        raise _open_string(cursor, "the object goes on with something else")
+    if _may_end_in_text(cursor, members):
+        cursor.reject(OPEN_TEXT)
+    return True
+
+
+def _lacks_brace(cursor: Cursor, members: _Members) -> Parsing[bool]:
+    """Whether the call is over behind its arguments, where the object's brace should stand:
+    `{"name": "read", "arguments": {"path": "a"}</tool_call>`.
+    """
+    if members.arguments is None:
+        return False
+    if cursor.void:
+        return False
+    return (yield from ends_here(cursor))
 
 
 def _open_string(cursor: Cursor, why: str) -> NotACall:
@@ -238,7 +267,9 @@ def _bare_key(cursor: Cursor) -> Parsing[str]:
     """Read a key without quotation marks: `{name: "read", arguments: {path: "a"}}`. Empty, and nothing is read, if none
     stands here; without a wrapper that is code.
     """
-    if not cursor.wrapped or (yield from cursor.byte()) in _QUOTES:
+    if not cursor.wrapped:
+        return ""
+    if (yield from cursor.byte()) in _QUOTES:
         return ""
     key = yield from cursor.maybe(cursor.until(_AFTER_KEY, MAX_KEY))
     return (key or b"").decode()
@@ -274,14 +305,14 @@ def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: b
 def _role_of(cursor: Cursor, key: str, here: bytes, members: _Members, place: _Place, *, keyed: bool) -> _Role:
     """What a key is for, by its name, the first byte of its value, and what was read before."""
     wider = _counts_wider(cursor)
-    names, arguments_keys = _WIDER_KEYS if wider else _KEYS
+    names, arguments_keys = _KEYS[wider]
     if key in names and here in _QUOTES and members.lacks_name:
         return _Role.NAME
     if key in arguments_keys and members.lacks_arguments:
         return _Role.ARGUMENTS
     if members.empty and _holds_calls(key, here, place, wider):
         return _Role.INNER
-    if keyed and here == b"{" and _may_be_name(cursor, key):
+    if keyed and _may_be_name(cursor, key, here):
         return _Role.NAME_OF_ARGUMENTS
     return _role_beside_a_call(key, here, members)
 
@@ -290,7 +321,9 @@ def _role_beside_a_call(key: str, here: bytes, members: _Members) -> _Role:
     """What a key is for that is not the call's own."""
     if key == "type":
         return _Role.TYPE
-    if here in _OPENERS or members.keyed:
+    if members.keyed:
+        return _Role.FOREIGN
+    if here in _OPENERS:
         return _Role.FOREIGN
     return _Role.IGNORED if key in _IGNORED else _Role.FOREIGN
 
@@ -304,13 +337,19 @@ def _arguments(cursor: Cursor, members: _Members) -> Parsing[bytes]:
     return (yield from arguments_value(cursor, cursor.tool(members.name), tails=JSON_TAILS))
 
 
-def _may_be_name(cursor: Cursor, key: str) -> bool:
-    """Whether a key names a tool; among other calls also one that was not offered."""
+def _may_be_name(cursor: Cursor, key: str, here: bytes) -> bool:
+    """Whether a key names a tool whose arguments, an object, begin `here`; among other calls also one that was not
+    offered.
+    """
+    if here != b"{":
+        return False
     if key == "type":
         return False
     if cursor.tools.resolve(key) is not None:
         return key not in _IGNORED
-    return cursor.passes and key not in _OWN_KEYS
+    if not cursor.passes:
+        return False
+    return key not in _OWN_KEYS
 
 
 def _holds_calls(key: str, here: bytes, place: _Place, wider: bool) -> bool:
@@ -344,8 +383,7 @@ def _finished(cursor: Cursor, members: _Members, alone: bool) -> tuple[RawCall, 
         calls = (_call(cursor, members),)
     if cursor.wrapped:
         return calls
-    common = members.wider or (alone and (members.keyed or members.inner is not None))
-    if common and any(load_json(call.arguments) == {} for call in calls):
+    if members.is_common(alone=alone) and any(load_json(call.arguments) == {} for call in calls):
         raise NotACall("such an object is a call only with an argument")
     return calls
 

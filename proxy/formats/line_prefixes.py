@@ -93,7 +93,9 @@ class CountedUp:
         return True
 
     def _is_next(self, number: int, behind: str) -> bool:
-        return number - 1 in self._first or (number - 1, behind) in self._seen
+        if number - 1 in self._first:
+            return True
+        return (number - 1, behind) in self._seen
 
 
 def _form(prefix: str) -> str:

@@ -20,7 +20,7 @@ from proxy.formats.markers import FILLERS, ID_FOLLOWS, NAME_FOLLOWS, SEPARATORS,
 from proxy.formats.python_calls import python_arguments
 from proxy.formats.terminators import CALL_KINDS, ends_here
 from proxy.formats.xml_calls import PARAMETER_KINDS, parameters, tagged_call
-from proxy.formats.xml_tags import peek_tag, tag
+from proxy.formats.xml_tags import Tag, tag, tag_or_none
 from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing, RawCall
 from proxy.tools.toolset import Tool
 
@@ -77,8 +77,7 @@ def _joined_key(cursor: Cursor, name: str) -> Parsing[RawCall | None]:
     """Read the call of GLM whose name runs into its first key, since the tag between them is missing (F7); None, and
     nothing is read, if it is none: `readpath</arg_key><arg_value>a.py</arg_value>`.
     """
-    found = yield from peek_tag(cursor)
-    if found is None or found.kind != KEY or not found.closing:
+    if not (yield from tag_or_none(cursor)).closes((KEY,)):
         return None
     if cursor.tools.resolve(name) is not None:
         return None
@@ -96,9 +95,11 @@ def _read_head(cursor: Cursor, head: _Head) -> Parsing[None]:
         yield from cursor.blanks()
         marker = yield from cursor.which(_SEPARATORS)
         if marker is None:
-            if head.name and (yield from _tag_between(cursor)):
-                continue
-            if head.name or (yield from cursor.byte()) in (b"{", b"("):
+            if head.name:
+                if (yield from _tag_between(cursor)):
+                    continue
+                return
+            if (yield from cursor.byte()) in (b"{", b"("):
                 return
             head.name = yield from _name(cursor)
         elif marker in _NAME_FOLLOWS:
@@ -129,22 +130,24 @@ def _behind_kind(cursor: Cursor, head: _Head) -> Parsing[None]:
         return
     head.name = ""
     if here == b"<":
-        found = yield from peek_tag(cursor)
-        head.tagged = found is not None and found.kind in CALL_KINDS and not found.closing
+        head.tagged = (yield from tag_or_none(cursor)).opens(CALL_KINDS)
 
 
 def _tag_between(cursor: Cursor) -> Parsing[bool]:
     """Read a tag that only separates (Hunyuan's, with or without a suffix), or an end tag that ends nothing (F7)."""
     if (yield from cursor.byte()) != b"<":
         return False
-    found = yield from peek_tag(cursor)
-    if found is None:
-        return False
-    stray = found.closing and found.kind == VALUE
-    if found.kind != "tool_sep" and not stray:
+    if not _only_separates((yield from tag_or_none(cursor))):
         return False
     yield from tag(cursor)
     return True
+
+
+def _only_separates(found: Tag) -> bool:
+    """Whether a tag says nothing between a name and its arguments: a separator, or the end tag of no value."""
+    if found.kind == "tool_sep":
+        return True
+    return found.closes((VALUE,))
 
 
 def _arguments(cursor: Cursor, tool: Tool, here: bytes, closers: tuple[bytes, ...]) -> Parsing[str]:
@@ -168,12 +171,10 @@ def _arguments(cursor: Cursor, tool: Tool, here: bytes, closers: tuple[bytes, ..
 
 def _tagged_values(cursor: Cursor, tool: Tool) -> Parsing[JsonObject | None]:
     """Read arguments in tags, parameters or GLM's pairs; None, and nothing is read, if none begin here."""
-    found = yield from peek_tag(cursor)
-    if found is None or found.closing:
-        return None
-    if found.kind in PARAMETER_KINDS:
+    found = yield from tag_or_none(cursor)
+    if found.opens(PARAMETER_KINDS):
         return (yield from parameters(cursor, tool))
-    if found.kind == KEY:
+    if found.opens((KEY,)):
         return (yield from glm_pairs(cursor, tool))
     return None
 

@@ -28,6 +28,9 @@ _ROUND = Brackets(b"(){}[]")
 _BARE_END = re.compile(rb"[,)]")
 _AFTER_NUMBER = re.compile(rb"[^0-9.+-]")
 _WORDS = (b"true", b"True", b"false", b"False", b"null", b"None")
+# The end of a call, and the next one up to its first text.
+_NEXT_CALL = re.compile(r"""[)\s],\s*+[A-Za-z_][\w.]{0,127}\(\s*+[A-Za-z_]\w{0,127}\s*+=\s*+["']""")
+_NEXT_KEY = re.compile(r"""[,\s]\s*+([A-Za-z_]\w{0,127})\s*+=\s*+["']""")
 # Words, numbers, dates, paths and addresses without quotation marks.
 _PLAIN = re.compile(r"[\w./:@~-]+\Z")
 _POSITIONAL = (b'"', b"'", b"[", *(bytes([digit]) for digit in b"-0123456789"))
@@ -169,17 +172,23 @@ def _string(cursor: Cursor, tool: Tool) -> Parsing[str]:
             cursor.pos += 1
             continue
         if (yield from cursor.ahead(cursor.maybe(_follows(cursor, tool)))):
-            return _unquoted(cursor.text(start, cursor.pos), cursor.text(inside, end), quote.decode())
+            return _unquoted(cursor.text(start, cursor.pos), cursor.text(inside, end), quote.decode(), tool)
 
 
-def _unquoted(written: str, inside: str, quote: str) -> str:
+def _unquoted(written: str, inside: str, quote: str, tool: Tool) -> str:
     """What a string stands for; inner quotation marks without a backslash are its own."""
     if len(quote) == 1:
         try:
             return str(read_literal(written, also=Also.PYTHON))
         except ValueError:
-            if written and _is_expression(written):
+            if _is_expression(written):
                 raise NotACall("a value is no literal") from None
+    if _NEXT_CALL.search(inside):
+        # `[bash(command="ls), bash(command="pwd")]`: the mark may be missing before the next call.
+        raise NotACall("a text may end before the next call")
+    if any(found in tool.properties for found in _NEXT_KEY.findall(inside)):
+        # `bash(command="ls, mode="b")`: or before the next keyword.
+        raise NotACall("a text may end before the next keyword")
     if has_doubtful_path(inside):
         raise NotACall("the backslashes of a path can be read in two ways")
     mark = quote[0]
@@ -210,7 +219,7 @@ def _bare(cursor: Cursor, tool: Tool, key: str) -> Parsing[Json]:
 
 def _is_computed(text: str) -> bool:
     """Whether a text without quotation marks, if it is known, is an expression: `len(x)` rather than `a.py`."""
-    if not text or _PLAIN.match(text):
+    if _PLAIN.match(text):
         return False
     return _is_expression(text)
 
@@ -252,7 +261,9 @@ def _follows(cursor: Cursor, tool: Tool) -> Parsing[bool]:
     key = yield from _keyword(cursor)
     if not key:
         return False
-    return comma is not None or key in tool.properties
+    if comma is not None:
+        return True
+    return key in tool.properties
 
 
 def _over(cursor: Cursor) -> Parsing[bool]:
@@ -267,4 +278,6 @@ def _over(cursor: Cursor) -> Parsing[bool]:
     elif (yield from ends_here(cursor)):
         return True
     name = yield from _called(cursor)
-    return bool(name) and (yield from cursor.which((b"(",))) is not None
+    if not name:
+        return False
+    return (yield from cursor.which((b"(",))) is not None

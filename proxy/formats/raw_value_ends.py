@@ -173,7 +173,9 @@ class ValueEnds:
 
         `Write <parameter=KEY>VALUE</parameter> for each key.`
         """
-        if not self.seen.begun or self.seen.placed:
+        if not self.seen.begun:
+            return False
+        if self.seen.placed:
             return False
         return chain.values_only
 
@@ -182,7 +184,9 @@ class ValueEnds:
 
         `x = 1  # up to </parameter> it goes on⏎` in a value that began on its own line.
         """
-        if not self._own_line or self.seen.begun:
+        if not self._own_line:
+            return False
+        if self.seen.begun:
             return False
         if chain.tags[0].level is not Level.VALUE:
             return False

@@ -113,7 +113,9 @@ class RawValues:
 
         `<parameter=new>⏎a⏎⏎</function>` is `a` or `a⏎`.
         """
-        if self._lined is False or len(text) <= 2:
+        if self._lined is False:
+            return False
+        if len(text) <= 2:
             return False
         return _TRAILING.search(text) is not None
 
@@ -121,7 +123,9 @@ class RawValues:
         """See to it that a value is what its key wants, if the end tag of it or of the one before is missing."""
         doubted = self._doubted or read.unended
         self._doubted = read.unended
-        if not doubted or not isinstance(value, str):
+        if not doubted:
+            return
+        if not isinstance(value, str):
             return
         self._cursor.reject_if(not self.is_text(key), "an end tag is missing, and no value fits")
 
@@ -151,11 +155,13 @@ def _without_second(text: str, opener: str, end_tags: Collection[str]) -> str:
 
     `<parameter=path><parameter=path>a.py</parameter>` is `a.py`; with a second end tag the text shows a parameter.
     """
+    if not opener:
+        return text
     inside = text.lstrip()
-    if not opener or not inside.startswith(opener):
+    if not inside.startswith(opener):
         return text
     rest = inside.removeprefix(opener)
-    if opener in rest or any(end in rest for end in end_tags):
+    if any(each in rest for each in (opener, *end_tags)):
         return text
     return rest
 

@@ -24,7 +24,7 @@ from proxy.formats.name_then_arguments import called
 from proxy.formats.unwrapped import rest_of_calls
 from proxy.formats.wrappers import FENCE, FormatParser
 from proxy.formats.xml_calls import PARAMETER_KINDS
-from proxy.formats.xml_tags import peek_tag
+from proxy.formats.xml_tags import tag_or_none
 from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing, RawCall, Rejection
 
 _TOKENS = Literals(encoded(*BEFORE_TEXT))
@@ -155,10 +155,7 @@ def _arguments_begin(cursor: Cursor, may_be_fenced: bool) -> Parsing[bool]:
         return may_be_fenced
     if here != b"<":
         return False
-    found = yield from peek_tag(cursor)
-    if found is None or found.closing:
-        return False
-    return found.kind in (KEY, *PARAMETER_KINDS)
+    return (yield from tag_or_none(cursor)).opens((KEY, *PARAMETER_KINDS))
 
 
 def _json_behind(cursor: Cursor, start: int, name: str) -> Parsing[tuple[RawCall, ...]]:

@@ -101,8 +101,9 @@ class Scanner:
         """True while the text that waits has named an offered tool."""
         if self._candidate is None:
             return False
-        cursor = self._candidate.cursor
-        return cursor.named and not cursor.void
+        if self._candidate.cursor.void:
+            return False
+        return self._candidate.cursor.named
 
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
@@ -121,8 +122,11 @@ class Scanner:
 
     def fast_path(self, data: bytes) -> bool:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
-        waits = self._buffer.data or self._candidate or self._after_call or self._is_first
-        if waits or self._grammar.first_byte.search(data):
+        if self._buffer.data or self._candidate:
+            return False
+        if self._after_call or self._is_first:
+            return False
+        if self._grammar.first_byte.search(data):
             return False
         self._passed(data)
         self._buffer.fast_path(data)
@@ -168,7 +172,9 @@ class Scanner:
     @property
     def _is_first(self) -> bool:
         """True while what comes next is the first thing of the reply, or of what follows its reasoning."""
-        return self._first_at == self._pos and self._first_tried < len(self._grammar.first)
+        if self._first_at != self._pos:
+            return False
+        return self._first_tried < len(self._grammar.first)
 
     def _scan(self) -> Iterator[Piece]:
         while self._candidate or self._find_candidate():
@@ -185,7 +191,9 @@ class Scanner:
                 yield from self._let_go_void(candidate)
                 return
             yield from self._found(candidate, calls)
-        if self._pos > self._buffer.base and not self._after_call:
+        if self._after_call:
+            return
+        if self._pos > self._buffer.base:
             yield self._prose(self._pos)
 
     def _calls_of(self, candidate: Candidate) -> tuple[RawCall, ...] | None:
@@ -241,7 +249,7 @@ class Scanner:
         """Remember that tools are listed, count why it was no call, and tell it to who asked for that."""
         cursor = candidate.cursor
         self._behind_listed = refusal.rejection is Rejection.DEFINITION
-        self._listed = self._listed or self._behind_listed
+        self._listed |= self._behind_listed
         if cursor.why:
             refusal = cursor.rejected()
         if cursor.named or refusal.rejection.telling:
@@ -293,17 +301,19 @@ class Scanner:
                 self._try_leftover()
                 if self._candidate:
                     return True
-                if self._pos == buffer.end:
-                    return False
             at = self._pass_prose()
-            if at < buffer.end and self._opens(at):
+            if at == buffer.end:
+                return False
+            if self._opens(at):
                 return self._candidate is not None
         return False
 
     @property
     def _takes_no_more(self) -> bool:
         """True if no further call would be taken."""
-        return self._calls_left <= 0 or self._copied >= MAX_COPIED
+        if self._calls_left <= 0:
+            return True
+        return self._copied >= MAX_COPIED
 
     def _try_first(self) -> bool:
         """Try the next of the formats for the reply's first thing; False while more text is needed for that."""
@@ -357,17 +367,22 @@ class Scanner:
             return False
         if item.apart and _WORD_BYTE.match(self._buffer.near(at)[-1:]):
             return False
-        return not item.glued or not self._buffer.behind(at, _NOT_GLUED)
+        if item.glued:
+            return not self._buffer.behind(at, _NOT_GLUED)
+        return True
 
     def _passed(self, text: bytes) -> None:
         """Take what begins no call."""
         self._markdown.feed(text)
-        self._behind_listed = self._behind_listed and not text.strip()
+        if self._behind_listed:
+            self._behind_listed = not text.strip()
 
     @property
     def _begins_line(self) -> bool:
         """True if what comes next is the first thing of a line that is no indented code."""
-        return self._markdown.line_start and not self._markdown.indented
+        if not self._markdown.line_start:
+            return False
+        return not self._markdown.indented
 
     def _candidates(self, at: int) -> tuple[Format, ...]:
         """The formats that may begin here."""
@@ -382,8 +397,9 @@ class Scanner:
         end = at + len(item.opener)
         here = buffer.part(at, end)
         if here != item.opener:
-            may_come = item.opener.startswith(here) and not buffer.ended
-            return None if may_come else False
+            if buffer.ended:
+                return False
+            return None if item.opener.startswith(here) else False
         follows = self._follows(item, end)
         if not follows:
             return follows
@@ -406,7 +422,9 @@ class Scanner:
         """Whether no call can begin here: in a quoted line; what needs weak evidence behind a quotation mark either."""
         if self._markdown.quoted:
             return True
-        return not item.strong and self._buffer.behind(at, QUOTES)
+        if item.strong:
+            return False
+        return self._buffer.behind(at, QUOTES)
 
     def _change(self, item: Format, at: int, end: int) -> None:
         """Go on in another mode behind what begins or ends the model's reasoning."""

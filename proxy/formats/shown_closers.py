@@ -18,9 +18,8 @@ from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import MARKER_BY_OPENER, WRAPPER_KINDS
 from proxy.formats.terminators import CALL_KINDS, TURN_ENDS, blanks, leftover
-from proxy.formats.xml_tags import peek_tag
+from proxy.formats.xml_tags import tag_or_none
 from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing
-from proxy.tools.schema import violations
 from proxy.tools.toolset import Tool
 
 TWO_READINGS = "where its last string ends can be read in two ways"
@@ -43,17 +42,28 @@ def goes_on(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]
     """Whether the text that was read as the arguments, up to here, may be more; nothing is read."""
     if not ENDS_IN_STRING.search(value):
         return False
-    try:
-        load_json(value.decode("utf-8", "surrogatepass"))
-        legal = True
-    except ValueError:
-        legal = False
-    # The end of a fence stands on a line of its own, where the template writes it.
-    in_line = closers == _FENCE and (yield from cursor.byte()) not in _LINE_ENDS
-    lacks = in_line or _lacks(value, tool, legal)
-    if legal and not lacks:
+    legal = _is_legal(value)
+    if legal and not (yield from _may_lack(cursor, tool, value, closers)):
         return False
     return bool((yield from cursor.ahead(cursor.maybe(_goes_on(cursor, legal, closers)))))
+
+
+def _is_legal(value: bytes) -> bool:
+    try:
+        load_json(value.decode("utf-8", "surrogatepass"))
+    except ValueError:
+        return False
+    return True
+
+
+def _may_lack(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
+    """Whether something of legal arguments may still come: what closes them stands where none is written, or they lack
+    a required key.
+    """
+    # The end of a fence stands on a line of its own, where the template writes it.
+    if closers == _FENCE and (yield from cursor.byte()) not in _LINE_ENDS:
+        return True
+    return _lacks(value, tool)
 
 
 def _goes_on(cursor: Cursor, legal: bool, closers: tuple[bytes, ...]) -> Parsing[bool]:
@@ -140,14 +150,19 @@ def _only_calls(cursor: Cursor) -> Parsing[bool]:
 
 def past_closers(cursor: Cursor) -> Parsing[None]:
     """Read the brackets and the closers that stand here, and the spaces behind them."""
-    yield from cursor.maybe(blanks(cursor))
-    while (yield from cursor.which(_BRACKETS)):
-        yield from cursor.maybe(blanks(cursor))
+    yield from past_brackets(cursor)
     for _ in range(_MAX_CLOSERS):
         if not (yield from cursor.maybe(_closer(cursor))):
             break
     while (yield from cursor.which(_SPACES)):
         pass
+
+
+def past_brackets(cursor: Cursor) -> Parsing[None]:
+    """Read the closing brackets that stand here, and the blanks around them."""
+    yield from cursor.maybe(blanks(cursor))
+    while (yield from cursor.which(_BRACKETS)):
+        yield from cursor.maybe(blanks(cursor))
 
 
 def _closer(cursor: Cursor) -> Parsing[bool]:
@@ -164,20 +179,20 @@ def call_begins(cursor: Cursor) -> Parsing[bool]:
         return True
     if (yield from cursor.byte()) not in (b"<", b"]"):
         return False
-    found = yield from peek_tag(cursor)
-    if found is None or found.closing:
+    found = yield from tag_or_none(cursor)
+    if not found.opening:
         return False
-    return found.marked or found.kind in _KINDS
+    if found.marked:
+        return True
+    return found.kind in _KINDS
 
 
-def _lacks(value: bytes, tool: Tool, legal: bool) -> bool:
-    """Whether something is missing in the arguments: of legal ones a required key, whatever its spelling."""
+def _lacks(value: bytes, tool: Tool) -> bool:
+    """Whether a required key is missing in the arguments, whatever its spelling."""
     try:
         given = load_json(arguments(value, tool))
     except (NotACall, ValueError):
         return False
     if not isinstance(given, dict):
         return False
-    if not legal:
-        return violations(given, tool.shape) > 0
     return not tool.required <= {tool.meant(key, ()) for key in given}

@@ -103,7 +103,9 @@ class Candidate:
         """True if it began with an opener, or something in it did; the first thing of a reply may be anything."""
         if self.item.opener:
             return True
-        return self.cursor.named or self.cursor.format != ""
+        if self.cursor.named:
+            return True
+        return self.cursor.format != ""
 
     def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
         """Tells whether a quotation is open before it, when it is asked."""
@@ -131,11 +133,10 @@ class Candidate:
 
         `beginning` gives the formats that may begin at a position: one quotation may show several calls.
         """
-        if self.decided or not self.calls or self.cursor.void:
+        if not self._is_undecided:
             return False
         if self.cursor.weak:
-            # Nothing follows.
-            return self.item.strong and self._buffer.behind(self.start, QUOTES)
+            return self._is_quoted_at_the_end
         around = self._quotation(markdown)
         while around:
             joined = self._join_next(limit)
@@ -151,6 +152,22 @@ class Candidate:
             if not begins:
                 return begins
         return False
+
+    @property
+    def _is_undecided(self) -> bool:
+        """Whether there are calls, and what stands around them may still take them away."""
+        if self.decided:
+            return False
+        if self.cursor.void:
+            return False
+        return bool(self.calls)
+
+    @property
+    def _is_quoted_at_the_end(self) -> bool:
+        """The same where nothing follows: the mark that would end the quotation never came."""
+        if not self.item.strong:
+            return False
+        return self._buffer.behind(self.start, QUOTES)
 
     def _quotation(self, markdown: Markdown) -> Quotation:
         """The quotations that are open before it, looked for once."""
@@ -186,7 +203,9 @@ class Candidate:
         except NotACall:
             calls = ()
         self._next = None
-        if not calls or other.void or other.weak:
+        if not calls:
+            return False
+        if other.void or other.weak:
             return False
         if other.pos - self.start > limit:
             return False

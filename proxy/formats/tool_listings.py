@@ -34,13 +34,17 @@ def is_definition(call: RawCall) -> bool:
         return False
     if not isinstance(arguments, dict):
         return False
-    return _is_schema(arguments, call.tool.properties.keys()) or _are_schemas(arguments, call.tool)
+    if _is_schema(arguments, call.tool.properties.keys()):
+        return True
+    return _are_schemas(arguments, call.tool)
 
 
 def names_a_schema(arguments: JsonObject, tool: Tool) -> bool:
     """True if beside the tool's own keys stand those of a JSON Schema: enough to doubt what has no wrapper."""
     foreign = {key: value for key, value in arguments.items() if key not in tool.properties}
-    if _is_object_type(foreign.get("type")) or "$schema" in foreign:
+    if "$schema" in foreign:
+        return True
+    if _is_object_type(foreign.get("type")):
         return True
     return isinstance(foreign.get("properties"), dict)
 
@@ -75,16 +79,22 @@ def _describes(value: Json) -> bool:
     """Whether a value says what may be given: `{"type": "string"}`, `{"enum": ["a"]}`, `{}`, `"integer"`."""
     if not isinstance(value, dict):
         return _is_type_name(value)
-    return not value or _is_described(value)
+    if not value:
+        return True
+    return _is_described(value)
 
 
 def _is_described(value: JsonObject) -> bool:
     """Whether an object is the schema of a value."""
-    if _is_type_name(value.get("type")) or isinstance(value.get("$ref"), str):
+    if _is_type_name(value.get("type")):
+        return True
+    if isinstance(value.get("$ref"), str):
         return True
     if any(isinstance(value.get(key), list) for key in _ALTERNATIVES):
         return True
-    if "const" in value or isinstance(value.get("properties"), dict):
+    if isinstance(value.get("properties"), dict):
+        return True
+    if "const" in value:
         return True
     return value.keys() == {"description"}
 
@@ -92,7 +102,9 @@ def _is_described(value: JsonObject) -> bool:
 def _is_type_name(value: Json) -> bool:
     """Whether this names a type, or several."""
     names = value if isinstance(value, list) else [value]
-    return bool(names) and all(isinstance(name, str) and name.casefold() in _TYPE_NAMES for name in names)
+    if not names:
+        return False
+    return all(isinstance(name, str) and name.casefold() in _TYPE_NAMES for name in names)
 
 
 def _is_object_type(value: Json) -> bool:
@@ -106,13 +118,17 @@ def _cannot_be(tool: Tool, key: str, value: Json) -> bool:
         return isinstance(value, str) and "string" not in taken
     if not value:
         return False
-    return "object" not in taken or not _may_hold(tool.properties.get(key), value)
+    if "object" not in taken:
+        return True
+    return not _may_hold(tool.properties.get(key), value)
 
 
 def _may_hold(schema: Json, value: JsonObject) -> bool:
     """Whether an object may have one of these keys; one that declares its own and says nothing of others has none."""
     own = as_object(as_object(schema).get("properties"))
-    if not own or own.keys() & value.keys():
+    if not own:
+        return True
+    if own.keys() & value.keys():
         return True
     return as_object(schema).get("additionalProperties") not in (None, False)
 

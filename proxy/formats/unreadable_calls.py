@@ -14,9 +14,11 @@ may follow; but not if a closer without its opener comes later: then that one is
 
 from __future__ import annotations
 
+import re
+
 from proxy.formats.markers import END_OF_TURN, encoded
-from proxy.formats.shown_closers import call_begins, past_closers, past_unmatched_closer, span_of
-from proxy.formats.terminators import blanks, ends_here, leftover
+from proxy.formats.shown_closers import call_begins, past_brackets, past_closers, past_unmatched_closer, span_of
+from proxy.formats.terminators import ends_here
 from proxy.parsing.cursor import (
     Cursor,
     NotACall,
@@ -31,8 +33,7 @@ from proxy.parsing.cursor import (
 
 END_TOKENS = encoded(*END_OF_TURN)
 _AFTER_CALL = frozenset((b"\r", b"\n", b"<", b"["))
-_SPACES = (b" ", b"\t")
-_BRACKETS = (b"}", b"]")
+_STRING = re.compile("[\"']")
 
 
 def readable(
@@ -41,36 +42,68 @@ def readable(
     """The calls of a candidate. If it cannot be read, what may be in its strings is read too: no call begins there.
 
     Without `strong`, which says that what began it is evidence enough, it must have a wrapper, or name an offered tool.
+    Nothing is shown where no string began: `bash{ not a key`.
     """
+    start = cursor.pos
     try:
         return (yield from parsing)
     except Unreadable as refusal:
-        # Where there is a place to go back to, it is read again from there.
-        counts = strong or cursor.wrapped or cursor.named
-        # What was let go was not read to its end.
-        if counts and cursor.back_to < 0 and cursor.rejection is not Rejection.RELEASED:
+        if _may_show_calls(cursor, start, strong=strong):
+            in_string = isinstance(refusal, OpenString) or (yield from cursor.ahead(_is_string_open(cursor)))
             cursor.reject(refusal.rejection, str(refusal))
-            yield from _past_what_it_may_show(cursor, refusal)
+            is_evident = strong or cursor.first or cursor.wrapped
+            yield from _past_what_it_may_show(cursor, refusal, in_string=in_string and is_evident)
         raise NotACall(refusal.rejection, str(refusal)) from None
 
 
-def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable) -> Parsing[None]:
-    """Read on to where another call may begin."""
+def _may_show_calls(cursor: Cursor, start: int, *, strong: bool) -> bool:
+    """Whether what cannot be read, from `start` on, may be a call that shows others in its strings."""
+    if not (strong or cursor.wrapped or cursor.named):
+        return False
+    # Where there is a place to go back to, it is read again from there.
+    if cursor.back_to >= 0:
+        return False
+    # What was let go was not read to its end.
+    if cursor.rejection is Rejection.RELEASED:
+        return False
+    if cursor.void:
+        return True
+    return _STRING.search(cursor.text(start, cursor.pos)) is not None
+
+
+def _past_what_it_may_show(cursor: Cursor, refusal: Unreadable, *, in_string: bool) -> Parsing[None]:
+    """Read on to where another call may begin; `in_string` counts where nothing closes the call."""
     span = span_of(cursor)
-    # Only a few times the rest of the reply is looked through.
-    if span is None or not cursor.may_reread():
-        yield from past_the_reply(cursor)
+    if span is None:
+        if in_string:
+            yield from past_the_reply(cursor)
         return
-    may_be_over = not isinstance(refusal, OpenString)
-    if isinstance(refusal, StringGoesOn):
-        may_be_over = yield from cursor.ahead(_is_over(cursor))
-    if not may_be_over:
+    if (yield from _goes_to_the_end(cursor, refusal)):
         yield from past_the_reply(cursor)
         return
     while (yield from cursor.maybe(past_unmatched_closer(cursor, span))):
         pass
-    if not (yield from cursor.ahead(_is_followed(cursor))):
-        yield from past_the_reply(cursor)
+
+
+def _goes_to_the_end(cursor: Cursor, refusal: Unreadable) -> Parsing[bool]:
+    """Whether all that follows may be in a string of the call, or must not be looked through once more."""
+    if not cursor.may_reread():
+        return True
+    if isinstance(refusal, StringGoesOn):
+        return not (yield from cursor.ahead(_is_over(cursor)))
+    return isinstance(refusal, OpenString)
+
+
+def _is_string_open(cursor: Cursor) -> Parsing[bool]:
+    """Whether the number of quotation marks up to the next brace, or to the line's end, is odd, so that a string may be
+    open here: `{"command": "x", y" …`, and not `{"command": …, "all": true}`. None is behind an object that has ended.
+    """
+    if cursor.text(cursor.pos - 1, cursor.pos) == "}":
+        return False
+    odd = False
+    while (yield from cursor.past(b'"', b"}", b"\n")) == b'"':
+        odd = not odd
+    return odd
 
 
 def past_the_reply(cursor: Cursor) -> Parsing[None]:
@@ -100,31 +133,11 @@ def only_tokens(cursor: Cursor) -> Parsing[bool]:
 
 def _is_over(cursor: Cursor) -> Parsing[bool]:
     """Whether the call is over here: at its closers, and behind them the line ends, or the next call begins."""
-    yield from cursor.maybe(_brackets(cursor))
+    yield from past_brackets(cursor)
     begins = yield from call_begins(cursor)
     if not begins and not (yield from ends_here(cursor)):
         return False
     yield from past_closers(cursor)
-    return cursor.at_end() or (yield from cursor.byte()) in _AFTER_CALL
-
-
-def _is_followed(cursor: Cursor) -> Parsing[bool]:
-    """Whether what may follow a call stands behind its closers: a line end, or another call that is written alike; one
-    that is not is rather shown.
-    """
-    while (yield from cursor.which(_SPACES)) or (yield from leftover(cursor)):
-        pass
-    if not cursor.at_end() and (yield from cursor.byte()) not in _AFTER_CALL:
-        return False
-    yield from past_closers(cursor)
-    yield from cursor.maybe(blanks(cursor))
-    if not (yield from call_begins(cursor)):
+    if cursor.at_end():
         return True
-    return (yield from cursor.peek(tuple(each.opener for each in cursor.enclosures))) is not None
-
-
-def _brackets(cursor: Cursor) -> Parsing[bool]:
-    yield from cursor.blanks()
-    while (yield from cursor.which(_BRACKETS)):
-        yield from cursor.blanks()
-    return True
+    return (yield from cursor.byte()) in _AFTER_CALL

@@ -92,14 +92,22 @@ def _next_item(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     not. Only a few times in a reply is the same text read again for that.
     """
     start = cursor.pos
-    open_ended = cursor.back_to < 0 and not cursor.void
-    if open_ended and (yield from closed_by_itself(cursor)) == WRAPPER:
+    if (yield from _wrapper_begins(cursor)):
         if not cursor.may_go_back:
             raise NotACall("a wrapped call follows")
         cursor.back_to = start
     calls = yield from read_call(cursor)
     cursor.spans.append((start, cursor.pos))
     return calls
+
+
+def _wrapper_begins(cursor: Cursor) -> Parsing[bool]:
+    """Whether a wrapper stands here, and it would be the first place to go back to."""
+    if cursor.void:
+        return False
+    if cursor.back_to >= 0:
+        return False
+    return (yield from closed_by_itself(cursor)) is WRAPPER
 
 
 def _check(cursor: Cursor, calls: Collection[RawCall]) -> None:
@@ -117,12 +125,18 @@ def _check(cursor: Cursor, calls: Collection[RawCall]) -> None:
 def _check_keys(cursor: Cursor, call: RawCall) -> None:
     """NotACall if the arguments are not the tool's own, or the schema of them."""
     arguments = load_json(call.arguments)
-    own = isinstance(arguments, dict) and _fits(cursor, call, arguments)
-    if not isinstance(arguments, dict) or not own:
-        keys = ", ".join(map(repr, arguments)) if isinstance(arguments, dict) else ""
-        raise NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys or 'none'}")
+    if not isinstance(arguments, dict):
+        raise _needs_own_keys(call, ())
+    if not _fits(cursor, call, arguments):
+        raise _needs_own_keys(call, arguments)
     if names_a_schema(arguments, call.tool):
         raise NotACall(Rejection.DEFINITION)
+
+
+def _needs_own_keys(call: RawCall, given: Collection[str]) -> NotACall:
+    """What to raise where these keys were given, which are not the tool's."""
+    keys = ", ".join(map(repr, given)) or "none"
+    return NotACall(f"without a closed wrapper {call.tool.name!r} needs its own keys, not: {keys}")
 
 
 def _fits(cursor: Cursor, call: RawCall, arguments: JsonObject) -> bool:
@@ -131,6 +145,8 @@ def _fits(cursor: Cursor, call: RawCall, arguments: JsonObject) -> bool:
     """
     if call.tool.accepts(arguments):
         return True
-    if not cursor.first or not call.explicit:
+    if not cursor.first:
+        return False
+    if not call.explicit:
         return False
     return call.tool.tolerates(arguments)

@@ -34,7 +34,7 @@ from proxy.formats.python_calls import python_list
 from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import CALL_KINDS, closes, ends_here
 from proxy.formats.xml_calls import tagged_call
-from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
+from proxy.formats.xml_tags import SEPARATOR, Tag, tag, tag_ahead, tag_or_none
 from proxy.parsing.cursor import Cursor, Enclosure, Literals, NotACall, Parsing, RawCall, Truncated
 
 FormatParser: TypeAlias = Callable[[Cursor], Parsing[tuple[RawCall, ...]]]
@@ -72,10 +72,18 @@ def read_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def _read_name(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read a call that begins with its name."""
-    may_be_bare = cursor.first and not cursor.wrapped
-    if may_be_bare and (yield from begins_bare(cursor)):
+    if (yield from _is_bare(cursor)):
         return (yield from bare_call(cursor))
     return (yield from named(cursor, python=cursor.wrapped))
+
+
+def _is_bare(cursor: Cursor) -> Parsing[bool]:
+    """Whether the reply begins with a name and its arguments, and nothing around them."""
+    if not cursor.first:
+        return False
+    if cursor.wrapped:
+        return False
+    return (yield from begins_bare(cursor))
 
 
 def _opens_wrapper(found: Tag) -> bool:
@@ -288,7 +296,9 @@ class _Inside:
     @property
     def _in_wrappers(self) -> bool:
         """Whether there are calls, all of them in wrappers of their own."""
-        return bool(self._calls) and self._only_wrappers
+        if not self._calls:
+            return False
+        return self._only_wrappers
 
     @property
     def _only_wrappers(self) -> bool:
@@ -317,7 +327,9 @@ class _Inside:
 
     def _may_keep(self, reason: NotACall) -> bool:
         """Whether there are calls, and they count without what comes behind them."""
-        if not self._calls or self._cursor.void:
+        if self._cursor.void:
+            return False
+        if not self._calls:
             return False
         if isinstance(reason, Truncated):
             return Closed.NOTHING not in self._closed
@@ -332,7 +344,7 @@ def closed_by_itself(cursor: Cursor) -> Parsing[Closed]:
     if (yield from cursor.peek(_XTML)):
         return Closed.CALL
     found = yield from tag_ahead(cursor)
-    if found is NO_TAG or found.closing:
+    if not found.opening:
         return Closed.NOTHING
     return Closed.WRAPPER if _opens_wrapper(found) else Closed.CALL
 
@@ -414,9 +426,13 @@ def _fence_ends(cursor: Cursor, tagged: bool) -> Parsing[bool]:
     """Read the end of a fence; whether it stands here, or is missing where the reply ends."""
     if (yield from cursor.which((FENCE,))):
         return True
-    if tagged or cursor.wrapped:
+    if tagged:
         return False
-    return cursor.first and (yield from ends_here(cursor))
+    if cursor.wrapped:
+        return False
+    if not cursor.first:
+        return False
+    return (yield from ends_here(cursor))
 
 
 def _counts_in_fence(cursor: Cursor) -> Parsing[bool]:

@@ -189,7 +189,7 @@ def _next_tag(cursor: Cursor) -> Parsing[Tag | None]:
         return found
     if found.opens(CALL_KINDS):
         return None
-    if found is not NO_TAG and not found.closing:
+    if found.opening:
         return found
     if (yield from ends_here(cursor)):
         return None
@@ -289,7 +289,9 @@ class _Outside:
             return False
         if set(found.ends).isdisjoint(self._ends):
             return False
-        return found.kind not in CALL_KINDS or found.name != ""
+        if found.kind not in CALL_KINDS:
+            return True
+        return found.name != ""
 
 
 def _another_parameter(cursor: Cursor) -> Parsing[bool]:
@@ -301,7 +303,7 @@ def _another_parameter(cursor: Cursor) -> Parsing[bool]:
 def _another_element(cursor: Cursor) -> Parsing[bool]:
     """Whether another element begins here, or a parameter."""
     found = yield from tag_ahead(cursor)
-    if found is NO_TAG or found.closing:
+    if not found.opening:
         return False
     return found.kind not in CALL_KINDS
 

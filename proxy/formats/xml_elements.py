@@ -66,11 +66,18 @@ def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
     if "array" in types and found.items_only:
         items = _inner(schema, root, "items")
         return [_value(inner, items, root, depth + 1) for _, inner in found.children]
-    if not found.text:
-        return _object(found, schema, root, depth)
-    if "object" in types and _may_have_text(schema, root):
+    if _are_members(found, types, schema, root):
         return _object(found, schema, root, depth)
     return text
+
+
+def _are_members(found: _Children, types: Collection[str], schema: Json, root: JsonObject) -> bool:
+    """Whether elements are the members of an object: no text stands beside them, or the object has a key for it."""
+    if not found.text:
+        return True
+    if "object" not in types:
+        return False
+    return _may_have_text(schema, root)
 
 
 def _without_end(text: str, types: Collection[str], schema: Json, root: JsonObject) -> Json:

@@ -43,6 +43,13 @@ class Tag:
     marked: bool = False
     assigned: bool = False
 
+    @property
+    def opening(self) -> bool:
+        """Whether it begins something, of whatever kind; NO_TAG does not."""
+        if self.kind == "":
+            return False
+        return not self.closing
+
     def opens(self, kinds: Collection[str]) -> bool:
         """Whether it begins something of these kinds."""
         return self.kind in kinds and not self.closing

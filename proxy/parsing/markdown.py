@@ -67,7 +67,9 @@ class _Run:
     @property
     def begins_block(self) -> bool:
         """True if nothing but the marks of quotes and lists stands before the run in its line."""
-        return self.head is not None and _CONTAINERS.fullmatch(self.head) is not None
+        if self.head is None:
+            return False
+        return _CONTAINERS.fullmatch(self.head) is not None
 
 
 class Markdown:
@@ -109,11 +111,15 @@ class Markdown:
         """
         run = self._run
         if run is None or run.mark != b"`":
-            return self._fenced or self._in_span
+            if self._fenced:
+                return True
+            return self._in_span
         length = self._length(run)
         if self._fenced:
             # A run of backticks behind the info string makes a span of what looked like a fence.
-            return not self._ends_info(run) or length != self._fence_length
+            if not self._ends_info(run):
+                return True
+            return length != self._fence_length
         if length >= _MIN_FENCE and run.begins_block:
             return True
         return max(_toggled(self._span, length), _toggled(self._line_span, length)) > 0
@@ -140,7 +146,9 @@ class Markdown:
     @property
     def indented_code(self) -> bool:
         """True if the line is indented code behind a blank line. What begins the text is none, whatever its indent."""
-        return self._indents_code and not self._fenced
+        if self._fenced:
+            return False
+        return self._indents_code
 
     @property
     def before(self) -> bytes:
@@ -219,7 +227,9 @@ class Markdown:
 
     def _closes(self, run: _Run, length: int) -> bool:
         """True if a run can end the open fence: alike, as long, and not indented much further than the opening one."""
-        if run.mark != self._fence_mark or length < self._fence_length:
+        if run.mark != self._fence_mark:
+            return False
+        if length < self._fence_length:
             return False
         if run.head is None or run.head.strip(b" \t>"):
             return False
@@ -227,13 +237,17 @@ class Markdown:
 
     def _ends_info(self, run: _Run) -> bool:
         """True for backticks in the info string of a fence of backticks."""
-        return self._fence is _Fence.INFO and run.mark == b"`" == self._fence_mark
+        if self._fence is not _Fence.INFO:
+            return False
+        return run.mark == b"`" == self._fence_mark
 
     def _length(self, run: _Run) -> int:
         """The length of a run; one less if a backslash takes its first mark away, which it does not in code."""
-        if run.escaped and not self._in_span and not self._fenced:
-            return run.length - 1
-        return run.length
+        if not run.escaped:
+            return run.length
+        if self._in_span or self._fenced:
+            return run.length
+        return run.length - 1
 
     def _end_line(self) -> None:
         if self._fence is _Fence.CLOSING:
@@ -266,7 +280,9 @@ class Markdown:
     @property
     def _indents_code(self) -> bool:
         """True if the line would be indented code in no fence."""
-        return self._behind_gap and self._indentation > self._item + _MAX_INDENT
+        if not self._behind_gap:
+            return False
+        return self._indentation > self._item + _MAX_INDENT
 
     @property
     def _line(self) -> bytes:

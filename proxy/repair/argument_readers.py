@@ -361,7 +361,9 @@ def may_go_on(text: str, behind: str) -> bool:
     """
     if is_junk(behind):
         return False
-    if not behind[:1].isspace() or behind.lstrip().startswith(_GOES_ON):
+    if not behind[:1].isspace():
+        return True
+    if behind.lstrip().startswith(_GOES_ON):
         return True
     if behind.count('"') % 2:
         return True

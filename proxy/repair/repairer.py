@@ -88,13 +88,10 @@ class Repairer:
             return None
 
     def _repaired(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
-        tool = self._tool_of(name, reading.values)
-        if tool is None:
-            if not name or reading.by_schema:
-                return None
-            call = _Call(name, None, reading.values)
-        else:
-            call = _Call(tool.name, tool, reading.values)
+        call = self._as_read(name, reading)
+        if call is None:
+            return None
+        tool = call.tool
         if reading.completed and self._ends_in_text(call):
             return None
         call = self._by_rules(call, _OF_WHAT_IS_THERE)
@@ -115,6 +112,17 @@ class Repairer:
         fixes = (*_read(reading, text, arguments, call.name), *_named(name, call), *done)
         return Repaired(call.name, call.tool, arguments, call.values, fixes, wrong)
 
+    def _as_read(self, name: str, reading: ReadArguments) -> _Call | None:
+        """The call before anything is put right; None if its tool is not offered and had to be known."""
+        tool = self._tool_of(name, reading.values)
+        if tool is not None:
+            return _Call(tool.name, tool, reading.values)
+        if not name:
+            return None
+        if reading.by_schema:
+            return None
+        return _Call(name, None, reading.values)
+
     @property
     def _fixes(self) -> tuple[Fix, ...]:
         if self.policy.typos:
@@ -128,7 +136,9 @@ class Repairer:
 
     def _ends_in_text(self, call: _Call) -> bool:
         """True if nobody knows where the last value of the arguments was meant to end."""
-        return call.tool is not None and ends_in_text(call.values, call.tool.shape, self._fixes)
+        if call.tool is None:
+            return False
+        return ends_in_text(call.values, call.tool.shape, self._fixes)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.by_table)

@@ -62,9 +62,11 @@ def rules_for(rules: Iterable[ToolRule], tool_name: str, *, case_sensitive: bool
 
 
 def _is_named(name: str, glob: str) -> bool:
+    if name == glob:
+        return True
     if _GLOB_MARK.search(glob) is None:
-        return name == glob
-    return name == glob or fnmatchcase(name, glob)
+        return False
+    return fnmatchcase(name, glob)
 
 
 def touched(rules: Iterable[ToolRule]) -> frozenset[str]:
@@ -164,7 +166,9 @@ def _is_not_listed(rule: ToolRule, here: Json) -> bool:
 
 
 def _matches(rule: ToolRule, here: Json) -> bool:
-    return isinstance(here, str) and fnmatchcase(here, rule.pattern)
+    if not isinstance(here, str):
+        return False
+    return fnmatchcase(here, rule.pattern)
 
 
 def _is_of_type(rule: ToolRule, here: Json) -> bool:
@@ -234,7 +238,9 @@ def _changed_key(rule: ToolRule, node: JsonObject, key: str) -> JsonObject:
 
 def _renamed(rule: ToolRule, node: JsonObject, key: str) -> JsonObject:
     """The object with the key called otherwise, in its place."""
-    if key not in node or rule.to in node:
+    if key not in node:
+        return node
+    if rule.to in node:
         return node
     if not _holds(rule, (node[key],)):
         return node

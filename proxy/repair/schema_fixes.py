@@ -91,10 +91,14 @@ class _SchemaFixer:
 
     def _is_taken(self, fix: Fix, reached: Score, best: Score) -> bool:
         """True if what a fix gives is nearer to the schema than the best so far."""
-        if self._validator.spent or reached >= best:
+        if self._validator.spent:
+            return False
+        if reached >= best:
             return False
         _, faults, _ = reached
-        return not fix.complete or not faults
+        if fix.complete:
+            return not faults
+        return True
 
     def _is_odd(self, value: Json, shape: Schema) -> bool:
         """True if the schema refuses the value, or does not know a key of it."""
@@ -209,7 +213,9 @@ def fix_typos(values: Json, shape: Schema, validator: Validator) -> Json:
 
 def _one_apart(one: str, other: str) -> bool:
     """True if one letter was added, lost or changed, or two neighbours were swapped, in a word of four or more."""
-    if len(other) < 4 or abs(len(one) - len(other)) > 1:
+    if len(other) < 4:
+        return False
+    if abs(len(one) - len(other)) > 1:
         return False
     short, long = sorted((one, other), key=len)
     start = next((at for at, letter in enumerate(short) if letter != long[at]), len(short))
@@ -242,7 +248,9 @@ def _wraps(key: str, inner: JsonObject, known: frozenset[str]) -> bool:
     """True if an object is what a key should not have been put around."""
     if key in _WRAPPERS:
         return True
-    return bool(inner) and inner.keys() <= known
+    if not inner:
+        return False
+    return inner.keys() <= known
 
 
 def drop_optional(values: Json, shape: Schema, validator: Validator) -> Json:
@@ -253,7 +261,9 @@ def drop_optional(values: Json, shape: Schema, validator: Validator) -> Json:
     required = frozenset(name for part in shapes for name in part.required)
 
     def goes(key: str, value: Json) -> bool:
-        if key in required or value not in (None, ""):
+        if key in required:
+            return False
+        if value not in (None, ""):
             return False
         return any(validator.faults(value, said) for said in children(key, shapes))
 
@@ -300,7 +310,9 @@ def wrap_item(value: Json, shape: Schema, _: Validator) -> Json:
 
 def _wants(shape: Schema, kind: str, value: Json) -> bool:
     """True if the schema allows this kind, and not what the value is."""
-    return kind in shape.kinds and not type_fits(value, shape.kinds)
+    if kind not in shape.kinds:
+        return False
+    return not type_fits(value, shape.kinds)
 
 
 def match_enum(value: Json, shape: Schema, _: Validator) -> Json:

@@ -12,8 +12,8 @@ No reader of JSON can tell which mark ends the second string; the schema can, in
 
 Nothing is guessed. Where the text has a second reading, it has none: an own key's opener that stands twice, also
 behind the closers of what is nested; a second object behind one that may be whole; a mark without a backslash in an
-array of strings; an opener of a key that only may be meant; a path like `C:\\new`: whoever left out the backslashes of
-marks may have left out others. Nothing supplies the end of a string, and every string that
+array of strings; an opener of a key that only may be meant; another string behind a mark; a path like `C:\\new`, for
+whoever left out the backslashes of marks may have left out others. Nothing supplies the end of a string, and each that
 comes of it is what stood between its two marks, its escapes decoded.
 """
 
@@ -39,6 +39,7 @@ _ANY_KEY = re.compile(r"""(["'])([^"'\r\n]{1,128})\1[ \t\r\n]*:""")
 # The same of one that may have lost its second mark, or its colon.
 _HALF_KEY = re.compile(r"""(["'])([^"':\r\n]{1,128}+)(?:\1{0,2}[ \t\r\n]*+:|\1[ \t\r\n]*+["'])""")
 _BEFORE_KEY = (",", ";", "}", "]", "[")
+_BRACKETS = ("}", "]")
 _MISSPELT = ",;:.{}[]\\ "
 # What may be the opener of a key, however broken.
 _BROKEN_KEY = re.compile(r"""(?:[ \t\r\n]*[,;][ \t\r\n]*[^\w\s]{0,2}|[ \t\r\n]+["']?|["'])([A-Za-z_][\w.-]{0,127})""")
@@ -52,6 +53,10 @@ _CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
 _MORE_KEYS = re.compile(
     r"""[ \t\r\n]*+[,;}\]][ \t\r\n,;:{}\[\]]*+(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
 )
+# Another string behind a mark: `"a" + "b"`, `"a", "b"`, `"a" "b"`.
+_MORE_STRINGS = re.compile(r"""(?:[ \t\r\n]++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})[ \t\r\n]*+["']""")
+# What ends with a mark that may as well be the string's end, said twice: `ls"`, and not `a "`.
+_DOUBLED_END = re.compile(r"""\S["']\Z""")
 _OBJECT = frozenset(("object",))
 # An item of an array that is no object.
 _ITEM = re.compile(
@@ -83,7 +88,9 @@ class _Object:
 
     def expects(self, key: str | None) -> bool:
         """True for an own key that was not given yet."""
-        return key in self.own and key not in self.given
+        if key not in self.own:
+            return False
+        return key not in self.given
 
     def __post_init__(self) -> None:
         self.own = frozenset(key for part in self.parts for key in part.properties)
@@ -128,6 +135,8 @@ class _Parser:
         self._pos = 0
         # All openers that stood behind a comma: `key`, or `{key` of an item.
         self._openers: set[str] = set()
+        # Keys whose opener stood behind brackets, which a string in them may have shown.
+        self._behind_brackets: set[str] = set()
         # Strings that hold an odd number of marks, and boundaries that count only if no string does.
         self._unpaired = False
         self._needs_pairs = False
@@ -168,6 +177,7 @@ class _Parser:
         if self._next() == "}":
             self._pos += 1
             return values
+        nested = False
         while True:
             self._next()
             key = self._key()
@@ -175,8 +185,11 @@ class _Parser:
                 raise ValueError(f"the key {key!r} stands there twice")
             if frame.given:
                 self._openers.add(key)
+            if nested:
+                self._behind_brackets.add(key)
             frame.given.append(key)
             values[key] = self._member(frame, key)
+            nested = self._text[self._pos - 1] in _BRACKETS
             if self._next() != ",":
                 break
             self._pos += 1
@@ -286,6 +299,8 @@ class _Parser:
         """
         # Between three marks each one is the string's own, in pairs or not.
         if len(delimiter) == 1 and marks % 2:
+            if _DOUBLED_END.search(inside):
+                raise ValueError("a mark that stands there twice can be read in two ways")
             if _opens_more(inside):
                 raise ValueError("a string does not end, or its brackets do not")
             self._unpaired = True
@@ -304,7 +319,7 @@ class _Parser:
         if paired and frame.expects(broken):
             raise ValueError(_QUOTED_TWO_WAYS)
         self._refuse_opener_again(at)
-        if paired and _MORE_KEYS.match(self._text, at):
+        if paired and any(pattern.match(self._text, at) for pattern in (_MORE_KEYS, _MORE_STRINGS)):
             raise ValueError(_QUOTED_TWO_WAYS)
         behind, reached = self._behind_closers(at, frame)
         if reached is None:
@@ -357,7 +372,9 @@ class _Parser:
 
     def _refuse_item(self, at: int, frame: _Array, *, paired: bool) -> None:
         """`{"s": "a"}, 5` in an array: the mark may have been the end before the next item."""
-        if not paired or not frame.takes_others:
+        if not paired:
+            return
+        if not frame.takes_others:
             return
         if not self._text.startswith(",", at):
             return
@@ -380,9 +397,13 @@ class _Parser:
     def _refuse_key(self, at: int, frame: _Object, *, outside: bool) -> None:
         """A mark that is the string's own must not open a key that is still to come, if the marks before it say that
         the string may be over, whatever stands between: a comment, or nothing but a line end; nor behind a comma, for
-        the mark before that may be lost.
+        the mark before that may be lost. Nor must it be the opener of a key again that stood behind brackets, for these
+        may have been a string's: `{"l": [{"s": "f("}], "note": "z")"}, {"n": 0}], "note": "a"}`.
         """
-        if not outside and not self._text[max(0, at - _NEAR) : at].rstrip().endswith(_BEFORE_KEY):
+        before = self._text[max(0, at - _NEAR) : at].rstrip()
+        if before.endswith(",") and self._key_at(at) in self._behind_brackets:
+            raise ValueError(_QUOTED_TWO_WAYS)
+        if not outside and not before.endswith(_BEFORE_KEY):
             return
         key = _group(_HALF_KEY.match(self._text, at), 2)
         if key is not None and frame.expects(key.strip(_MISSPELT)):

@@ -13,7 +13,7 @@ import re
 from http import HTTPStatus
 
 # `POST /for/my-agent/v1/messages HTTP/1.1`: all that is below it speaks Messages.
-_MESSAGES = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/messages(?:[/? ]|\Z)")
+_MESSAGES = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/messages(?:[/? \r\n]|\Z)")
 # That API has not all of the statuses.
 _TOO_LARGE = 413
 _MESSAGES_STATUSES = {414: _TOO_LARGE, 417: 400, 431: _TOO_LARGE, 501: 400}

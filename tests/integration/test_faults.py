@@ -815,6 +815,8 @@ def test_k3_100_clients_that_get_an_error_and_stay_hold_up_nobody(
 ) -> None:
     bench = benches("--threads", "160", "--max-body", "65536")
     status, sent = refused_requests(dialect)[name]
+    if dialect.path.encode() not in sent:
+        dialect = DIALECTS["chat"]  # without a path nobody knows which one is meant
     with Watch(bench.proxy), many(bench.proxy.port, [sent] * 100) as clients:
         for client in clients:
             with client.answer() as response:

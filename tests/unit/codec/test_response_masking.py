@@ -27,6 +27,11 @@ SERVED = {
     "an event of Messages": DELTA,
     "in escapes": CHUNK.replace(b"not-", b"\\u006eot-"),
     "error and detail are null": b'data: {"choices": [], "you": "not-needed", "error": null, "detail": null}\n\n',
+    **{
+        f"an error that is {empty}": b'data: {"choices": [], "you": "not-needed", "error": %s}\n\n' % empty.encode()
+        for empty in ('""', "{}", "[]", "false", "0")
+    },
+    "the type of an error beside choices": b'data: {"type": "error", "choices": [{"text": "not-needed"}]}\n\n',
     "data in two lines": b'data: {"choices": [],\ndata: "you": "not-needed"}\n\n',
     "CRLF": CHUNK.replace(b"\n", b"\r\n"),
     "CR": CHUNK.replace(b"\n", b"\r"),
@@ -174,10 +179,14 @@ def test_a_whole_error_is_masked(body: object) -> None:
         assert sent(streaming("application/json"), parts) == expected
 
 
+EMPTY: list[object] = ["", {}, [], False, 0]
 ANSWERS = {
     "of a model": {"choices": [{"text": "not-needed"}], "error": None, "detail": None},
     "an array": [{"text": "not-needed"}],
     "a detail among others": {"text": "not-needed", "detail": "high"},
+    **{f"error {empty!r}": {"choices": [{"text": "not-needed"}], "error": empty} for empty in EMPTY},
+    "an object called error": {"object": "error", "choices": [{"text": "not-needed"}]},
+    "of Responses": {"type": "error", "output": [{"text": "not-needed"}], "error": {}},
 }
 
 

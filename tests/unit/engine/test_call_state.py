@@ -20,13 +20,13 @@ def test_the_table_knows_each_state() -> None:
 
 @pytest.mark.parametrize(("state", "step", "behind"), LEGAL)
 def test_a_step_of_the_table_leads_to_its_state(state: CallState, step: CallStep, behind: CallState) -> None:
-    assert next_state(state, step) is behind
+    assert next_state(TRANSITIONS, state, step) is behind
 
 
 @pytest.mark.parametrize(("state", "step"), ILLEGAL)
 def test_every_other_step_is_a_defect(state: CallState, step: CallStep) -> None:
     with pytest.raises(IllegalTransition, match=f"{state.name} cannot {step.name}"):
-        next_state(state, step)
+        next_state(TRANSITIONS, state, step)
 
 
 def test_each_state_but_the_last_can_be_closed() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.engine.call_state import IllegalTransition
-from proxy.engine.live_state import BROKEN, CLOSED, TRANSITIONS, LiveState, LiveStep, next_live_state
+from proxy.engine.call_state import IllegalTransition, next_state
+from proxy.engine.live_state import BROKEN, CLOSED, TRANSITIONS, LiveState, LiveStep
 
 WAYS = {
     (LiveState.STREAMING, LiveStep.CLOSE): LiveState.COMPLETE,
@@ -25,10 +25,10 @@ WAYS = {
 def test_every_step_leads_where_the_table_says(state: LiveState, step: LiveStep) -> None:
     expected = WAYS.get((state, step))
     if expected is not None:
-        assert next_live_state(state, step) is expected
+        assert next_state(TRANSITIONS, state, step) is expected
         return
     with pytest.raises(IllegalTransition, match=f"{state.name} cannot {step.name}"):
-        next_live_state(state, step)
+        next_state(TRANSITIONS, state, step)
 
 
 def test_every_state_has_its_ways() -> None:

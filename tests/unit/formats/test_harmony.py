@@ -104,6 +104,31 @@ def test_any_other_message_is_none(name: str) -> None:
     assert found.calls is None and found.why
 
 
+@pytest.mark.parametrize("closer", ["<|call|>", "<|end|>", ""])
+@pytest.mark.parametrize(
+    "behind",
+    ['], "n": 1}', ', "n": 1}', "-l}", ' "-l}', ', {"command": "rm"}', '\n, {"command": "rm"}'],
+)
+def test_arguments_behind_which_their_message_goes_on_are_no_call(behind: str, closer: str) -> None:
+    """C9: what stands before the end of the message may be a part of them."""
+    found = outcome(header, f"<|channel|>commentary {TO} <|constrain|>json<|message|>{LS}{behind}{closer}")
+    assert found.calls is None
+
+
+@pytest.mark.parametrize("behind", ["}-l", '"}', '"} -l', '", -l'])
+def test_arguments_go_as_far_as_their_message(behind: str) -> None:
+    """The schema reads what marks and brackets do not: the text ends at the last mark."""
+    text = f'{{"command": "ls"{behind}"}}'
+    found = outcome(header, f"<|channel|>commentary {TO} <|constrain|>json<|message|>{text}<|call|>")
+    assert found.calls == [("bash", {"command": f'ls"{behind}'})]
+
+
+@pytest.mark.parametrize("behind", ["", "\n", "}", "]}", "}}", " and then?"])
+def test_what_says_nothing_behind_the_arguments_costs_no_call(behind: str) -> None:
+    found = outcome(header, f"<|channel|>commentary {TO} <|constrain|>json<|message|>{LS}{behind}<|call|>")
+    assert found.calls == ONE
+
+
 @pytest.mark.parametrize("token", ["<|end|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>"])
 def test_a_message_that_calls_none_is_passed_over_to_its_end(token: str) -> None:
     """Nothing in it is a call, whatever it shows; what follows may be one again."""

@@ -203,3 +203,18 @@ def test_words_are_no_texts_but_where_nothing_else_may_stand(word: str, value: A
     text = f"<|tool_call_start|>[f(count={word}, free={word}, text={word})]<|tool_call_end|>"
     (found,) = [piece for piece in (*scanner.feed(text), *scanner.finish(stopped=True)) if isinstance(piece, CallSpan)]
     assert json.loads(found.calls[0].arguments) == {"count": value, "free": value, "text": word}
+
+
+@pytest.mark.parametrize("mark", ['"', "'"])
+@pytest.mark.parametrize("command", ["ls", "ls -la /tmp", "f(a)", ""])
+def test_C9_a_text_without_its_last_mark_takes_nothing_along(command: str, mark: str) -> None:
+    """Its end would be the mark of another text: the next call's, or the next keyword's."""
+    tools = offered(function("bash", {"command": {"type": "string"}, "mode": {"type": "string"}}, "command"))
+    broken = f"bash(command={mark}{command}"
+    for text in (
+        f"[{broken}), bash(command={mark}pwd{mark})]",
+        f"[{broken}, mode={mark}b{mark})]",
+        f"[{broken}), bash(mode={mark}b{mark}, command={mark}pwd{mark})]",
+    ):
+        for cut in all_cuts(text, 10):
+            assert scan(cut, new_scanner(tools)).parsed == []

@@ -173,3 +173,68 @@ def test_no_such_call_leaves_in_either_front() -> None:
             text = FAMILIES[name]("bash", f'{{"command": "{value}"}}')
             seen = [streamed(says(text), ends(), tools=TOOLS), whole({"content": text}, tools=TOOLS)]
             assert all("shown" not in each.names for each in seen), text
+
+
+MENTIONS = {
+    "Hermes": [
+        '<tool_call>{"name": ...}</tool_call>',
+        '<tool_call>{"name": <function-name>, "arguments": <args-json-object>}</tool_call>',
+        '<tool_call>{"name": "bash", "arguments": {...}}</tool_call>',
+        '<tool_call>{"name": "bash", "arguments": {"command": ...}}</tool_call>',
+    ],
+    "Mistral": ['[TOOL_CALLS][{"name": ..., "arguments": ...}]', '[TOOL_CALLS]bash[ARGS]{"command": ...}'],
+    "Kimi": ['<|tool_call_begin|>functions.bash:0<|tool_call_argument_begin|>{"command": ...}<|tool_call_end|>'],
+    "harmony": ['<|channel|>commentary to=functions.bash <|constrain|>json<|message|>{"command": ...}<|call|>'],
+    "no wrapper": ['{"name": "bash", "arguments": ...}', '{"name": "bash", "input_schema": { ... }}'],
+}
+PLACES = [
+    "The format is %s as I know.\n\n",
+    "The format is %s.\n\n",
+    "The format is:\n%s\n\n",
+    'The format is "%s" here.\n\n',
+    "> %s here\n\n",
+    "| %s | here |\n\n",
+    "```\n%s\n```\n\n",
+    "<think>It is %s, right.</think>\n\n",
+    "It is %s, right.</think>\n\n",
+]
+
+
+@pytest.mark.parametrize("mention", [each for family in MENTIONS.values() for each in family])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_only_looks_like_a_call_hides_none_behind_it(mention: str, place: str) -> None:
+    """F88: a placeholder has no string that may show a call."""
+    before = place % mention
+    for name in ("Hermes", "Kimi", "Mistral", "DeepSeek V3"):
+        text = before + FAMILIES[name]("bash", '{"command": "ls"}')
+        for size in (0, 1, 7):
+            assert called(text, size=size) == [("bash", {"command": "ls"})]
+
+
+@pytest.mark.parametrize("between", ["\n", "\n\nThen:\n\n", " and then "])
+@pytest.mark.parametrize("name", ["Hermes", "Qwen2.5", "Kimi", "DeepSeek V3", "DeepSeek V3.1"])
+def test_C9_a_text_without_its_last_mark_takes_no_other_call_along(name: str, between: str) -> None:
+    """Its end would be the mark of the next call's text."""
+    for command in ("ls", "ls -la", 'echo \\"x\\"', "a}b", "{"):
+        broken_off = FAMILIES[name]("bash", f'{{"command": "{command}}}')
+        text = broken_off + between + FAMILIES[name]("bash", '{"command": "rm x"}')
+        for size in (0, 1, 7):
+            assert all(given == {"command": "rm x"} for _, given in called(text, size=size)), text
+
+
+@pytest.mark.parametrize("text", ["ls}}", 'x"}, y"}}', "ls}"])
+@pytest.mark.parametrize("name", ["name", '"name"'])
+def test_C9_a_text_takes_no_other_call_of_its_list_along(text: str, name: str) -> None:
+    listed = (
+        f'[TOOL_CALLS][{{{name}: "bash", "arguments": {{"command": "{text}, '
+        f'{{{name}: "bash", "arguments": {{"command": "rm x"}}}}]'
+    )
+    for size in (0, 1, 7):
+        assert all("name" not in str(given) for _, given in called(listed, size=size)), listed
+
+
+def test_C9_a_comma_before_a_brace_ends_no_call_whose_line_goes_on() -> None:
+    text = '[TOOL_CALLS]bash[ARGS]{"command": "a",}b", "mode": "m"}'
+    for size in (0, 1, 7):
+        assert all(given != {"command": "a"} for _, given in called(text, size=size))
+    assert called('[TOOL_CALLS]bash[ARGS]{"command": "a",}') == [("bash", {"command": "a"})]

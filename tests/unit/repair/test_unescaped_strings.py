@@ -160,6 +160,16 @@ def test_C9_what_may_close_more_than_the_string_leaves_no_reading(text: str) -> 
     assert text_read(text, DEEP) is None
 
 
+@pytest.mark.parametrize("last", ["p", 'it\'s "p" '])
+@pytest.mark.parametrize(
+    "more", ['{"old": "b c", "all": 0}', '{"all": 0}', '{"kind": 1}', "{}", "5", '{"old": "b", "all": true}']
+)
+def test_C9_an_opener_behind_brackets_that_stands_there_again_leaves_no_reading(more: str, last: str) -> None:
+    """A text may show the end of its array and the key behind it, and further items follow it."""
+    text = f'{{"edits": [{{"all": 1, "new": "f("}}], "path": "z")"}}, {more}], "path": "{last}"}}'
+    assert text_read(text, {**DEEP, "required": ["path"]}) is None
+
+
 @pytest.mark.parametrize("text", ['a \\\\"b\\\\" "c"', 'C:\\\\"b" c'])
 def test_C9_a_mark_behind_two_backslashes_leaves_no_reading(text: str) -> None:
     """One of them may be meant for the mark."""
@@ -281,3 +291,36 @@ def test_C7_no_text_takes_long(unit: str) -> None:
             began = time.process_time()
             text_read(head + unit * (300_000 // len(unit)) + tail, EDITS if "edits" in head else WRITE)
             assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Strings that are joined, as Python, JavaScript, PHP and shells do.
+        '{"path": "p", "content": "line 1\\n" + "line 2\\n"}',
+        '{"path": "p", "content": "x\\n"\n "y\\n"}',
+        '{"path": "p", "content": "x" "y"}',
+        '{"path": "p", "content": "x" . "y"}',
+        '{"path": "p", "content": "x %s" % "b"}',
+        '{"path": "p", "content": "ls" || "dir"}',
+        # A mark that stands there twice.
+        '{"path": "p"", "content": "x"}',
+        '{"path": "p", "content": "ls""}',
+        '{"path": "p", "content": "ls",""}',
+        # A key that the tool does not declare, and that is broken.
+        '{"path": "p", "content": "ls", "description: "list"}',
+        '{"path": "p", "content": "ls" "description": "list"}',
+        '{"path": "p", "content": "ls", "description" = "list"}',
+        '{"path": "p", "content": "ls","pwd"}',
+    ],
+)
+def test_C9_a_mark_behind_which_another_string_begins_leaves_no_reading(text: str) -> None:
+    assert text_read(text, WRITE) is None
+    assert text_read(text, {**WRITE, "additionalProperties": False}) is None
+
+
+@pytest.mark.parametrize(
+    "code", ['print("a" + "b")', 'f("", "")', 'echo "" "b"', '"a" and "b"', '["a", "b"]', 'x = "a" "b"']
+)
+def test_strings_within_a_text_are_its_own(code: str) -> None:
+    assert text_read(f'{{"path": "p", "content": "{code}"}}', WRITE) == {"path": "p", "content": code}
