@@ -91,7 +91,13 @@ class Settings:
         group=_HOW_MUCH,
     )
     threads: int = _setting(
-        512, checks.int_between(4, 16384), "requests that one worker serves at the same time", group=_HOW_MUCH
+        512,
+        checks.int_between(4, 16384),
+        "requests that one worker serves at the same time; a stream is none any more once it has begun",
+        group=_HOW_MUCH,
+    )
+    max_streams: int = _setting(
+        2000, checks.int_between(1, 16384), "streams that one worker has at the same time", group=_HOW_MUCH
     )
     reserved_threads: int = _setting(
         32,

@@ -30,9 +30,9 @@ from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY, RETRY_TOKENS
+from proxy.upstream.answer_wait import NEVER, AnswerWait
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import decoded
-from proxy.upstream.pump import NEVER, Pump
 from proxy.upstream.response_headers import REPLY, response_headers
 from proxy.upstream.responses import error_of_response, read_body
 
@@ -82,7 +82,7 @@ class Exchange:
     request: ChatRequest
     plan: Plan
     auto: bool
-    pump: Pump
+    wait: AnswerWait
     engine: Callable[[bool], Engine]
     dialect: Dialect
     max_event: int
@@ -93,10 +93,14 @@ class Exchange:
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
-    def second(self, plan: Plan, error: ProxyError) -> Plan | None:
-        """The plan for one more try, or None (README: who parses)."""
+    def second(self, plan: Plan, error: ProxyError) -> Generator[bytes, None, Plan | None]:
+        """The plan for one more try, or None (README: who parses).
+
+        The server may have to be asked what it is, and the try begins with a connection: from here on it may block.
+        """
         if self.observe or not isinstance(error, UpstreamError):
             return None
+        yield from self.wait.on_a_thread()
         again = None
         if self.auto:
             again = self._second_by_server(plan, error)
@@ -116,7 +120,9 @@ class Exchange:
 
 
 def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
-    """The bytes of the reply; a whole one in one piece. Raises a ProxyError only before it gave any."""
+    """The bytes of the reply, `b""` where there are none now; a whole one in one piece. Raises a ProxyError only before
+    it gave any.
+    """
     plan, outcome = exchange.plan, exchange.outcome
     committed = False
     while True:
@@ -125,14 +131,14 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
         attempt = _Attempt(exchange, plan)
         try:
             for part in attempt.run():
-                committed = True
+                committed |= part != b""
                 yield part
             return
         except ClientGone:
             raise
         except ProxyError as error:
             # What the server has shown is remembered also where this request cannot go up again.
-            again = exchange.second(plan, error)
+            again = yield from exchange.second(plan, error)
             if again is None or attempt.spoke:
                 redact_error(error, exchange.secrets)
                 outcome.fail(error)
@@ -190,7 +196,7 @@ class _Attempt:
         exchange, request = self._exchange, self._exchange.request
         tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=self._up.raw_text)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
-            parts = tape.listen(call, decoded(call, exchange.pump.receive(call)))
+            parts = tape.listen(call, decoded(call, exchange.wait.receive(call)))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
             if streamed and not (request.stream or exchange.observe):
@@ -224,7 +230,7 @@ class _Attempt:
             if part is not None:
                 first = part
                 break
-            yield from self._beat()
+            yield self._beat()
         if call.status != 200:
             body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
             raise error_of_response(call, body, self._exchange.secrets)
@@ -237,20 +243,20 @@ class _Attempt:
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
         """A stream: everything that has arrived, decided and written at once."""
-        reply, pump = self._reply, self._exchange.pump
+        reply, wait = self._reply, self._exchange.wait
         for part in parts:
+            beat = b""
             if part is None:
-                yield from self._beat()
+                beat = self._beat()
             else:
                 self._unsent += reply.receive(part)
             if reply.held or self._held_since != NEVER:
                 self._limit_hold()
             if reply.failure is not None:
                 raise reply.failure
-            if data := self._ready():
-                yield data
             if reply.done:
-                pump.expect_end(END_GRACE)
+                wait.expect_end(END_GRACE)
+            yield beat + self._ready()
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
@@ -262,15 +268,17 @@ class _Attempt:
             return b""
         self.spoke = True
         data, self._unsent = self._unsent, b""
-        self._exchange.pump.wrote()
+        self._exchange.wait.wrote()
         return data
 
-    def _beat(self) -> Iterator[bytes]:
-        pump = self._exchange.pump
-        if pump.heartbeat_due:
-            pump.wrote()
-            self._exchange.outcome.heartbeats += 1
-            yield self._reply.heartbeat()
+    def _beat(self) -> bytes:
+        """A heartbeat, if one is due."""
+        wait = self._exchange.wait
+        if not wait.heartbeat_due:
+            return b""
+        wait.wrote()
+        self._exchange.outcome.heartbeats += 1
+        return self._reply.heartbeat()
 
     def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
         """Wait for something whole, with heartbeats."""
@@ -280,7 +288,7 @@ class _Attempt:
             except StopIteration as done:
                 data: bytes = done.value
                 return data
-            yield from self._beat()
+            yield self._beat()
 
     def _limit_hold(self) -> None:
         """Let go what has been held for too long (contract C2), and sooner the prose before it."""
@@ -297,7 +305,7 @@ class _Attempt:
             self._unsent += reply.flush_prose()
         else:
             bound = HURRY
-        self._exchange.pump.alarm(self._held_since + bound)
+        self._exchange.wait.alarm(self._held_since + bound)
 
     def _whole(self, body: bytes) -> bytes:
         """A whole answer: as the stream that the client asked for, or whole."""

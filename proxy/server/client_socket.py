@@ -132,19 +132,19 @@ class ClientSocket(socket.socket):
     def _await_room(self) -> None:
         poll = select.poll()
         poll.register(self, select.POLLOUT)
-        before, since = self._unsent(), time.monotonic()
+        before, since = self.unsent(), time.monotonic()
         while True:
             left = max(0.0, since + self._times.idle - time.monotonic())
             if poll.poll(int(min(left, _LOOK) * 1000) + 1):
                 return
             # There is room only once much was taken; what was taken until then shows in the queue.
-            now = self._unsent()
+            now = self.unsent()
             if now < before:
                 before, since = now, time.monotonic()
             elif time.monotonic() >= since + self._times.idle:
                 raise BrokenPipeError(errno.EPIPE, "the client takes nothing")
 
-    def _unsent(self) -> int:
+    def unsent(self) -> int:
         """Bytes that the client has not taken."""
         return self._asked(termios.TIOCOUTQ)
 

@@ -1,4 +1,4 @@
-"""The upstream: one `requests` call per request, handed to the pump before a byte of its answer is read.
+"""The upstream: one `requests` call per request, handed over before a byte of its answer is read.
 
 A `requests` adapter whose connection gives its answer back at once, unread, hands over the connected socket; every
 later byte is received here without blocking, so that one poll sees all there is.
@@ -146,8 +146,8 @@ class UpstreamCall:
         """The length of the body in bytes, if it is framed by its length."""
         return self._decoder.length
 
-    def receive(self) -> bytes:
-        """Take all that has arrived and give what it adds to the body.
+    def receive(self, most: int = _MAX_RECEIVED) -> bytes:
+        """Take all that has arrived, or about `most` bytes of it, and give what they add to the body.
 
         `more` says that there is something left to receive although the socket may have nothing. Raises
         UpstreamBroken when the answer breaks off, after everything that came before it was given.
@@ -156,7 +156,7 @@ class UpstreamCall:
             raise self._failure
         parts: list[bytes] = []
         try:
-            self._read_into(parts)
+            self._read_into(parts, most)
         except UpstreamBroken as error:
             if not any(parts):
                 raise
@@ -164,11 +164,11 @@ class UpstreamCall:
             self.more = True
         return b"".join(parts)
 
-    def _read_into(self, parts: list[bytes]) -> None:
+    def _read_into(self, parts: list[bytes], most: int) -> None:
         size = 0
         self.more = False
         while not self._decoder.complete:
-            if size >= _MAX_RECEIVED:
+            if size >= most:
                 self.more = True
                 return
             try:

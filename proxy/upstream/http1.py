@@ -1,7 +1,7 @@
 """The upstream's HTTP/1.1 response, undone without I/O: bytes to status, headers and body (RFC 9112).
 
-The pump reads the socket itself, so that nothing is buffered where its poll cannot see it; this is the small decoder
-that it needs for that.
+The socket itself is read (client.py), so that nothing is buffered where no poll can see it; this is the small decoder
+that is needed for that.
 """
 
 from __future__ import annotations

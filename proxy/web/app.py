@@ -28,7 +28,7 @@ from proxy.web.access_log import log_request, measure
 from proxy.web.context import json_response, request_context
 from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
 from proxy.web.web_origins import check_web_page, cors
-from proxy.worker.logging_setup import set_up_logging
+from proxy.worker.logging_setup import keep_secret, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker
 
 log = logging.getLogger("proxy")
@@ -177,6 +177,7 @@ def _closing(response: Response) -> Response:
     ctx = request_context()
 
     def ended() -> None:
+        keep_secret(ctx.secrets)  # the thread that ends a stream has worked on another request
         if not ctx.sent and not response.is_streamed:
             ctx.sent = response.content_length or 0
         with ctx.held:

@@ -94,8 +94,7 @@ def admit(context: RequestContext, route: Route) -> None:
     if context.key is not None:
         access.count_request(context.key, context.worker.memory.tally)
     if route.takes_thread:
-        context.worker.take_thread()
-        context.held.callback(context.worker.return_thread)
+        context.take_thread()
 
 
 def client_name(key: ClientKey | None, snapshot: Snapshot, named: str | None) -> str:

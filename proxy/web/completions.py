@@ -35,11 +35,11 @@ from proxy.exchange.task import make_task
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ERROR_BODY
+from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS
-from proxy.upstream.pump import HasDescriptor, Pump, Timeouts
 from proxy.upstream.responses import error_of_response
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
 from proxy.web.headers import JSON_TYPE, upstream_headers
@@ -47,6 +47,7 @@ from proxy.web.prepare import model_server, named_model
 from proxy.web.routes import shown_paths
 from proxy.worker.audit_log import as_header
 from proxy.worker.lessons import Lessons
+from proxy.worker.logging_setup import keep_mask
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
 
@@ -54,6 +55,8 @@ log = logging.getLogger("proxy")
 
 # Reads a dialect's request into the internal one; it may ask the model server which models it has.
 Prepare: TypeAlias = Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]
+# Under this name gunicorn's worker takes what the body of a stream waits for: then its pump drives it (server/pump.py).
+HAND_OVER = "tool_proxy.hand_over"
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
 _SSE_TYPE = "text/event-stream; charset=utf-8"
 _SSE_HEADERS = (
@@ -78,18 +81,23 @@ def reply(prepare: Prepare) -> Response:
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
     _warn_of_repeats(ctx, wanted)
-    parts = run_exchange(_exchange(ctx, asked))
+    if wanted.stream:
+        ctx.take_stream()
+    exchange = _exchange(ctx, asked)
+    parts = run_exchange(exchange)
     if not wanted.stream:
         return _whole(ctx, parts)
-    first = next(parts, b"")
+    first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
     headers = [*_SSE_HEADERS, *ctx.outcome.headers]
     content_type = ctx.outcome.content_type or _SSE_TYPE
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
     response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
-    ctx.worker.streams(1)
-    response.call_on_close(lambda: ctx.worker.streams(-1))
+    hand_over = request.environ.get(HAND_OVER)
+    if hand_over is not None:
+        hand_over(exchange.wait)
+        ctx.thread.close()
     return response
 
 
@@ -117,13 +125,13 @@ def passed(path: str, model: str | None = None) -> Response:
     ctx = request_context()
     settings = ctx.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
-    pump = Pump(ctx.socket, patience, ctx.worker.drain)
+    wait = AnswerWait(ctx.socket, patience, ctx.worker.drain)
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
     body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
     method = "GET" if request.method == "HEAD" else request.method
     call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
     try:
-        answer = pass_through(call, pump)
+        answer = pass_through(call, wait)
         if answer.status >= 400:
             answer = _passed_error(ctx, call, answer)
     except BaseException:
@@ -231,7 +239,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         request=wanted,
         plan=_plan(asked, server, ctx.heal_plan(wanted.model)),
         auto=profile.parse == "auto",
-        pump=Pump(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
+        wait=AnswerWait(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
         engine=engine,
         dialect=asked.dialect,
         max_event=settings.max_event,
@@ -309,11 +317,13 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
 
     It closes nothing: it may never be begun (a HEAD request, a client that is gone).
     """
+    mask = mask_of(ctx.secrets)
     try:
         for part in parts:
-            if ready := masking.feed(part):
-                ctx.sent += len(ready)
-                yield ready
+            ready = masking.feed(part)
+            ctx.sent += len(ready)
+            yield ready
+            keep_mask(mask)  # the pump's thread works on many requests
         if rest := masking.finish():
             ctx.sent += len(rest)
             yield rest

@@ -13,11 +13,11 @@ from proxy.dialects.messages.request import translate_count
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import NotFound
 from proxy.healing.heal import heal_request
+from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.model_list import ModelCard, read_cards, served_name
 from proxy.upstream.paths import MODELS
-from proxy.upstream.pump import Pump, Timeouts
 from proxy.upstream.responses import error_of_response, read_body
 from proxy.web.context import json_response, request_context
 from proxy.web.headers import upstream_headers
@@ -80,9 +80,9 @@ def ask(
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""
     ctx = request_context()
-    pump = Pump(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain)
+    wait = AnswerWait(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain)
     with server.open(method, path, headers, data) as call:
-        whole = read_body(decoded(call, pump.receive(call)))
+        whole = read_body(decoded(call, wait.receive(call)))
         while True:
             try:
                 next(whole)

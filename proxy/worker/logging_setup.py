@@ -57,7 +57,12 @@ def keep_secret(secrets: tuple[str, ...]) -> None:
     """Until it works on another request, no line that this thread logs shows these: also what nobody cleaned before,
     the words of an exception.
     """
-    _thread.mask = mask_of(secrets)
+    keep_mask(mask_of(secrets))
+
+
+def keep_mask(mask: Mask) -> None:
+    """The same, by the mask of the secrets."""
+    _thread.mask = mask
 
 
 def _redacted(text: str) -> str:

@@ -80,11 +80,20 @@ class WorkerState:
         with self._lock:
             self._threads -= 1
 
-    def streams(self, more: int) -> None:
-        """So many streams more are under way."""
+    def take_stream(self) -> None:
+        """A stream begins. Raises Unavailable if there are as many as there may be."""
+        limit = self.snapshot.settings.max_streams
         with self._lock:
-            self._streams += more
-        self.memory.tally.hold(STREAMS, more)
+            if self._streams >= limit:
+                raise Unavailable(f"this proxy has {limit} streams already (max_streams); try again in a moment")
+            self._streams += 1
+        self.memory.tally.hold(STREAMS, 1)
+
+    def return_stream(self) -> None:
+        """A stream has ended that `take_stream` let in."""
+        with self._lock:
+            self._streams -= 1
+        self.memory.tally.hold(STREAMS, -1)
 
     def current(self) -> Snapshot:
         """What is in force for a request that begins now: what another worker has published is taken first."""

@@ -838,7 +838,7 @@ def test_k3_100_clients_that_find_it_full_and_stay_hold_up_nobody(
     )
     with ExitStack() as stack:
         gate = bench.upstream.gate()
-        script: Script = [*SAID, gate]
+        script: Script = [gate, *SAID]
         bench.play(*[script] * 48)
         served = request(dialect, dialect.ask(streamed=True, tools=True))
         for number in range(48):
@@ -1190,7 +1190,7 @@ def test_p4_1000_idle_streams(proxy: Start, dialect: Dialect) -> None:
 @MODES
 def test_p5_all_threads_are_busy(benches: Benches, dialect: Dialect, streamed: bool) -> None:
     """Those in excess are refused at once, and /health answers all the time."""
-    bench = benches("--threads", "8")
+    bench = benches("--threads", "8", "--max-streams", "6")
     body = dialect.ask(streamed=streamed, tools=True)
     with ExitStack() as stack:
         gate = bench.upstream.gate()

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.once
 
 CONF = Path(gunicorn_conf.__file__)
 # What the master has loaded anyway.
-GUNICORNS = ("gunicorn", "gunicorn.http.parser", "gunicorn.workers.gthread")
+GUNICORNS = ("gunicorn", "gunicorn.http", "gunicorn.http.parser", "gunicorn.workers.gthread")
 APP = """
 import socket, struct
 def app(environ, start_response):
