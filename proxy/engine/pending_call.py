@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
 from proxy.engine.call_delta import CallDelta
-from proxy.engine.call_state import TRANSITIONS, CallState, CallStep, next_state
+from proxy.engine.call_state import TRANSITIONS, CallState, CallStep
 from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.repair.argument_readers import may_go_on
 from proxy.tools.toolset import ToolSet
+from proxy.transitions import next_state
 
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
 # A chunk of which a part may leave waits for no more than so many bytes of the call (contract C2).

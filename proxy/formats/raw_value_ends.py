@@ -316,7 +316,7 @@ class ValueEnds:
         """
         if chain.called:
             return False
-        if self._cursor.enclosures:
+        if self._cursor.context.enclosures:
             return False
         return chain.behind in (Behind.TURN_END, Behind.REPLY_END)
 

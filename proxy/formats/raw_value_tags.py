@@ -174,7 +174,7 @@ class SeenTags:
         """The first tag of a chain that closes nothing inside the value, by its place in the chain."""
         # End tags of wrappers that were never opened: `</function></tool_call>` without `<tool_call>`.
         orphans = Level.WRAPPER if chain.called else None
-        if self._cursor.enclosures:
+        if self._cursor.context.enclosures:
             orphans = None
         for number, each in enumerate(chain.tags):
             if each.mark.kind == FOREIGN:

@@ -14,9 +14,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
+from proxy.formats.places import PLACES, Place, PlaceStep
 from proxy.formats.spans import (
     QUOTES,
     CallSpan,
@@ -29,9 +31,10 @@ from proxy.formats.spans import (
 from proxy.formats.tool_listings import is_definition
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall, Rejection
+from proxy.parsing.cursor import MAX_BLANKS, Context, NotACall, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
+from proxy.transitions import next_state
 
 # A reply that goes on copying means none of it.
 MAX_COPIED = 32
@@ -64,9 +67,10 @@ class Scanner:
         refused: list[RejectedSpan] | None = None,
     ) -> None:
         self.refusals: Counter[str] = Counter()
-        self._tools = tools
+        self._context = Context(tools)
         self._off = off
         self._grammars = grammars
+        self._mode = mode
         self._grammar = grammars[mode]
         self._copies = copies or Copies()
         self._max_held = max_held
@@ -76,20 +80,20 @@ class Scanner:
         self._pos = 0
         self._markdown = Markdown()
         self._candidate: Candidate | None = None
-        self._after_call = False
+        self._place = Place.TEXT
         self._leftover_at = -1
+        # Some text was let go.
         self._said = False
         # Where the reply's first thing stands, and how many of the formats for it were tried.
         self._first_at = 0
         self._first_tried = 0
-        # Whether the reasoning that goes on stands behind text.
-        self._behind_text = False
         self._copied = 0
         self._went_back = 0
-        # Tools were listed: what names another one without arguments lists that.
+        # Tools were listed somewhere in the reply.
         self._listed = False
-        # Nothing but blanks stands behind what listed one.
-        self._behind_listed = False
+
+    def _move(self, step: PlaceStep) -> None:
+        self._place = next_state(PLACES, self._place, step)
 
     @property
     def held(self) -> bool:
@@ -103,7 +107,7 @@ class Scanner:
             return False
         if self._candidate.cursor.void:
             return False
-        return self._candidate.cursor.named
+        return self._candidate.evidence.named
 
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
@@ -124,7 +128,7 @@ class Scanner:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
         if self._buffer.data or self._candidate:
             return False
-        if self._after_call or self._is_first:
+        if self._place is Place.BEHIND_CALL or self._is_first:
             return False
         if self._grammar.first_byte.search(data):
             return False
@@ -165,7 +169,7 @@ class Scanner:
         pieces = tuple(self._scan())
         if not self._buffer.data:
             return pieces
-        if self._after_call and stopped:
+        if self._place is Place.BEHIND_CALL and stopped:
             return (*pieces, self._take((), "blanks", self._buffer.end))
         return (*pieces, self._prose(self._buffer.end))
 
@@ -180,7 +184,7 @@ class Scanner:
         while self._candidate or self._find_candidate():
             candidate = self._candidate
             assert candidate is not None
-            if candidate.start > self._buffer.base and not self._after_call:
+            if candidate.start > self._buffer.base and self._place is not Place.BEHIND_CALL:
                 yield self._prose(candidate.start)
             try:
                 calls = self._calls_of(candidate)
@@ -191,7 +195,7 @@ class Scanner:
                 yield from self._let_go_void(candidate)
                 return
             yield from self._found(candidate, calls)
-        if self._after_call:
+        if self._place is Place.BEHIND_CALL:
             return
         if self._pos > self._buffer.base:
             yield self._prose(self._pos)
@@ -213,18 +217,19 @@ class Scanner:
 
     def _found(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> Iterator[Piece]:
         """Take calls, or nothing but a token that is dropped."""
-        cursor = candidate.cursor
+        evidence = candidate.evidence
         is_first = candidate.start == self._first_at
         if is_first and self._said:
             # Blanks before the first call are its own, but not behind text.
             yield self._prose(self._buffer.search(_NOT_BLANK, candidate.start))
-        found = self._take(calls, candidate.format, cursor.pos, cursor.weak)
-        yield from parted(found, cursor.left)
-        if cursor.cut:
-            yield from self._skip(cursor.furthest)
+        found = self._take(calls, candidate.format, candidate.cursor.pos, evidence.weak)
+        yield from parted(found, evidence.kept_text)
+        if evidence.cut_off:
+            yield from self._skip(candidate.cursor.furthest)
         if is_first and not calls:
             # Nothing but a token was dropped: the reply's first thing is still to come.
-            self._after_call, self._first_at, self._first_tried = False, self._pos, 0
+            self._move(PlaceStep.LEAVE)
+            self._first_at, self._first_tried = self._pos, 0
 
     def _refuse(self, candidate: Candidate, refusal: NotACall) -> None:
         """Go on behind what was no call: what was let go already is not looked at again."""
@@ -233,6 +238,8 @@ class Scanner:
         seen = cursor.pos
         if cursor.back_to >= 0:
             self._went_back += 1
+            if self._went_back == MAX_GOING_BACK:
+                self._context = replace(self._context, may_go_back=False)
         else:
             seen = max(seen, cursor.furthest)
         is_first = candidate.start == self._first_at
@@ -241,21 +248,22 @@ class Scanner:
         self._pos = max(seen, self._buffer.base, behind)
         self._follow(self._pos)
         self._candidate = None
-        if candidate.item is not LEFTOVER:
-            self._after_call = False
         self._first_at = self._pos if is_first else -1
 
     def _note(self, candidate: Candidate, refusal: NotACall) -> None:
         """Remember that tools are listed, count why it was no call, and tell it to who asked for that."""
-        cursor = candidate.cursor
-        self._behind_listed = refusal.rejection is Rejection.DEFINITION
-        self._listed |= self._behind_listed
-        if cursor.why:
-            refusal = cursor.rejected()
-        if cursor.named or refusal.rejection.telling:
+        evidence = candidate.evidence
+        if refusal.rejection is Rejection.DEFINITION:
+            self._listed = True
+            self._move(PlaceStep.LIST)
+        elif candidate.item is not LEFTOVER:
+            self._move(PlaceStep.SAY)
+        if evidence.why:
+            refusal = evidence.rejected()
+        if evidence.named or refusal.rejection.telling:
             self.refusals[refusal.rejection.label] += 1
         if self._refused is not None and candidate.looks_like_a_call:
-            self._refused.append(RejectedSpan(candidate.start, cursor.pos, candidate.item.name, str(refusal)))
+            self._refused.append(RejectedSpan(candidate.start, candidate.cursor.pos, candidate.item.name, str(refusal)))
 
     def _skip(self, end: int) -> Iterator[Piece]:
         """Let go of what broke off behind calls: what its values show is no call."""
@@ -289,7 +297,8 @@ class Scanner:
         buffer = self._buffer
         while self._pos < buffer.end:
             if self._takes_no_more:
-                self._pos, self._after_call = buffer.end, False
+                self._pos = buffer.end
+                self._move(PlaceStep.LEAVE)
                 return False
             if self._is_first:
                 if not self._try_first():
@@ -297,7 +306,7 @@ class Scanner:
                 if self._candidate:
                     return True
                 continue
-            if self._after_call:
+            if self._place is Place.BEHIND_CALL:
                 self._try_leftover()
                 if self._candidate:
                     return True
@@ -329,7 +338,7 @@ class Scanner:
         if self._pos in (self._buffer.end, self._leftover_at):
             return
         self._leftover_at = self._pos
-        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._tools)
+        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._context)
 
     def _pass_prose(self) -> int:
         """Pass the prose up to the next byte that may begin something, and give its position, or that of the end."""
@@ -338,7 +347,6 @@ class Scanner:
         pattern = self._grammar.in_code if in_code else self._grammar.first_byte
         at = self._buffer.search(pattern, self._pos)
         if at > self._pos:
-            self._after_call = False
             self._passed(self._buffer.part(self._pos, at))
             self._pos = at
         return at
@@ -356,14 +364,13 @@ class Scanner:
                 return True
             if begins:
                 return False
-        self._after_call = False
         self._passed(self._buffer.part(at, at + 1))
         self._pos = at + 1
         return False
 
     def _may_stand(self, item: Format, at: int) -> bool:
         """Whether a format may begin at such a place: in such a line, behind such a byte."""
-        if item.line_start and not self._begins_line:
+        if item.line_start and not self._markdown.begins_line:
             return False
         if item.apart and _WORD_BYTE.match(self._buffer.near(at)[-1:]):
             return False
@@ -374,15 +381,8 @@ class Scanner:
     def _passed(self, text: bytes) -> None:
         """Take what begins no call."""
         self._markdown.feed(text)
-        if self._behind_listed:
-            self._behind_listed = not text.strip()
-
-    @property
-    def _begins_line(self) -> bool:
-        """True if what comes next is the first thing of a line that is no indented code."""
-        if not self._markdown.line_start:
-            return False
-        return not self._markdown.indented
+        if self._place is not Place.TEXT:
+            self._move(PlaceStep.SAY if text.strip() else PlaceStep.LEAVE)
 
     def _candidates(self, at: int) -> tuple[Format, ...]:
         """The formats that may begin here."""
@@ -410,8 +410,8 @@ class Scanner:
         return True
 
     def _new_candidate(self, item: Format, at: int) -> Candidate:
-        candidate = Candidate(item, self._buffer, at, self._tools, self._went_back < MAX_GOING_BACK)
-        candidate.cursor.in_quotation = candidate.quoted_before(self._markdown)
+        candidate = Candidate(item, self._buffer, at, self._context)
+        candidate.cursor.context = replace(self._context, in_quotation=candidate.quoted_before(self._markdown))
         if item.opener and self._is_quoted(item, at):
             candidate.cursor.reject(Rejection.QUOTED)
         if item.strong and self._markdown.indented_code:
@@ -432,11 +432,10 @@ class Scanner:
         mode = item.mode if first or item.mode == TEXT else f"{item.mode}{BEHIND_TEXT}"
         self._markdown.feed(self._buffer.part(at, end))
         self._pos = end
-        self._after_call = False
-        self._grammar = self._grammars[mode]
+        self._move(PlaceStep.LEAVE)
         # Behind text and reasoning nothing is the reply's first thing.
-        again = mode == TEXT and not self._behind_text
-        self._behind_text = mode.endswith(BEHIND_TEXT)
+        again = mode == TEXT and not self._mode.endswith(BEHIND_TEXT)
+        self._mode, self._grammar = mode, self._grammars[mode]
         self._first_at, self._first_tried = (end, 0) if again else (-1, 0)
 
     def _follows(self, item: Format, end: int) -> bool | None:
@@ -459,7 +458,7 @@ class Scanner:
             raise NotACall(Rejection.FORMAT_OFF)
         if cursor.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
             raise NotACall(Rejection.OVER_LIMIT)
-        if any(self._copies.hold(cursor.text(start, end)) for start, end in cursor.spans):
+        if any(self._copies.hold(cursor.text(start, end)) for start, end in candidate.evidence.spans):
             self._copied += 1
             raise NotACall(Rejection.COPIED)
 
@@ -471,14 +470,15 @@ class Scanner:
         """
         if any(is_definition(call) for call in calls):
             return True
-        listed = self._listed if candidate.cursor.weak else self._behind_listed
+        listed = self._listed if candidate.evidence.weak else self._place is Place.BEHIND_LISTING
         if not listed or not calls:
             return False
         return all(call.arguments.strip() == "{}" for call in calls)
 
     def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""
-        self._after_call = False
+        if self._place is not Place.TEXT:
+            self._move(PlaceStep.LEAVE)
         self._leftover_at = -1
         self._said = True
         start = self._buffer.base
@@ -487,11 +487,10 @@ class Scanner:
 
     def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> CallSpan:
         self._candidate = None
-        self._behind_listed = False
         self._calls_left -= len(calls)
         start = self._buffer.base
         self._buffer.drop(end)
         self._pos = end
         self._markdown = Markdown()
-        self._after_call = True
+        self._move(PlaceStep.TAKE)
         return CallSpan(start, end, calls, name, weak)

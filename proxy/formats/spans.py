@@ -17,9 +17,8 @@ from proxy.formats.quotations import MARKS, MAX_BEHIND, Quotation, blanks_behind
 from proxy.formats.unreadable_calls import readable
 from proxy.formats.unwrapped import rest_of_calls
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import Context, Cursor, Evidence, KeptText, NotACall, Parsing, RawCall
 from proxy.parsing.markdown import Markdown
-from proxy.tools.toolset import ToolSet
 
 QUOTES = tuple(mark.encode() for mark in MARKS)
 
@@ -49,12 +48,12 @@ class CallSpan:
 Piece: TypeAlias = TextSpan | CallSpan
 
 
-def parted(found: CallSpan, left: Iterable[tuple[int, int, int]]) -> Iterator[Piece]:
-    """What was found, without the spans in it that stay text; each has so many of its calls before it."""
+def parted(found: CallSpan, kept_text: Iterable[KeptText]) -> Iterator[Piece]:
+    """What was found, without what in it stays text."""
     start, taken = found.start, 0
-    for first, last, before in left:
+    for kept in kept_text:
         # Some of it may have been let go before.
-        begin, end = max(first, start), max(last, start)
+        begin, end, before = max(kept.start, start), max(kept.end, start), kept.calls_before
         if begin > start or before > taken:
             yield replace(found, start=start, end=begin, calls=found.calls[taken:before])
         yield TextSpan(begin, end)
@@ -81,31 +80,35 @@ class Candidate:
     stands behind it does not matter any more.
     """
 
-    def __init__(self, item: Format, buffer: TextBuffer, start: int, tools: ToolSet, may_go_back: bool = True) -> None:
+    def __init__(self, item: Format, buffer: TextBuffer, start: int, context: Context) -> None:
         self.item = item
         self.start = self.seen = start
-        self.cursor = Cursor(buffer, start, tools)
-        self.cursor.may_go_back = may_go_back
+        self.cursor = Cursor(buffer, start, context)
         self.calls: tuple[RawCall, ...] | None = None
         self.around: Quotation | None = None
         self.decided = False
-        self._buffer, self._tools = buffer, tools
+        self._buffer = buffer
         self._next: Candidate | None = None
         self._parsing: Parsing[tuple[RawCall, ...]] = readable(self.cursor, item.parse(self.cursor))
 
     @property
+    def evidence(self) -> Evidence:
+        """What its parser saw."""
+        return self.cursor.evidence
+
+    @property
     def format(self) -> str:
         """The name of its format."""
-        return self.cursor.format or self.item.name
+        return self.evidence.format or self.item.name
 
     @property
     def looks_like_a_call(self) -> bool:
         """True if it began with an opener, or something in it did; the first thing of a reply may be anything."""
         if self.item.opener:
             return True
-        if self.cursor.named:
+        if self.evidence.named:
             return True
-        return self.cursor.format != ""
+        return self.evidence.format != ""
 
     def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
         """Tells whether a quotation is open before it, when it is asked."""
@@ -135,7 +138,7 @@ class Candidate:
         """
         if not self._is_undecided:
             return False
-        if self.cursor.weak:
+        if self.evidence.weak:
             return self._is_quoted_at_the_end
         around = self._quotation(markdown)
         while around:
@@ -182,8 +185,8 @@ class Candidate:
                 continue
             here = self._buffer.part(at, at + len(item.opener))
             if here == item.opener:
-                self._next = Candidate(item, self._buffer, at, self._tools)
-                self._next.cursor.in_quotation = self.cursor.in_quotation
+                context = Context(self.cursor.context.tools, in_quotation=self.cursor.context.in_quotation)
+                self._next = Candidate(item, self._buffer, at, context)
                 return True
             if item.opener.startswith(here) and not self._buffer.ended:
                 return None
@@ -205,13 +208,13 @@ class Candidate:
         self._next = None
         if not calls:
             return False
-        if other.void or other.weak:
+        if other.void or other.evidence.weak:
             return False
         if other.pos - self.start > limit:
             return False
         self.calls = (*(self.calls or ()), *calls)
         self.cursor.pos = other.pos
-        self.cursor.spans += other.spans
+        self.evidence.spans += other.evidence.spans
         return True
 
 

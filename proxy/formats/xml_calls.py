@@ -39,7 +39,7 @@ _CALL_ENDS = (b"</function>",)
 
 def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one call that stands here, opening tag and all."""
-    lined = cursor.begins_line(cursor.pos) if cursor.enclosures else None
+    lined = cursor.begins_line(cursor.pos) if cursor.context.enclosures else None
     opener = yield from tag(cursor)
     if not opener.names(CALL_KINDS):
         raise NotACall("a tag that names a function was expected")
@@ -118,7 +118,7 @@ def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:
     """Let a call end with the reply: weak evidence, if the model stopped behind a value."""
     if not values or not cursor.stopped:
         raise cursor.refuse("a parameter or the end of the call was expected")
-    cursor.weak = True
+    cursor.evidence.weak = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _expect_end(cursor: Cursor) -> Parsing[None]:
     if not (yield from ends_here(cursor)):
         raise cursor.refuse("the end of the call was expected")
     if found is NO_TAG:
-        cursor.weak = True
+        cursor.evidence.weak = True
 
 
 def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:

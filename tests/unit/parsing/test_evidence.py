@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor
+from proxy.parsing.cursor import Context, Cursor
 from proxy.parsing.evidence import NotACall, Rejection, Truncated
 from tests.support.helpers import offered
 
@@ -40,11 +40,11 @@ def test_what_prose_is_full_of_is_not_worth_counting() -> None:
 
 
 def test_the_first_reason_is_kept_until_another_is_given() -> None:
-    cursor = Cursor(TextBuffer(), 0, offered())
+    cursor = Cursor(TextBuffer(), 0, Context(offered()))
     assert str(cursor.rejected("nothing was found")) == "nothing was found"
     cursor.tool("unknown")
     cursor.reject(Rejection.QUOTED)
-    assert (cursor.rejection, cursor.why) == (Rejection.NOT_OFFERED, "no tool 'unknown' is offered")
+    assert (cursor.evidence.rejection, cursor.evidence.why) == (Rejection.NOT_OFFERED, "no tool 'unknown' is offered")
     assert cursor.rejected("nothing was found").rejection is Rejection.NOT_OFFERED
-    cursor.explain(NotACall("more text follows"))
-    assert (cursor.rejection, cursor.why) == (Rejection.BROKEN, "more text follows")
+    cursor.evidence.explain(NotACall("more text follows"))
+    assert (cursor.evidence.rejection, cursor.evidence.why) == (Rejection.BROKEN, "more text follows")
