@@ -14,7 +14,9 @@ from proxy.exchange.reply_stream import answer_as_answer, answer_as_stream, unre
 
 def limit_answer(request: ChatRequest, limit: int) -> JsonObject | None:
     """The whole answer that ends the conversation, or None if it may go on; `limit` 0 is off."""
-    if not limit or not request.body.get("tools"):
+    if not limit:
+        return None
+    if not request.body.get("tools"):
         return None
     count = count_tool_results(request.body.get("messages"))
     if count < limit:

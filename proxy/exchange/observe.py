@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from proxy.codec import sse
 from proxy.dialects.base import Dialect, Writer
-from proxy.dialects.chat.writer import DONE
 from proxy.errors import LimitExceeded, ProxyError
-from proxy.exchange.reply_stream import StreamReply, unrepaired
+from proxy.exchange.reply_stream import StreamReply, is_done, unrepaired
 from proxy.limits import MAX_EVENT
 
 
@@ -37,7 +36,8 @@ class VerbatimReply:
         end = self._end(data)
         given = bytes(self._pending[:end])
         del self._pending[:end]
-        self.started = self.started or bool(given)
+        if given:
+            self.started = True
         return given
 
     def finish(self) -> bytes:
@@ -70,7 +70,8 @@ class VerbatimReply:
             self._over = True
         if self._over:
             return len(self._pending)
-        self.done = self.done or any((event.data or b"").strip() == DONE for event in events)
+        if any(is_done(event) for event in events):
+            self.done = True
         return sum(len(event.raw) for event in events)
 
 
@@ -90,7 +91,9 @@ class ObservedReply:
     @property
     def held(self) -> bool:
         """True while text would wait that may become a call."""
-        return self._reads and self._reader.held
+        if not self._reads:
+            return False
+        return self._reader.held
 
     @property
     def done(self) -> bool:

@@ -51,4 +51,5 @@ class Outcome:
 
     def would_fail(self, error: ProxyError) -> None:
         """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
-        self.error = self.error or f"would fail: {error.logged}"
+        if not self.error:
+            self.error = f"would fail: {error.logged}"

@@ -57,7 +57,13 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
 
     A forced choice always goes up as it is, and so does every choice where `none` would take the tools away.
     """
-    return plan.parse == "proxy" and request.tools is not None and not request.forced and plan.server in KEEPS_TOOLS
+    if plan.parse != "proxy":
+        return False
+    if request.tools is None:
+        return False
+    if request.forced:
+        return False
+    return plan.server in KEEPS_TOOLS
 
 
 def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) -> bytes:
@@ -80,4 +86,7 @@ def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) 
 
 
 def _same(body: JsonObject, original: JsonObject) -> bool:
-    return body.keys() == original.keys() and all(body[key] is original[key] for key in body)
+    """True if nothing was replaced, added or left out; values are compared by identity, since none is changed."""
+    if body.keys() != original.keys():
+        return False
+    return all(body[key] is original[key] for key in body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum, auto
 
 from proxy.codec import sse
 from proxy.codec.json_text import JsonObject, load_chunk
@@ -16,6 +17,19 @@ from proxy.limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
 MAX_KEPT = 4 * 1024 * 1024
+# What the server counts and how it ends is not what it says.
+_SAYS_NOTHING = (Usage, Finished, Rest)
+
+
+class ReplyState(Enum):
+    """What becomes of what comes next."""
+
+    # The engine reads it.
+    READING = auto()
+    # The engine raised what it never should: it leaves as it comes (contract C6).
+    PASSING = auto()
+    # The engine has said its last, or the reply has failed.
+    ENDED = auto()
 
 
 class StreamReply:
@@ -33,10 +47,9 @@ class StreamReply:
         self._writer = writer
         self._on_crash = on_crash
         self._decoder = sse.Decoder(max_event)
+        self._state = ReplyState.READING
+        # The upstream said `[DONE]`.
         self._done = False
-        self._crashed = False
-        # True once the engine has said its last.
-        self._ended = False
         # True once the rest of the reply could not leave as the upstream's own bytes any more.
         self._changed = not writer.verbatim
         # The number of the last event that was parsed; `Chunk.sequence` and `Unchanged.sequence` are such numbers.
@@ -52,7 +65,9 @@ class StreamReply:
     @property
     def held(self) -> bool:
         """True while text waits that may become a call."""
-        return not self._crashed and self._engine.held
+        if self._state is not ReplyState.READING:
+            return False
+        return self._engine.held
 
     @property
     def done(self) -> bool:
@@ -62,7 +77,9 @@ class StreamReply:
     @property
     def swallowed(self) -> bool:
         """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
-        return self._done and self._tokens > 1 and not self._spoke
+        if self._spoke:
+            return False
+        return self._done and self._tokens > 1
 
     def receive(self, data: bytes) -> bytes:
         """Bytes of the upstream's body to bytes for the client."""
@@ -86,16 +103,24 @@ class StreamReply:
             given = b"".join(self._event(event, last=True) for event in self._decoder.finish())
         except ProxyError as error:
             self.failure = error
-        if self.failure is None and not self._crashed:
-            self._ended = True
+        if self.failure is not None:
+            return given
+        if self._state is not ReplyState.PASSING:
+            self._state = ReplyState.ENDED
             given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
-        # A reply that goes on as the upstream's own bytes ends as the upstream ended it.
-        if self.failure is None and (self._done or not self._crashed):
-            try:
-                given += self._writer.end()
-            except ProxyError as error:
-                self.failure = error
-        return given
+        return given + self._end()
+
+    def _end(self) -> bytes:
+        """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
+        if self.failure is not None:
+            return b""
+        if self._state is ReplyState.PASSING and not self._done:
+            return b""
+        try:
+            return self._writer.end()
+        except ProxyError as error:
+            self.failure = error
+            return b""
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
@@ -111,14 +136,16 @@ class StreamReply:
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished: what is held goes first, as text."""
-        held = b"" if self._crashed or self._ended else self.release()
+        held = self.release() if self._state is ReplyState.READING else b""
         return held + self._writer.error(error)
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""
-        if self.failure is not None or self._done:
+        if self._done:
             return b""
-        if self._crashed:
+        if self.failure is not None:
+            return b""
+        if self._state is ReplyState.PASSING:
             return event.raw
         if event.data is None:
             return self._writer.comment(event.raw)
@@ -184,7 +211,7 @@ class StreamReply:
         self._on_crash(error)
         if self._changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
-        self._crashed = True
+        self._state = ReplyState.PASSING
         self.started = True
         return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.items())
 
@@ -192,7 +219,7 @@ class StreamReply:
         out: list[bytes] = []
         for event in events:
             if isinstance(event, Failed):
-                self.failure, self._ended = event.error, True
+                self._fail(event.error)
                 break
             if isinstance(event, Unchanged):
                 self._kept -= len(self._unsent.pop(event.sequence, b""))
@@ -202,13 +229,23 @@ class StreamReply:
             try:
                 given = self._writer.write(event)
             except ProxyError as error:
-                self.failure, self._ended = error, True
+                self._fail(error)
                 break
             for said in event.events if isinstance(event, Unchanged) else (event,):
-                self.started = self.started or bool(given)
-                self._spoke = self._spoke or not isinstance(said, Usage | Finished | Rest)
+                if given:
+                    self.started = True
+                if not isinstance(said, _SAYS_NOTHING):
+                    self._spoke = True
             out.append(given)
         return b"".join(out)
+
+    def _fail(self, error: ProxyError) -> None:
+        self.failure, self._state = error, ReplyState.ENDED
+
+
+def is_done(event: sse.ServerSentEvent) -> bool:
+    """True for the event `data: [DONE]`, behind which nothing more comes."""
+    return event.data is not None and event.data.strip() == DONE
 
 
 def unrepaired() -> Engine:

@@ -69,13 +69,19 @@ class Decoder:
 
     def finish(self) -> None:
         """The body ended: what was compressed must have, too."""
-        if self._came and (self._undoing is None or not self._undoing.eof):
+        if not self._came:
+            return
+        if self._undoing is None or not self._undoing.eof:
             raise UpstreamBroken("the model server's compressed answer broke off")
 
 
 def _has_header(data: bytes) -> bool:
     """True for the first bytes of gzip (RFC 1952) and of zlib (RFC 1950)."""
-    return data.startswith(_GZIP) or (data[0] & 15 == 8 and (data[0] * 256 + data[1]) % 31 == 0)
+    if data.startswith(_GZIP):
+        return True
+    # zlib's first byte says that it is deflate, and the two together are a multiple of 31.
+    method = data[0] & 15
+    return method == 8 and (data[0] * 256 + data[1]) % 31 == 0
 
 
 def decoded(call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import re
 from collections.abc import Callable
 
 from proxy.errors import UpstreamBroken
@@ -15,7 +16,10 @@ from proxy.limits import MAX_HEAD
 
 _MAX_CHUNK_LINE = 1024
 _MAX_INTERIM = 16
-_HEX = frozenset(b"0123456789abcdefABCDEF")
+# `HTTP/1.1 200 OK`
+_STATUS_LINE = re.compile(rb"HTTP/1\.[^ ]* ([0-9]{3})")
+# `1a;name=value`, without what follows the size.
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
 class ResponseDecoder:
@@ -86,20 +90,20 @@ class ResponseDecoder:
         del self._buffer[: end + 4]
         self._searched = 0
         first, _, rest = head.partition(b"\r\n")
-        version, _, after = first.partition(b" ")
-        code = after[:3]
-        if not version.startswith(b"HTTP/1.") or len(code) != 3 or not code.isdigit():
+        found = _STATUS_LINE.match(first)
+        if found is None:
             raise UpstreamBroken("the model server did not answer in HTTP/1.1")
+        code = int(found[1])
         try:
             headers = http.client.parse_headers(io.BytesIO(rest))
         except http.client.HTTPException as error:
             raise UpstreamBroken("the model server's headers cannot be read") from error
-        if 100 <= int(code) < 200:  # an interim response (RFC 9110, 15.2); the real one follows
+        if 100 <= code < 200:  # an interim response (RFC 9110, 15.2); the real one follows
             self._extra += 1
             if self._extra > _MAX_INTERIM:
                 raise UpstreamBroken("the model server sent interim answers and no real one")
             return True
-        self.status, self.headers = int(code), headers
+        self.status, self.headers = code, headers
         self._frame()
         return True
 
@@ -146,7 +150,7 @@ class ResponseDecoder:
         if end < 0:
             return False
         digits = self._buffer[:end].partition(b";")[0].strip()
-        if not digits or len(digits) > 16 or not _HEX.issuperset(digits):
+        if not _CHUNK_SIZE.fullmatch(digits):
             raise _broken_chunks()
         self._left = int(digits, 16)
         del self._buffer[: end + 2]

@@ -44,9 +44,11 @@ def _stranger(environ: Mapping[str, Any]) -> str:
         return "this request comes from elsewhere"
     if not _is_literal(str(environ.get("HTTP_HOST", ""))):
         return "the Host of this request is no loopback address"
-    named = [name for key, name in _TOLD if key in environ]
-    if named or any(key.startswith(_FORWARDED) for key in environ):
-        return f"this request has the header {named[0] if named else 'X-Forwarded-...'}"
+    for key, name in _TOLD:
+        if key in environ:
+            return f"this request has the header {name}"
+    if any(key.startswith(_FORWARDED) for key in environ):
+        return "this request has the header X-Forwarded-..."
     return ""
 
 
@@ -61,4 +63,7 @@ def _is_loopback(address: str) -> bool:
 
 def _is_literal(host: str) -> bool:
     found = _HOST.fullmatch(host)
-    return found is not None and (found[1] is None or _is_loopback(found[1]))
+    if found is None:
+        return False
+    address = found[1]
+    return address is None or _is_loopback(address)

@@ -104,8 +104,9 @@ def client_name(key: ClientKey | None, snapshot: Snapshot, named: str | None) ->
     """
     rules = snapshot.rules
     if named is None:
-        told = key.client if key is not None else ""
-        return told or snapshot.settings.client
+        if key is not None and key.client:
+            return key.client
+        return snapshot.settings.client
     if named not in rules.clients:
         known = ", ".join(rules.client_names) or "none"
         raise NotFound(f"there is no client {named!r} in the rules; known are: {known} (clients: in rules.yaml)")

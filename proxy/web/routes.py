@@ -120,9 +120,11 @@ def asks_in_messages(path: str, *, names_version: bool) -> bool:
     what there is not.
     """
     path = without_client(path)
-    if path == MESSAGES.path or path.startswith(f"{MESSAGES.path}/"):
+    if f"{path}/".startswith(f"{MESSAGES.path}/"):
         return True
-    return names_version and (path == MODELS.path or not is_api(path))
+    if not names_version:
+        return False
+    return path == MODELS.path or not is_api(path)
 
 
 def asks_in_responses(path: str) -> bool:
