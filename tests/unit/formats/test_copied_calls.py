@@ -340,16 +340,23 @@ def test_results_are_looked_into_only_if_the_words_of_the_call_stand_there() -> 
     """C7: most calls stand in no result, and most results show no call."""
     copies = Copies(("no markup here", "<tool_call> of find", html.escape(call_json("find", pattern="abcd"))))
     assert not copies.hold(call_json("find", pattern="efgh"))
-    assert not copies._plain
+    assert not copies._readings
     assert copies.hold(call_json("find", pattern="abcd"))
-    assert [*copies._plain] == [2]
+    assert [*copies._readings] == [2]
 
 
-def test_lines_that_repeat_themselves_again_and_again_are_a_copy() -> None:
-    """C7: they are not looked at more often than is bounded."""
-    call = "<tool_call>\n" * 40 + call_json("find", pattern="abcd") + "\n</tool_call>"
-    for times, found in ((41, False), (2000, True)):
-        assert Copies(("<tool_call>\n" * times + "pattern name arguments find abcd",)).hold(call) is found
+def test_lines_that_repeat_themselves_again_and_again_are_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C7: all of a reply's calls together are not compared with more lines than is bounded."""
+    call = f"<tool_call>\n{call_json('find', pattern='abcd')}\n</tool_call>"
+    first, inner, last = call.split("\n")
+    alike = "\n".join([first, inner, "x", last, first, "x", inner, last, ""])
+    assert not Copies((alike * 99,)).hold(call)
+    monkeypatch.setattr("proxy.formats.shown_lines.MOST_COMPARED", 10_000)
+    copies = Copies((alike * 9,))
+    held = [copies.hold(call) for _ in range(9)]
+    assert held == sorted(held)
+    assert (held[0], held[-1]) == (False, True)
+    assert not copies.hold(call.replace("abcd", "efgh"))
 
 
 @pytest.mark.parametrize("edge", ["$", " |", "    │", " */", "  \t#"])
