@@ -11,6 +11,7 @@ from proxy.codec.json_text import canonical
 from proxy.engine.call_assembler import CallAssembler
 from proxy.engine.call_chunks import CallChunks
 from proxy.engine.call_delta import CallDelta
+from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
 from proxy.engine.echo_filter import EchoFilter
 from proxy.engine.events import (
@@ -68,7 +69,7 @@ class Choice:
     finish: str | None = None
     audit: list[Repair] = field(default_factory=list)
     _assembler: CallAssembler | None = None
-    _text_calls: list[tuple[str, str]] = field(default_factory=list)
+    _text_calls: list[WrittenCall] = field(default_factory=list)
     _echo: EchoFilter[tuple[Chunk, ChoiceDelta, bool]] = field(default_factory=EchoFilter)
     _held: HeldText = field(init=False)
     _chunks: CallChunks = field(init=False)
@@ -326,6 +327,7 @@ class Choice:
                 self.new_id,
                 used=self.used,
                 written=self._text_calls,
+                unsaid=self._chunks.unsaid,
                 at_once=self.at_once,
                 limits=self.limits,
             )
@@ -369,7 +371,7 @@ class Choice:
             self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
             return []
         call = Call(self._id_of(raw, index, name), name, arguments)
-        self._text_calls.append((name, canonical(arguments)))
+        self._text_calls.append(WrittenCall(name, canonical(arguments), index))
         fixes = (Repair("text_call", raw.written_name, name, why, name), *fixes)
         self.audit += fixes
         self._count_empty(call)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
 from proxy.engine.call_delta import CallDelta
+from proxy.engine.call_fields import UnsaidFields
 from proxy.engine.call_state import TRANSITIONS, CallState, CallStep
 from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.release_policy import ReleasePolicy
@@ -51,7 +52,7 @@ class PendingCall:
     left.
 
     Of the client: `index` (-1 until the call opens), `id` and `name`. `final_arguments` are what the client has in the
-    end, once that is known. `fixes` are its repairs.
+    end, once that is known. `fixes` are its repairs, `fields` what else the server says of it.
     """
 
     server_id: str = ""
@@ -76,6 +77,7 @@ class PendingCall:
     name: str = ""
     final_arguments: str | None = None
     fixes: tuple[Repair, ...] = ()
+    fields: UnsaidFields = field(default_factory=UnsaidFields)
 
     # What it is now.
 
@@ -352,7 +354,7 @@ class PendingCall:
         """Count what came of it and what waits in it; over a limit the reply cannot be finished (contract C7)."""
         self.size += received
         self.waiting += received - released
-        if self.waiting > limits.held:
+        if self.waiting + self.fields.size > limits.held:
             raise UpstreamBroken(f"more than {limits.held} bytes of a tool call had to wait (max_held)")
         if self.size > _LIVE * limits.held:
             raise UpstreamBroken(f"a tool call has more than {_LIVE} times {limits.held} bytes (max_held)")

@@ -196,7 +196,7 @@ class _Attempt:
         exchange, request = self._exchange, self._exchange.request
         tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=self._up.raw_text)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
-            parts = tape.listen(call, decoded(call, exchange.wait.receive(call)))
+            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
             if streamed and not (request.stream or exchange.observe):
@@ -206,6 +206,10 @@ class _Attempt:
                 return
             whole = yield from self._beating(read_body(chain((first,), parts)))
         yield self._observed(whole) if exchange.observe else self._whole(whole)
+
+    def _is_over(self) -> bool:
+        """True once a stream has said all."""
+        return self._reply.done
 
     def fail(self, error: ProxyError) -> bytes:
         """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 import time
 from collections.abc import Mapping
 
@@ -13,7 +12,6 @@ from proxy.codec.redaction import clean
 from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
-from proxy.worker.logging_setup import lost_lines
 from proxy.worker.metrics import OTHER, RequestSample, count, count_audit_lost, upstream_kind
 
 log = logging.getLogger("proxy")
@@ -54,23 +52,6 @@ def log_request(ctx: RequestContext, status: int) -> None:
         _audit(ctx, ctx.prepared.chat)
 
 
-class _LostLines:
-    """What was lost of the log since that was last counted."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known = 0
-
-    def count(self) -> int:
-        """How many lines more."""
-        with self._lock:
-            before, self._known = self._known, lost_lines()
-            return self._known - before
-
-
-_counted = _LostLines()
-
-
 def measure(ctx: RequestContext, status: int) -> None:
     """Count a request that has ended, for /metrics."""
     outcome = ctx.outcome
@@ -88,7 +69,6 @@ def measure(ctx: RequestContext, status: int) -> None:
         when=_gone(ctx),
         kind=upstream_kind(outcome.failure),
         denied=ctx.denied,
-        lost=_counted.count(),
     )
     count(ctx.worker.memory.tally, ended)
 

@@ -47,7 +47,7 @@ from proxy.web.prepare import model_server, named_model
 from proxy.web.routes import shown_paths
 from proxy.worker.audit_log import as_header
 from proxy.worker.lessons import Lessons
-from proxy.worker.logging_setup import keep_mask
+from proxy.worker.logging_setup import keep_mask, lost_lines
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
 
@@ -196,7 +196,8 @@ def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
     memory, snapshot = request_context().worker.memory, request_context().snapshot
     models = snapshot.all_models(snapshot.keys.upstream)
-    data = exposition(memory.tally, __version__, rules_in_force=not memory.error(), models=models)
+    in_force = not memory.error()
+    data = exposition(memory.tally, __version__, rules_in_force=in_force, models=models, log_lost=lost_lines())
     return Response(data, content_type=CONTENT_TYPE)
 
 

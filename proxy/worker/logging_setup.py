@@ -71,8 +71,10 @@ def _redacted(text: str) -> str:
 
 
 def lost_lines() -> int:
-    """How many lines this process could not write, for nobody read them (server/log_stream.py)."""
-    return getattr(sys.stderr, "lost", 0)
+    """How many lines could not be written, for nobody read them, in all processes of this master, also in those that
+    have ended (server/log_stream.py).
+    """
+    return getattr(sys.stderr, "lost_in_all", 0)
 
 
 def _told_loss(handler: logging.Handler, lost: int) -> str:

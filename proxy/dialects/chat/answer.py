@@ -14,6 +14,7 @@ from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries
+from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
 from proxy.errors import UpstreamBroken, refusal
 
@@ -141,12 +142,19 @@ def _known(calls: Json) -> list[JsonObject]:
     for call in objects_in(calls):
         function = call.get("function")
         if isinstance(function, dict):
-            known.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
+            said = _call(call.get("id"), function.get("name"), function.get("arguments"))
+            known.append(_with_fields(said, other_fields(call, function)))
     return known
 
 
 def _call(id_: Json, name: Json, arguments: Json) -> JsonObject:
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _with_fields(call: JsonObject, fields: CallFields | None) -> JsonObject:
+    """A call with what else the server says of it."""
+    fields = fields or NO_FIELDS
+    return {**call, "function": {**as_object(call["function"]), **fields.function}, **fields.entry}
 
 
 def _note(said: dict[int, _Said], event: Event) -> None:
@@ -160,9 +168,11 @@ def _note(said: dict[int, _Said], event: Event) -> None:
         case CallOpened():
             said.setdefault(event.choice, _Said()).calls.append(_call(event.id, event.name, ""))
         case CallArguments():
-            function = said[event.choice].calls[event.index]["function"]
+            calls = said[event.choice].calls
+            function = calls[event.index]["function"]
             assert isinstance(function, dict)
             function["arguments"] = f"{function['arguments']}{event.fragment}"
+            calls[event.index] = _with_fields(calls[event.index], event.fields)
         case _:
             pass
 

@@ -13,6 +13,7 @@ from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
+from proxy.engine.call_fields import NO_FIELDS
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -238,7 +239,9 @@ class ChatWriter:
             call |= {"id": opened.id, "type": "function"}
             function["name"] = opened.name
         function["arguments"] = event.fragment
-        return self._chunk(event.choice, {"tool_calls": [{**call, "function": function}]}, source=event.source)
+        fields = event.fields or NO_FIELDS
+        entry: JsonObject = {**call, "function": {**function, **fields.function}, **fields.entry}
+        return self._chunk(event.choice, {"tool_calls": [entry]}, source=event.source)
 
     def _finish(self, event: Finished) -> bytes:
         """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
