@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from proxy.codec import sse
@@ -16,6 +18,15 @@ from proxy.limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
 MAX_KEPT = 4 * 1024 * 1024
+# What is read of more bytes than these at once may take milliseconds.
+LONG = 8 * 1024
+# What ends a call that was streamed until then: another one, or text. Only a hint: nothing is decided by it.
+_ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
+
+
+def never_enough() -> bool:
+    """Says of any number of events that more may follow."""
+    return False
 
 
 class StreamReply:
@@ -33,6 +44,8 @@ class StreamReply:
         self._writer = writer
         self._on_crash = on_crash
         self._decoder = sse.Decoder(max_event)
+        # Events that have come and were not read yet.
+        self._events: deque[sse.ServerSentEvent] = deque()
         self._done = False
         self._crashed = False
         # True once the engine has said its last.
@@ -64,19 +77,49 @@ class StreamReply:
         """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
         return self._done and self._tokens > 1 and not self._spoke
 
-    def receive(self, data: bytes) -> bytes:
-        """Bytes of the upstream's body to bytes for the client."""
-        try:
-            events = self._decoder.feed(data)
-        except ProxyError as error:
-            self.failure = error
-            return b""
+    @property
+    def unread(self) -> bool:
+        """True while events wait that have come: `receive` was told that it is enough."""
+        return bool(self._events)
+
+    @property
+    def ends_long(self) -> bool:
+        """True if to end the reply may take milliseconds: something large would be read once more."""
+        return not self._crashed and self._engine.size > LONG
+
+    def takes_long(self, data: bytes) -> bool:
+        """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
+        if self._crashed:
+            return False
+        if self._decoder.waiting > LONG:
+            return True
+        if len(data) > LONG and data.count(b"\n\n") < len(data) // LONG:
+            return True
+        if self._engine.held:
+            return self._engine.size > LONG
+        return self._engine.size > LONG and _ENDS_A_CALL.search(data) is not None
+
+    def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
+        """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
+        now; then the others are `unread`, and b"" goes on with them.
+        """
+        if data:
+            try:
+                self._events += self._decoder.feed(data)
+            except ProxyError as error:
+                self.failure = error
+                return b""
         given: list[bytes] = []
         try:
-            given += map(self._event, events)
+            while self._events:
+                given.append(self._event(self._events.popleft()))
+                if is_enough():
+                    break
         except Exception as error:  # a defect of the writer; what was written before it is not lost
             self._on_crash(error)
             self.failure = InternalError("the proxy failed while it wrote the reply; its log says why")
+        if self.failure is not None:
+            self._events.clear()
         return b"".join(given)
 
     def finish(self) -> bytes:
