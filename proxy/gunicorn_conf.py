@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib.util
 import os
 import resource
@@ -243,6 +244,9 @@ class Worker(ThreadWorker):
     def run(self) -> None:
         """The worker's whole life; what lingers at its end is closed."""
         sys.setswitchinterval(SWITCH_SECONDS)
+        # What was loaded stays: to look through all of it for garbage takes 100 ms, in which no stream goes on.
+        gc.collect()
+        gc.freeze()
         deadlines = _deadlines.DeadlineHeap()
         self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death)
         self._pump.start()

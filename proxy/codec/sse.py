@@ -46,6 +46,11 @@ class Decoder:
         self._over = False
         self._max_event = max_event
 
+    @property
+    def waiting(self) -> int:
+        """The bytes of an event that has not ended."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> tuple[ServerSentEvent, ...]:
         """Take the next bytes; give the events that they complete."""
         if self._finished:

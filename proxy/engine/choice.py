@@ -130,6 +130,12 @@ class Choice:
         return self._echo.waits
 
     @property
+    def size(self) -> int:
+        """The bytes of text and of arguments that may be read once more at the end of what they are a part of."""
+        calls = self._assembler.calls if self._assembler is not None else ()
+        return self._held.received - self._held.decided + sum(call.size for call in calls)
+
+    @property
     def waits(self) -> bool:
         """True while a chunk with content, or with the finish, has not left."""
         if self._held.queue:

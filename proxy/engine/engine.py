@@ -90,6 +90,11 @@ class Engine:
         return any(choice.held for choice in self._choices.values())
 
     @property
+    def size(self) -> int:
+        """The bytes of text and of arguments that may be read once more at the end of what they are a part of."""
+        return sum(choice.size for choice in self._choices.values())
+
+    @property
     def audit(self) -> tuple[Repair, ...]:
         """The repairs so far (contract C6)."""
         return tuple(repair for choice in self._choices.values() for repair in choice.audit)

@@ -40,8 +40,16 @@ log = logging.getLogger("proxy")
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
+# So long, in seconds, events are read that have come at once; then other streams have their turn.
+SLICE = 0.002
 # Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
 HURRY = 0.05
+
+
+def _slice() -> Callable[[], bool]:
+    """Says when a slice that begins now is over."""
+    end = time.monotonic() + SLICE
+    return lambda: time.monotonic() >= end
 
 
 class Upstream(Protocol):
@@ -253,7 +261,7 @@ class _Attempt:
             if part is None:
                 beat = self._beat()
             else:
-                self._unsent += reply.receive(part)
+                yield from self._read(part)
             if reply.held or self._held_since != NEVER:
                 self._limit_hold()
             if reply.failure is not None:
@@ -261,10 +269,22 @@ class _Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             yield beat + self._ready()
+        if reply.ends_long:
+            yield from wait.on_a_long_step()
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
         yield self._ready(ended=True)
+
+    def _read(self, part: bytes) -> Iterator[bytes]:
+        """Read what has come, in slices: between two of them other streams have their turn."""
+        reply = self._reply
+        if reply.takes_long(part):
+            yield from self._exchange.wait.on_a_long_step()
+        self._unsent += reply.receive(part, _slice())
+        while reply.unread:
+            yield self._beat() + self._ready()
+            self._unsent += reply.receive(b"", _slice())
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from proxy.codec import sse
 from proxy.dialects.base import Dialect, Writer
 from proxy.errors import LimitExceeded, ProxyError
-from proxy.exchange.reply_stream import StreamReply, is_done, unrepaired
+from proxy.exchange.reply_stream import LONG, StreamReply, is_done, never_enough, unrepaired
 from proxy.limits import MAX_EVENT
 
 
@@ -88,6 +88,8 @@ class ObservedReply:
         self._on_crash = on_crash
         self._reads = True
 
+    unread = False
+
     @property
     def held(self) -> bool:
         """True while text would wait that may become a call."""
@@ -120,7 +122,16 @@ class ObservedReply:
         """As `StreamReply` says it."""
         return self._reader.swallowed
 
-    def receive(self, data: bytes) -> bytes:
+    def takes_long(self, data: bytes) -> bool:
+        """As `StreamReply` says it: all of the bytes are read at once."""
+        return self._reads and (len(data) > LONG or self._reader.takes_long(data))
+
+    @property
+    def ends_long(self) -> bool:
+        """As `StreamReply` says it."""
+        return self._reads and self._reader.ends_long
+
+    def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
         """Bytes of the upstream's body to bytes for the client."""
         self._read(lambda: self._reader.receive(data))
         return self._shown.receive(data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 
@@ -19,6 +21,10 @@ from proxy.limits import MAX_EVENT
 MAX_KEPT = 4 * 1024 * 1024
 # What the server counts and how it ends is not what it says.
 _SAYS_NOTHING = (Usage, Finished, Rest)
+# What is read of more bytes than these at once may take milliseconds.
+LONG = 8 * 1024
+# What ends a call that was streamed until then: another one, or text. Only a hint: nothing is decided by it.
+_ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
 
 
 class ReplyState(Enum):
@@ -30,6 +36,11 @@ class ReplyState(Enum):
     PASSING = auto()
     # The engine has said its last, or the reply has failed.
     ENDED = auto()
+
+
+def never_enough() -> bool:
+    """Says of any number of events that more may follow."""
+    return False
 
 
 class StreamReply:
@@ -48,6 +59,8 @@ class StreamReply:
         self._on_crash = on_crash
         self._decoder = sse.Decoder(max_event)
         self._state = ReplyState.READING
+        # Events that have come and were not read yet.
+        self._events: deque[sse.ServerSentEvent] = deque()
         # The upstream said `[DONE]`.
         self._done = False
         # True once the rest of the reply could not leave as the upstream's own bytes any more.
@@ -81,19 +94,51 @@ class StreamReply:
             return False
         return self._done and self._tokens > 1
 
-    def receive(self, data: bytes) -> bytes:
-        """Bytes of the upstream's body to bytes for the client."""
-        try:
-            events = self._decoder.feed(data)
-        except ProxyError as error:
-            self.failure = error
-            return b""
+    @property
+    def unread(self) -> bool:
+        """True while events wait that have come: `receive` was told that it is enough."""
+        return bool(self._events)
+
+    @property
+    def ends_long(self) -> bool:
+        """True if to end the reply may take milliseconds: something large would be read once more."""
+        if self._state is ReplyState.PASSING:
+            return False
+        return self._engine.size > LONG
+
+    def takes_long(self, data: bytes) -> bool:
+        """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
+        if self._state is ReplyState.PASSING:
+            return False
+        if self._decoder.waiting > LONG:
+            return True
+        if len(data) > LONG and data.count(b"\n\n") < len(data) // LONG:
+            return True
+        if self._engine.size <= LONG:
+            return False
+        return self._engine.held or _ENDS_A_CALL.search(data) is not None
+
+    def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
+        """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
+        now; then the others are `unread`, and b"" goes on with them.
+        """
+        if data:
+            try:
+                self._events += self._decoder.feed(data)
+            except ProxyError as error:
+                self.failure = error
+                return b""
         given: list[bytes] = []
         try:
-            given += map(self._event, events)
+            while self._events:
+                given.append(self._event(self._events.popleft()))
+                if is_enough():
+                    break
         except Exception as error:  # a defect of the writer; what was written before it is not lost
             self._on_crash(error)
             self.failure = InternalError("the proxy failed while it wrote the reply; its log says why")
+        if self.failure is not None:
+            self._events.clear()
         return b"".join(given)
 
     def finish(self) -> bytes:

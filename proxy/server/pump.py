@@ -7,10 +7,12 @@ deadlines; a stream costs no thread. The body of a response is still an iterator
     wait.driven        set here: the body may not block any more
     wait.parked        the body has nothing before `wait.descriptor` can be read, or `wait.deadline` has come
     wait.blocks        the next step of the body may block
+    wait.computes      the next step of the body may compute for long
     wait.readable(), wait.client_left(), wait.worker_ends()      said here, before the step that follows
 
 Nothing that can block is done on the pump's thread: steps that may, and the closing of a response (log, audit,
-capture), go to other threads.
+capture), go to other threads. Steps that compute for long go to one thread of their own, one after the other, and the
+interpreter cuts them into slices: while one goes on, whoever wants the interpreter's lock has it after LONG_SLICE.
 
 gunicorn's configuration loads it by its path, so it imports nothing of the package.
 """
@@ -20,6 +22,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -30,6 +33,9 @@ from typing import Any
 STEPS = 2
 # Threads for what may block.
 HELPERS = 64
+# A thread that computes for long gives the interpreter's lock away after so long, in seconds, to the pump, which has to
+# get it back at each of its system calls.
+LONG_SLICE = 0.0001
 # How often, in seconds, it is looked whether a client takes anything.
 LOOK_SECONDS = 1.0
 
@@ -56,6 +62,7 @@ class Pump(threading.Thread):
         self._drain = drain
         self._on_death = on_death
         self._helpers = ThreadPoolExecutor(HELPERS, "stream")
+        self._long_steps = ThreadPoolExecutor(1, "long step")
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._by_descriptor: dict[int, Any] = {}
@@ -197,7 +204,10 @@ class Pump(threading.Thread):
             self._park(stream)
             return False
         if stream.wait.blocks:
-            self._step_elsewhere(stream)
+            self._leave_for(stream, self._helpers, self._make_step)
+            return False
+        if stream.wait.computes:
+            self._leave_for(stream, self._long_steps, self._make_long_step)
             return False
         return True
 
@@ -217,12 +227,20 @@ class Pump(threading.Thread):
         if stream.state is not self._states.WAITING:
             stream.move(self._states.WAITING)
 
-    def _step_elsewhere(self, stream: Any) -> None:
-        """Its next step may block: a thread makes it."""
+    def _leave_for(self, stream: Any, threads: ThreadPoolExecutor, step: Any) -> None:
+        """Its next step is not for the pump: a thread makes it."""
         self._forget_upstream(stream)
         self._deadlines.discard(stream)
         stream.move(self._states.ON_THREAD)
-        self._on_thread(self._make_step, stream)
+        self._submit(threads, step, stream)
+
+    def _make_long_step(self, stream: Any) -> None:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(min(usual, LONG_SLICE))
+        try:
+            self._make_step(stream)
+        finally:
+            sys.setswitchinterval(usual)
 
     def _make_step(self, stream: Any) -> None:
         data = self._step(stream)
@@ -252,8 +270,11 @@ class Pump(threading.Thread):
         self._on_thread(stream.finish, whole)
 
     def _on_thread(self, work: Any, *given: Any) -> None:
+        self._submit(self._helpers, work, *given)
+
+    def _submit(self, threads: ThreadPoolExecutor, work: Any, *given: Any) -> None:
         try:
-            self._helpers.submit(work, *given)
+            threads.submit(work, *given)
         except RuntimeError as error:  # no thread can be started: late is better than never
             self._log.error("a stream's thread cannot be started: %s", error)
             work(*given)

@@ -49,6 +49,7 @@ class Stage(Enum):
     GOING = "going"  # nothing: there is more to do at once
     PARKED = "parked"  # the upstream's bytes, or a deadline
     BLOCKS = "blocks"  # a thread: the next step may block
+    COMPUTES = "computes"  # a thread: the next step may compute for long
 
 
 class AnswerWait:
@@ -108,6 +109,11 @@ class AnswerWait:
         return self._stage is Stage.BLOCKS
 
     @property
+    def computes(self) -> bool:
+        """True if the next step may compute for long."""
+        return self._stage is Stage.COMPUTES
+
+    @property
     def deadline(self) -> float:
         """When to go on although nothing has come (`time.monotonic`)."""
         beat = self._written + (self._patience.heartbeat or NEVER)
@@ -129,8 +135,15 @@ class AnswerWait:
 
     def on_a_thread(self) -> Iterator[bytes]:
         """What follows may block: a driver is given `b""`, and takes the next step on a thread."""
+        yield from self._leave_driver(Stage.BLOCKS)
+
+    def on_a_long_step(self) -> Iterator[bytes]:
+        """What follows may compute for long: the same, on the thread for such steps."""
+        yield from self._leave_driver(Stage.COMPUTES)
+
+    def _leave_driver(self, stage: Stage) -> Iterator[bytes]:
         if self.driven:
-            self._stage = Stage.BLOCKS
+            self._stage = stage
             yield b""
             self._stage = Stage.GOING
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.formats.copied_calls import Copies
-from tests.support.helpers import all_cuts, new_scanner, scan
 from tests.support.renderers import RENDERERS
-from tests.unit.formats.test_copied_calls import DECORATIONS, TOOLS
+from tests.unit.formats.test_copied_calls import DECORATIONS
 
 pytestmark = pytest.mark.once
 
