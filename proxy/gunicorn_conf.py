@@ -336,7 +336,12 @@ class Worker(ThreadWorker):
             client.sendall(_refusals.answer(said.status, type(exc).__name__, head))
 
     def handle_request(self, req: Any, conn: TConn) -> bool:
-        """Serve a request. A client that takes nothing for too long is one that is gone, which is no news."""
+        """Serve a request. A client that takes nothing for too long is one that is gone, which is no news.
+
+        Behind a request of which not all is read none can follow, and the answer says so.
+        """
+        if getattr(conn.sock, "refused", None) is not None:
+            req.force_close()
         try:
             return bool(super().handle_request(req, conn))
         except BlockingIOError as error:  # the socket's own limit (SO_SNDTIMEO)
