@@ -91,10 +91,9 @@ class Pump:
             now = time.monotonic()
             if now >= self._end:
                 return
-            # An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
-            silent = whole or not ready
             if now >= min(heard + limit, self._last):
-                self._late(now, heard, whole=whole, excused=not silent)
+                # Bytes that have come after all keep an idle limit; what is read whole has its time in all.
+                self._late(now, heard, whole=whole, excused=ready and not whole)
             if self._is_due(now):
                 yield None
             if not ready:
