@@ -12,8 +12,13 @@ import json
 import re
 from http import HTTPStatus
 
-# `POST /for/my-agent/v1/messages HTTP/1.1`: all that is below it speaks Messages.
-_MESSAGES = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/messages(?:[/? \r\n]|\Z)")
+# `POST /for/my-agent/v1/messages?beta=true HTTP/1.1`: the path without the client that it may name.
+_PATH = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256}(?=/))?(/[^? \r\n]*)")
+# It and all that is below it speak Messages.
+_MESSAGES = "/v1/messages"
+# These speak as OpenAI does, whatever the headers say (web/routes.py has them too).
+CHAT_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"))
+_VERSION = re.compile(rb"^anthropic-version[ \t]*:", re.IGNORECASE | re.MULTILINE)
 # That API has not all of the statuses.
 _TOO_LARGE = 413
 _MESSAGES_STATUSES = {414: _TOO_LARGE, 417: 400, 431: _TOO_LARGE, 501: 400}
@@ -41,7 +46,7 @@ def answer(status: int, fault: str, head: bytes) -> bytes:
     if status >= 500 and fault not in _WORDS:
         words = "the proxy failed; its log says why"
     said = _openai(status, words)
-    if _MESSAGES.match(head):
+    if _asks_in_messages(head):
         status = _MESSAGES_STATUSES.get(status, status)
         said = _anthropic(status, words)
     body = json.dumps(said).encode()
@@ -53,6 +58,17 @@ def answer(status: int, fault: str, head: bytes) -> bytes:
         "\r\n",
     )
     return "\r\n".join(lines).encode() + body
+
+
+def _asks_in_messages(head: bytes) -> bool:
+    """True if the answer is to be in the Messages dialect: by the path, else by the header that its clients send."""
+    found = _PATH.match(head)
+    path = found[1].decode("latin-1") if found else ""
+    if path == _MESSAGES or path.startswith(f"{_MESSAGES}/"):
+        return True
+    if path in CHAT_PATHS:
+        return False
+    return _VERSION.search(head) is not None
 
 
 def _openai(status: int, words: str) -> dict[str, object]:
