@@ -367,8 +367,11 @@ class Worker(ThreadWorker):
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Serve a request; a stream only up to its first bytes.
 
-        A client that takes nothing for too long is one that is gone, which is no news.
+        A client that takes nothing for too long is one that is gone, which is no news. Behind a request of which not
+        all is read none can follow, and the answer says so.
         """
+        if getattr(conn.sock, "refused", None) is not None:
+            req.force_close()
         answer = _answers.Answer(self, req, conn)
         handed_over = False
         try:

@@ -214,8 +214,8 @@ class AnswerWait:
 
         An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
         """
-        silent = whole or not ready
-        if now >= self._silent_until and silent:
+        excused = ready and not whole
+        if now >= self._silent_until and not excused:
             raise UpstreamTimeout(_silence(whole, self._limit(whole=whole)))
         if now >= self._last:
             raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")

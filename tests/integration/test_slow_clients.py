@@ -154,7 +154,8 @@ def test_a_body_that_takes_too_long_is_answered_so(
         with closing(HTTPResponse(client)) as response:
             response.begin()
             told = dialect.error(response.read(), 408)
-    assert response.status == 408 and named in told.words
+        assert response.status == 408 and named in told.words
+        assert response.getheader("connection") == "close" and client.recv(1) == b""
     assert bench.upstream.seen == []
     bench.settled()
 
@@ -175,6 +176,7 @@ def test_what_cannot_be_read_is_answered_at_once(
             assert response.status == dialect.status(status), said
             assert response.getheader("content-type") == "application/json"
             assert dialect.error(said, response.status).words
+        assert response.getheader("connection") == "close" and client.recv(1) == b""
     assert bench.upstream.seen == []
     bench.settled()
 
