@@ -25,6 +25,8 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
             entry[key] = word
     entry |= _said("formats", off=sorted(model.off))
     own = model.requests
+    if not own.retry:
+        entry["retry"] = 0
     entry |= _said("heal", on=[*dict.fromkeys((*own.heal.on, *healings))], off=own.heal.off)
     sampling = own.sampling
     entry |= _said(

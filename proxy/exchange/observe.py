@@ -9,6 +9,7 @@ from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.writer import DONE
 from proxy.errors import LimitExceeded, ProxyError
 from proxy.exchange.reply_stream import StreamReply, unrepaired
+from proxy.exchange.second_try import EarlierTry, Why
 from proxy.limits import MAX_EVENT
 
 
@@ -116,6 +117,21 @@ class ObservedReply:
     def swallowed(self) -> bool:
         """As `StreamReply` says it."""
         return self._reader.swallowed
+
+    @property
+    def silence(self) -> Why | None:
+        """As `StreamReply` says it."""
+        return self._reader.silence
+
+    @property
+    def left(self) -> EarlierTry:
+        """As `StreamReply` says it."""
+        return self._reader.left
+
+    @property
+    def kept(self) -> bool:
+        """Nothing is kept back."""
+        return False
 
     def receive(self, data: bytes) -> bytes:
         """Bytes of the upstream's body to bytes for the client."""

@@ -82,6 +82,8 @@ class Pump:
         body has properly ended.
         """
         poll = self._poll_of(call)
+        # What was said of an earlier answer says nothing of this one.
+        self._alarm = self._end = NEVER
         heard = time.monotonic()
         headless = True
         while not call.complete:
