@@ -144,17 +144,23 @@ def _number(node: Node, what: str) -> float:
 
 
 def _tools(node: Node, what: str) -> OfferedTools:
-    keys = mapping(node, what, ("drop", "describe", "polls"))
+    keys = mapping(node, what, ("drop", "describe", "polls", "most_repeats"))
     drop: tuple[str, ...] = ()
     if "drop" in keys:
         drop = sequence(keys["drop"], f"drop of {what}", text_of)
     polls: tuple[str, ...] = ()
     if "polls" in keys:
         polls = sequence(keys["polls"], f"polls of {what}", text_of)
-    describe = 0
-    if "describe" in keys:
-        number = value(keys["describe"], f"describe of {what}")
-        if type(number) is not int or not 1 <= number <= _MOST:
-            raise node_error(keys["describe"], f"describe of {what} must be a number from 1 to {_MOST}; write one")
-        describe = number
-    return OfferedTools(drop, describe, polls)
+    return OfferedTools(
+        drop, _count(keys, "describe", what, 1), polls, most_repeats=_count(keys, "most_repeats", what, 2)
+    )
+
+
+def _count(keys: Mapping[str, Node], key: str, what: str, least: int) -> int:
+    """A whole number from `least` on; 0 where nothing is said."""
+    if key not in keys:
+        return 0
+    number = value(keys[key], f"{key} of {what}")
+    if type(number) is not int or not least <= number <= _MOST:
+        raise node_error(keys[key], f"{key} of {what} must be a number from {least} to {_MOST}; write one")
+    return number

@@ -32,7 +32,10 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     entry |= _said(
         "sampling", set=sampling.set, default=sampling.default, strip=sampling.strip, at_most=sampling.at_most
     )
-    entry |= _said("tools", drop=own.tools.drop, describe=own.tools.describe, polls=own.tools.polls)
+    tools = own.tools
+    entry |= _said(
+        "tools", drop=tools.drop, describe=tools.describe, polls=tools.polls, most_repeats=tools.most_repeats
+    )
     return f"- {json.dumps(entry)}"
 
 

@@ -17,7 +17,7 @@ from flask import Response, request
 
 from proxy import __version__
 from proxy.codec.json_access import objects_in
-from proxy.codec.json_text import dump_json
+from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
 from proxy.codec.response_masking import BodyMasking, body_masking
@@ -73,12 +73,11 @@ def reply(prepare: Prepare) -> Response:
     if settings.observe:
         # It goes up as it came, and once.
         asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
-    ending = None if settings.observe else limit_answer(wanted, settings.max_tool_calls)
-    if ending is not None:
+    ending = _ending(ctx, wanted)
+    if ending is not None and not settings.observe:
         ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
-    _warn_of_repeats(ctx, wanted)
     parts = run_exchange(_exchange(ctx, asked))
     if not wanted.stream:
         return _whole(ctx, parts)
@@ -94,13 +93,16 @@ def reply(prepare: Prepare) -> Response:
     return response
 
 
-def _warn_of_repeats(ctx: RequestContext, wanted: ChatRequest) -> None:
-    """Tell the log of a model that has just made the same call with the same result again (F92)."""
-    exempt = ctx.heal_plan(wanted.model).tools.polls
-    name, count = newest_repeat(objects_in(wanted.body.get("messages")), exempt)
+def _ending(ctx: RequestContext, wanted: ChatRequest) -> JsonObject | None:
+    """The answer without the model to a conversation that went on for too long, or that turns in a circle; the log is
+    told of a model that has just made the same call with the same result again (F92).
+    """
+    tools = ctx.heal_plan(wanted.model).tools
+    name, count = repeat = newest_repeat(objects_in(wanted.body.get("messages")), tools.polls)
     if count >= TOLD_IN_THE_LOG:
         told = "model %r has made the same call of %r with the same result %d times in this conversation"
         log.warning(told, wanted.model[:100], name[:100], count)
+    return limit_answer(wanted, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
