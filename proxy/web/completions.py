@@ -39,12 +39,12 @@ from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
-from proxy.upstream.paths import CHAT_COMPLETIONS
+from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.pump import HasDescriptor, Pump, Timeouts
 from proxy.upstream.responses import error_of_response
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
 from proxy.web.headers import JSON_TYPE, upstream_headers
-from proxy.web.prepare import model_server, named_model
+from proxy.web.prepare import healed_body, model_server, named_model
 from proxy.web.routes import shown_paths
 from proxy.worker.audit_log import as_header
 from proxy.worker.lessons import Lessons
@@ -123,6 +123,8 @@ def passed(path: str, model: str | None = None) -> Response:
     pump = Pump(ctx.socket, patience, ctx.worker.drain)
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
     body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
+    if path == TOKENIZE and body:
+        body = healed_body(ctx, body)  # what is counted is what goes up
     method = "GET" if request.method == "HEAD" else request.method
     call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
     try:

@@ -204,6 +204,61 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert counted == sent, "what is counted is what goes up"
 
 
+def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:
+    """The same in `/tokenize`; what needs nothing, or is no conversation, passes as the very bytes."""
+    whole = json.dumps({"model": "tiny", "messages": turn(calls())}, indent=1).encode()
+    bodies = [whole, b'{"model": "tiny", "prompt": "a"}', b"[", b'{"messages": 7}']
+    with Upstream(*[[answer({"count": 7})]] * (len(bodies) + 1)) as server:
+        rules = 'models: [{match: "*", sampling: {set: {top_p: 1}}}]'
+        client = inside(server.url, rules=rules)
+        assert client.post("/tokenize", json={"model": "tiny", "messages": BROKEN}).json == {"count": 7}
+        for body in bodies:
+            assert client.post("/tokenize", data=body, content_type="application/json").json == {"count": 7}
+        healed, *passed = server.seen
+    assert healed.json == {"model": "tiny", "messages": turn(calls(call()))}
+    assert [seen.body for seen in passed] == bodies
+
+
+def test_an_observed_conversation_is_tokenized_as_it_came(inside: Inside) -> None:
+    body = {"model": "tiny", "messages": BROKEN}
+    with Upstream([answer({"count": 7})]) as server:
+        inside(server.url, observe=True).post("/tokenize", json=body)
+        assert server.seen[0].json == body
+
+
+WANTS = "The `reasoning_content` in the thinking mode must be passed back to the API."
+
+
+def test_the_reasoning_that_a_server_wants_back_goes_back(inside: Inside) -> None:
+    """F74: under the name that it has for it; an empty one where the client dropped it."""
+    talk = [user(), calls(reasoning="Hm."), result(), calls(call(2)), result(2)]
+    with Upstream(refused(WANTS), OK) as server:
+        assert inside(server.url).post(CHAT, json=asked(talk)).status_code == 200
+        sent = server.seen[1].json["messages"]
+    assert [message.get("reasoning_content") for message in sent] == [None, "Hm.", None, "", None]
+
+
+def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: Inside) -> None:
+    """F74."""
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}
+    told = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+    talk = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [thought, use]},
+        {"role": "user", "content": [told]},
+    ]
+    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
+    whole = [answer(completion("Hi"))]
+    with Upstream(refused(WANTS), whole, whole) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        client = inside(server.url)
+        for _ in range(2):
+            assert client.post(MESSAGES, json=ask(*talk, model="tiny", tools=tools)).status_code == 200
+        sent = [seen.json["messages"][1].get("reasoning_content") for seen in server.seen]
+    assert sent == [None, "", "Hm."]
+
+
 def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_model(
     inside: Inside, logged: pytest.LogCaptureFixture
 ) -> None:
