@@ -129,6 +129,10 @@ def _requests(requests: RequestRules) -> Iterator[str]:
         "polling with": requests.tools.polls,
     }
     yield from (f"{key} {_cut(' '.join(map(_plain, words)))}" for key, words in names.items() if words)
+    if requests.tools.most_repeats:
+        yield f"at most {requests.tools.most_repeats} times the same call"
+    if not requests.retry:
+        yield "no second try"
     if requests.tools.describe:
         yield f"descriptions of {requests.tools.describe} characters"
 

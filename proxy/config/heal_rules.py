@@ -34,8 +34,9 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """What one entry of `models` says of its requests."""
+    """What one entry of `models` says of its requests; `retry` times a reply that says nothing is asked for again."""
 
+    retry: int = 1
     heal: HealRules = field(default_factory=HealRules)
     sampling: Sampling = field(default_factory=Sampling)
     tools: OfferedTools = field(default_factory=OfferedTools)
@@ -58,7 +59,7 @@ def _family(node: Node, what: str) -> Family:
 
 
 def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
-    """What an entry of `models` says under `heal`, `sampling` and `tools`."""
+    """What an entry of `models` says under `heal`, `sampling`, `tools` and `retry`."""
     heal, sampling, tools = HealRules(), Sampling(), OfferedTools()
     if "heal" in keys:
         heal = _heal(keys["heal"], f"heal of {what}")
@@ -66,7 +67,17 @@ def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
         sampling = _sampling(keys["sampling"], f"sampling of {what}")
     if "tools" in keys:
         tools = _tools(keys["tools"], f"tools of {what}")
-    return RequestRules(heal, sampling, tools)
+    retry = 1
+    if "retry" in keys:
+        retry = _times(keys["retry"], f"retry of {what}")
+    return RequestRules(retry=retry, heal=heal, sampling=sampling, tools=tools)
+
+
+def _times(node: Node, what: str) -> int:
+    times = value(node, what)
+    if type(times) is not int or times not in (0, 1):
+        raise node_error(node, f"{what} must be 0 or 1; write one of them")
+    return times
 
 
 def _healing(node: Node, what: str, allowed: tuple[str, ...]) -> str:
@@ -133,17 +144,23 @@ def _number(node: Node, what: str) -> float:
 
 
 def _tools(node: Node, what: str) -> OfferedTools:
-    keys = mapping(node, what, ("drop", "describe", "polls"))
+    keys = mapping(node, what, ("drop", "describe", "polls", "most_repeats"))
     drop: tuple[str, ...] = ()
     if "drop" in keys:
         drop = sequence(keys["drop"], f"drop of {what}", text_of)
     polls: tuple[str, ...] = ()
     if "polls" in keys:
         polls = sequence(keys["polls"], f"polls of {what}", text_of)
-    describe = 0
-    if "describe" in keys:
-        number = value(keys["describe"], f"describe of {what}")
-        if type(number) is not int or not 1 <= number <= _MOST:
-            raise node_error(keys["describe"], f"describe of {what} must be a number from 1 to {_MOST}; write one")
-        describe = number
-    return OfferedTools(drop, describe, polls)
+    return OfferedTools(
+        drop, _count(keys, "describe", what, 1), polls, most_repeats=_count(keys, "most_repeats", what, 2)
+    )
+
+
+def _count(keys: Mapping[str, Node], key: str, what: str, least: int) -> int:
+    """A whole number from `least` on; 0 where nothing is said."""
+    if key not in keys:
+        return 0
+    number = value(keys[key], f"{key} of {what}")
+    if type(number) is not int or not least <= number <= _MOST:
+        raise node_error(keys[key], f"{key} of {what} must be a number from {least} to {_MOST}; write one")
+    return number

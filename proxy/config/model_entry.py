@@ -25,12 +25,17 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
             entry[key] = word
     entry |= _said("formats", off=sorted(model.off))
     own = model.requests
+    if not own.retry:
+        entry["retry"] = 0
     entry |= _said("heal", on=[*dict.fromkeys((*own.heal.on, *healings))], off=own.heal.off)
     sampling = own.sampling
     entry |= _said(
         "sampling", set=sampling.set, default=sampling.default, strip=sampling.strip, at_most=sampling.at_most
     )
-    entry |= _said("tools", drop=own.tools.drop, describe=own.tools.describe, polls=own.tools.polls)
+    tools = own.tools
+    entry |= _said(
+        "tools", drop=tools.drop, describe=tools.describe, polls=tools.polls, most_repeats=tools.most_repeats
+    )
     return f"- {json.dumps(entry)}"
 
 

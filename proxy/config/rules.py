@@ -48,7 +48,7 @@ _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools"),
+    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -86,7 +86,8 @@ class Profile:
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
     thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
-    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does.
+    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. `retry`
+    is how often a reply that says nothing is asked for once more.
     """
 
     parse: Parse = "auto"
@@ -98,6 +99,7 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools | None = None
+    retry: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class Rules:
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "drop"),
             server_tools=its.server_tools,
+            retry=its.requests.retry,
         )
 
     def alias(self, name: str) -> str:

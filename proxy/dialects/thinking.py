@@ -36,6 +36,11 @@ class ThinkingSplitter:
         self._pending = ""
         self._at = 0
 
+    @property
+    def closer(self) -> str:
+        """What would end the reasoning that is open; "" if none is."""
+        return next(iter(self._closers), "")
+
     def feed(self, text: str) -> list[Piece]:
         """Take the next text; give what is decided."""
         if not (self._fresh or self._closers or self._pending):

@@ -36,7 +36,7 @@ from proxy.engine.fast_path import Template, learn
 from proxy.engine.pending_call import CallLimits
 from proxy.errors import UpstreamBroken, refusal
 from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import REASONING, TEXT, grammars
+from proxy.formats.grammar import REASONING, TEXT, grammars, with_forced
 from proxy.formats.scanner import Scanner
 from proxy.limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
 from proxy.repair.policy import Policy
@@ -56,7 +56,8 @@ class Task:
     `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
     for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
     the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
-    text and reasoning in one order, so that neither may overtake the other; `policy`: what the rules say.
+    text and reasoning in one order, so that neither may overtake the other; `forced`: the one tool that the model was
+    made to call (F87); `policy`: what the rules say.
     """
 
     tools: ToolSet | None
@@ -67,6 +68,7 @@ class Task:
     ids: frozenset[str] = frozenset()
     one_call: bool = False
     ordered: bool = False
+    forced: str = ""
     policy: Policy = field(default_factory=Policy)
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
@@ -272,6 +274,8 @@ class Engine:
         tools = task.tools or ToolSet(())
         used = set(task.ids)
         rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
+        if task.forced and not task.json_reply:
+            rules = with_forced(rules, task.forced)
 
         def scanner(mode: str) -> Scanner:
             return Scanner(

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.redaction import redact_error
-from proxy.dialects.base import Dialect
+from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
@@ -25,9 +26,11 @@ from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, 
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import Outcome
-from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
+from proxy.exchange.plan import Plan, UpstreamRequest, proxy_parses, upstream_request
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
+from proxy.exchange.said import Said
+from proxy.exchange.second_try import EarlierTry, Why, record, why_again
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY, RETRY_TOKENS
 from proxy.upstream.answer_wait import NEVER, AnswerWait
@@ -81,7 +84,7 @@ class Exchange:
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
     try, for raw text if that is what comes back. `retry_tokens` must be left of the context for a try with fewer
     tokens. `capture` is where the answers are recorded, if they are; `observe` leaves the request and its answer as
-    they are.
+    they are. `ask_again`: a reply that says nothing may be asked for once more.
     """
 
     upstream: Upstream
@@ -98,6 +101,7 @@ class Exchange:
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     observe: bool = False
+    ask_again: bool = False
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -126,44 +130,128 @@ class Exchange:
             self.upstream.remember_parser_failure()
         return again
 
+    def once_more(self, plan: Plan, silence: Why | None) -> Generator[bytes, None, Plan | None]:
+        """The plan for one more try after a reply that says nothing, or None; like `second`, it may block."""
+        if silence is None or not self.ask_again:
+            return None
+        if self.observe:
+            self.outcome.again = silence
+            return None
+        yield from self.wait.on_a_thread()
+        again = replace(plan, again=silence)
+        if silence is Why.SWALLOWED and self.auto:
+            again = self._by_proxy(again)
+        if plan.again is not None:
+            return None
+        return again
+
+    def _by_proxy(self, plan: Plan) -> Plan:
+        """The plan by which the server does not look for calls, if it can be told that; it is remembered."""
+        again = replace(plan, parse="proxy", server=plan.server or self.upstream.kind())
+        if proxy_parses(self.request, plan) or not proxy_parses(self.request, again):
+            return plan
+        self.upstream.remember_parser_failure()
+        return again
+
 
 def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
     """The bytes of the reply, `b""` where there are none now; a whole one in one piece. Raises a ProxyError only before
     it gave any.
     """
-    plan, outcome = exchange.plan, exchange.outcome
-    committed = False
+    tries = _Tries(exchange)
     while True:
-        outcome.tries += 1
-        outcome.plan = plan
-        attempt = _Attempt(exchange, plan)
+        attempt = tries.begin()
         try:
             for part in attempt.run():
-                committed |= part != b""
+                tries.committed |= part != b""
                 yield part
-            return
+            goes_on = yield from tries.go_on(attempt)
+            if not goes_on:
+                return
         except ClientGone:
             raise
         except ProxyError as error:
-            # What the server has shown is remembered also where this request cannot go up again.
-            again = yield from exchange.second(plan, error)
-            if again is None or attempt.spoke:
-                redact_error(error, exchange.secrets)
-                outcome.fail(error)
-                tail = attempt.fail(error)
-                if not committed and not (attempt.spoke and exchange.request.stream):
-                    raise
-                yield tail
-                return
-            plan = again
+            goes_on = yield from tries.try_again(attempt, error)
+            if goes_on:
+                continue
+            yield tries.fail(attempt, error)
+            return
         except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
-            if not committed:
-                raise
-            log_crash(error)
-            yield attempt.fail(InternalError("the proxy failed; its log says why"))
+            yield tries.crash(attempt, error)
             return
         finally:
-            attempt.note()
+            tries.told.note()
+
+
+class _Tries:
+    """The tries of one exchange: which one comes next, and how the last one ends.
+
+    `committed` is true once something went to the client; `told` is the try that the outcome tells of.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._plan = exchange.plan
+        self._earlier: _Attempt | None = None
+        self.committed = False
+        self.told: _Attempt
+
+    def begin(self) -> _Attempt:
+        """The next try."""
+        outcome = self._exchange.outcome
+        outcome.tries += 1
+        outcome.plan = self._plan
+        self.told = _Attempt(self._exchange, self._plan, self._earlier)
+        return self.told
+
+    def go_on(self, attempt: _Attempt) -> Generator[bytes, None, bool]:
+        """True if the reply that has ended says nothing, and is asked for once more."""
+        plan = yield from self._exchange.once_more(self._plan, attempt.silence)
+        if plan is None:
+            return False
+        self._plan, self._earlier = plan, attempt
+        self._exchange.outcome.again = plan.again
+        return True
+
+    def try_again(self, attempt: _Attempt, error: ProxyError) -> Generator[bytes, None, bool]:
+        """True if the request goes up again in another way."""
+        # What the server has shown is remembered also where this request cannot go up again.
+        plan = yield from self._exchange.second(self._plan, error)
+        if plan is None or attempt.spoke:
+            return False
+        self._plan = plan
+        return True
+
+    def fail(self, attempt: _Attempt, error: ProxyError) -> bytes:
+        """The end of a reply that cannot be finished; raises the error where it can be a status."""
+        exchange = self._exchange
+        redact_error(error, exchange.secrets)
+        instead = self._end_of_earlier(attempt)
+        if instead is not None:
+            return instead
+        exchange.outcome.fail(error)
+        tail = attempt.fail(error)
+        if not self.committed and not (attempt.spoke and exchange.request.stream):
+            raise error
+        return tail
+
+    def crash(self, attempt: _Attempt, error: Exception) -> bytes:
+        """The end of a reply in which the proxy failed; raises the error where it can be a status."""
+        instead = self._end_of_earlier(attempt)
+        if instead is not None:
+            log_crash(error)
+            return instead
+        if not self.committed:
+            raise error
+        log_crash(error)
+        return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
+
+    def _end_of_earlier(self, attempt: _Attempt) -> bytes | None:
+        """The end of the reply before, which said nothing, if this one has not begun; None if there is no such one."""
+        if self._earlier is None or attempt.begun:
+            return None
+        self.told = self._earlier
+        return self._earlier.end_after_all()
 
 
 def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
@@ -176,28 +264,53 @@ def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
 
 
 class _Attempt:
-    """One try: the request goes up once. `spoke` is true once more than heartbeats went, or must go, to the client."""
+    """One try: the request goes up once. `spoke` is true once more than heartbeats went, or must go, to the client.
 
-    def __init__(self, exchange: Exchange, plan: Plan) -> None:
+    `silence` says why a reply that has ended says nothing, if it does. What `earlier` has said goes on in this one.
+    """
+
+    def __init__(self, exchange: Exchange, plan: Plan, earlier: _Attempt | None = None) -> None:
         self._exchange = exchange
         self._plan = plan
         self._up = _on_its_way(exchange.request, plan)
         if exchange.observe:
             self._up = replace(self._up, body=exchange.request.raw)
         self._engine = exchange.engine(self._up.raw_text)
+        self._keep_back = exchange.ask_again and plan.again is None and not exchange.observe
+        self._earlier = earlier
+        self._writer = self._new_writer()
         self._reply = self._new_reply()
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
+        self.silence: Why | None = None
+        self.left = EarlierTry()
         self.spoke = False
+
+    def _new_writer(self) -> Writer:
+        """That of the try before, if something of that has left."""
+        if self._earlier is not None and self._earlier.spoke:
+            return self._earlier._writer
+        return self._exchange.dialect.writer(expand=False)
 
     def _new_reply(self) -> StreamReply | ObservedReply:
         exchange = self._exchange
-        writer = exchange.dialect.writer(expand=False)
-        reply = StreamReply(self._engine, writer, log_crash, max_event=exchange.max_event)
+        reply = StreamReply(
+            self._engine,
+            self._writer,
+            log_crash,
+            max_event=exchange.max_event,
+            keep_back=self._keep_back,
+            earlier=None if self._earlier is None else self._earlier.left,
+        )
         if not exchange.observe:
             return reply
         return observed(reply, exchange.dialect, log_crash, max_event=exchange.max_event)
+
+    @property
+    def begun(self) -> bool:
+        """True once something of it must not be said twice."""
+        return self.spoke or self._reply.started
 
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
@@ -212,8 +325,21 @@ class _Attempt:
             if streamed and request.stream:
                 yield from self._live(chain((first,), parts))
                 return
+            if self._earlier is not None and self._earlier.spoke:
+                raise UpstreamBroken("the model server answered with no stream although the one before was one")
             whole = yield from self._beating(read_body(chain((first,), parts)))
-        yield self._observed(whole) if exchange.observe else self._whole(whole)
+        made = self._observed(whole) if exchange.observe else self._whole(whole)
+        if self._keep_back and self.silence is not None:
+            self._unsent = made
+            return
+        yield made
+
+    def end_after_all(self) -> bytes:
+        """The end of a reply that says nothing, and after which no other one came."""
+        rest = b""
+        if isinstance(self._reply, StreamReply) and self._reply.kept:
+            rest = self._reply.end_after_all()
+        return self._unsent + rest
 
     def _is_over(self) -> bool:
         """True once a stream has said all."""
@@ -228,7 +354,7 @@ class _Attempt:
     def note(self) -> None:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
-        outcome.audit = (*outcome.asked, *self._up.healed, *self._engine.audit)
+        outcome.audit = (*outcome.asked, *self._up.healed, *record(outcome.again), *self._engine.audit)
         outcome.calls = self._engine.calls
         outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
         outcome.swallowed = self._swallowed or self._reply.swallowed
@@ -274,7 +400,9 @@ class _Attempt:
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
-        yield self._ready(ended=True)
+        self.silence, self.left = reply.silence, reply.left
+        if reply.started or not reply.kept:
+            yield self._ready(ended=True)
 
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read what has come, in slices: between two of them other streams have their turn."""
@@ -336,6 +464,10 @@ class _Attempt:
         exchange, request = self._exchange, self._exchange.request
         answer = read_whole(body)
         self._swallowed = says_nothing(answer)
+        self.left = EarlierTry(as_object(answer.get("usage")))
+        if self._earlier is not None:
+            answer = self._earlier.left.joined(answer)
+            body = dump_json(answer)
         try:
             return self._made(body, answer, self._engine)
         except ProxyError:
@@ -352,6 +484,7 @@ class _Attempt:
         try:
             answer = read_whole(body)
             self._swallowed = says_nothing(answer)
+            self.left = EarlierTry(as_object(answer.get("usage")))
             self._made(body, answer, self._engine)
         except ProxyError as error:
             self._would_fail(error)
@@ -366,7 +499,11 @@ class _Attempt:
         self._exchange.outcome.would_fail(error)
 
     def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
-        dialect = self._exchange.dialect
+        dialect, said = self._exchange.dialect, Said()
+        said.see(answer)
         if self._exchange.request.stream:
-            return answer_as_stream(answer, engine, dialect.writer(expand=True))
-        return answer_as_answer(body, answer, engine, dialect)
+            made = answer_as_stream(answer, engine, dialect.writer(expand=True), said)
+        else:
+            made = answer_as_answer(body, answer, engine, dialect, said)
+        self.silence = why_again(said, self.left.tokens)
+        return made

@@ -8,6 +8,7 @@ from proxy.codec import sse
 from proxy.dialects.base import Dialect, Writer
 from proxy.errors import LimitExceeded, ProxyError
 from proxy.exchange.reply_stream import LONG, StreamReply, is_done, never_enough, unrepaired
+from proxy.exchange.second_try import EarlierTry, Why
 from proxy.limits import MAX_EVENT
 
 
@@ -121,6 +122,21 @@ class ObservedReply:
     def swallowed(self) -> bool:
         """As `StreamReply` says it."""
         return self._reader.swallowed
+
+    @property
+    def silence(self) -> Why | None:
+        """As `StreamReply` says it."""
+        return self._reader.silence
+
+    @property
+    def left(self) -> EarlierTry:
+        """As `StreamReply` says it."""
+        return self._reader.left
+
+    @property
+    def kept(self) -> bool:
+        """Nothing is kept back."""
+        return False
 
     def takes_long(self, data: bytes) -> bool:
         """As `StreamReply` says it: all of the bytes are read at once."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.audit_record import Repair
+from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Parse, Transport
 from proxy.dialects.chat.request import ChatRequest, is_true
+from proxy.exchange.second_try import Why
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt (README: who parses).
@@ -21,7 +23,8 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How a request goes up. `second`: it went up before, so it will not a third time. `learnt` are the healings that a
-    refusal asked for, which are kept for the model if the request is taken with them.
+    refusal asked for, which are kept for the model if the request is taken with them. `again`: why it goes up once more
+    although it was answered.
     """
 
     parse: Parse = "server"
@@ -32,6 +35,7 @@ class Plan:
     second: bool = False
     heal: HealPlan = NO_HEALING
     learnt: tuple[str, ...] = ()
+    again: Why | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +79,23 @@ def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) 
             body["skip_special_tokens"] = False
     if plan.transport == "whole" and request.stream:
         body["stream"] = False
-    if not is_true(body.get("stream")):
-        # Servers refuse it beside `stream: false` (F60).
-        body.pop("stream_options", None)
+    _set_stream_options(body, again=plan.again is not None)
     for name in plan.without:
         body.pop(name, None)
     if plan.max_tokens is not None:
         body.update({name: plan.max_tokens for name in ("max_tokens", "max_completion_tokens") if name in body})
     return request.raw if _same(body, request.body) else dump_request(body)
+
+
+def _set_stream_options(body: JsonObject, *, again: bool) -> None:
+    """Ask for the usage where the reply is asked for `again`: whether the server's parser swallowed a call is told from
+    the tokens. Servers refuse the options beside `stream: false` (F60).
+    """
+    options = as_object(body.get("stream_options"))
+    if not is_true(body.get("stream")):
+        body.pop("stream_options", None)
+    elif again and options.get("include_usage") is not True:
+        body["stream_options"] = {**options, "include_usage": True}
 
 
 def _same(body: JsonObject, original: JsonObject) -> bool:

@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 
 from proxy.codec import sse
-from proxy.codec.json_text import JsonObject, load_chunk
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject, dump_json, load_chunk
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
-from proxy.engine.events import Chunk, Event, Failed, Finished, Rest, Unchanged, Usage
+from proxy.engine.events import Chunk, Event, Failed, Finished, Text, Unchanged, Usage
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.exchange.said import Said
+from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
 MAX_KEPT = 4 * 1024 * 1024
-# What the server counts and how it ends is not what it says.
-_SAYS_NOTHING = (Usage, Finished, Rest)
 # What is read of more bytes than these at once may take milliseconds.
 LONG = 8 * 1024
 # What ends a call that was streamed until then: another one, or text. Only a hint: nothing is decided by it.
@@ -48,11 +49,20 @@ class StreamReply:
 
     `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
-    `on_crash` is told of an exception that the engine should never raise (contract C6).
+    `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
+    the reply has ended, why it is worth one more try, if it is; with `keep_back` its end is then kept back (`kept`).
+    `earlier` is the try before, which goes on in this one.
     """
 
     def __init__(
-        self, engine: Engine, writer: Writer, on_crash: Callable[[Exception], None], *, max_event: int = MAX_EVENT
+        self,
+        engine: Engine,
+        writer: Writer,
+        on_crash: Callable[[Exception], None],
+        *,
+        max_event: int = MAX_EVENT,
+        keep_back: bool = False,
+        earlier: EarlierTry | None = None,
     ) -> None:
         self._engine = engine
         self._writer = writer
@@ -64,14 +74,20 @@ class StreamReply:
         # The upstream said `[DONE]`.
         self._done = False
         # True once the rest of the reply could not leave as the upstream's own bytes any more.
-        self._changed = not writer.verbatim
+        self._changed = not writer.verbatim or earlier is not None
         # The number of the last event that was parsed; `Chunk.sequence` and `Unchanged.sequence` are such numbers.
         self._sequence = 0
         # Events not yet sent as they came, by number: what goes on if the engine fails (contract C6).
         self._unsent: dict[int, bytes] = {}
         self._kept = 0
-        self._tokens = 0
-        self._spoke = False
+        # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
+        self._usage: JsonObject = {}
+        self._envelope: JsonObject = {}
+        self._said = Said()
+        self._keep_back = keep_back
+        self._earlier = earlier
+        self._ending: tuple[Event, ...] = ()
+        self.silence: Why | None = None
         self.started = False
         self.failure: ProxyError | None = None
 
@@ -90,9 +106,19 @@ class StreamReply:
     @property
     def swallowed(self) -> bool:
         """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
-        if self._spoke:
-            return False
-        return self._done and self._tokens > 1
+        return self._done and self._said.used_without_a_word(EarlierTry(self._usage).tokens)
+
+    @property
+    def kept(self) -> bool:
+        """True if the end of the reply is kept back."""
+        return self._keep_back and self.silence is not None
+
+    @property
+    def left(self) -> EarlierTry:
+        """What the next try must know of this one."""
+        if not self.started:
+            return EarlierTry(self._usage)
+        return EarlierTry(self._usage, self._envelope)
 
     @property
     def unread(self) -> bool:
@@ -151,9 +177,14 @@ class StreamReply:
         if self.failure is not None:
             return given
         if self._state is not ReplyState.PASSING:
-            self._state = ReplyState.ENDED
-            given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
+            given += self._written(self._last_events())
+        if self.kept:
+            return given
         return given + self._end()
+
+    def end_after_all(self) -> bytes:
+        """The end that was kept back: there is no other reply."""
+        return self._written(self._ending) + self._end()
 
     def _end(self) -> bytes:
         """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
@@ -166,6 +197,27 @@ class StreamReply:
         except ProxyError as error:
             self.failure = error
             return b""
+
+    def _last_events(self) -> tuple[Event, ...]:
+        """What the engine says at the end, without what is kept back of it."""
+        self._state = ReplyState.ENDED
+        events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
+        self._said.hear(events)
+        if self._state is ReplyState.ENDED:
+            self.silence = why_again(self._said, EarlierTry(self._usage).tokens)
+        if self.kept:
+            return self._kept_back(events)
+        return events
+
+    def _kept_back(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        """What of the last events leaves now: those before the end. Reasoning that the text leaves open is closed, as
+        a text is to follow.
+        """
+        at = next(number for number, event in enumerate(events) if _is_end(event))
+        self._ending = events[at:]
+        if not self._said.open_thought:
+            return events[:at]
+        return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
@@ -215,9 +267,9 @@ class StreamReply:
         if not isinstance(body, dict):
             # Not ours to understand; it passes.
             return self._written((Unchanged(event.raw, (), sequence),))
-        chunk = Chunk(body, event.raw, sequence)
+        self._look(body)
+        chunk = self._joined(Chunk(body, event.raw, sequence))
         self._writer.see(chunk)
-        self._count(body)
         return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def _keep(self, raw: bytes) -> int:
@@ -235,10 +287,21 @@ class StreamReply:
             self._unsent[self._sequence] = raw
         return self._sequence
 
-    def _count(self, body: JsonObject) -> None:
-        usage = body.get("usage")
-        tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-        self._tokens = tokens if isinstance(tokens, int) else self._tokens
+    def _joined(self, chunk: Chunk) -> Chunk:
+        """The chunk as one of the reply that an earlier try began."""
+        if self._earlier is None:
+            return chunk
+        body = self._earlier.joined(chunk.body)
+        if body is chunk.body:
+            return chunk
+        return Chunk(body, sse.encode(dump_json(body)), chunk.sequence)
+
+    def _look(self, body: JsonObject) -> None:
+        """Keep what the end of the reply, and one that follows it, have to know."""
+        self._usage = as_object(body.get("usage")) or self._usage
+        self._envelope = self._envelope or envelope_of(body)
+        if not self._said.answered:
+            self._said.see(body)
 
     def _guarded(self, step: Callable[[], Iterable[Event]]) -> Iterable[Event]:
         """The events of an engine step. If it raises what it never should, the reply goes on as the upstream's own
@@ -276,11 +339,10 @@ class StreamReply:
             except ProxyError as error:
                 self._fail(error)
                 break
-            for said in event.events if isinstance(event, Unchanged) else (event,):
-                if given:
-                    self.started = True
-                if not isinstance(said, _SAYS_NOTHING):
-                    self._spoke = True
+            if given and not self.started:
+                self.started = not isinstance(event, Unchanged) or bool(event.events)
+            if not (self._said.answered or self._state is ReplyState.ENDED):
+                self._said.hear((event,))
             out.append(given)
         return b"".join(out)
 
@@ -293,22 +355,38 @@ def is_done(event: sse.ServerSentEvent) -> bool:
     return event.data is not None and event.data.strip() == DONE
 
 
+def _is_end(event: Event) -> bool:
+    """True for an event that ends the reply, or counts what it took."""
+    if isinstance(event, Unchanged):
+        return any(map(_is_end, event.events))
+    return isinstance(event, Finished | Usage)
+
+
 def unrepaired() -> Engine:
     """An engine that only says what the server says."""
     return Engine(Task(tools=None, seed=b""))
 
 
-def answer_as_answer(body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect) -> bytes:
-    """A whole answer as the engine says it, in the client's dialect; raises the error of a `Failed`."""
-    return dialect.whole(body, answer, (*engine.feed(as_chunk(answer)), *engine.finish(done=True)))
+def answer_as_answer(
+    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, said: Said | None = None
+) -> bytes:
+    """A whole answer as the engine says it, in the client's dialect, while `said` listens; raises the error of a
+    `Failed`.
+    """
+    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
+    if said is not None:
+        said.hear(events)
+    return dialect.whole(body, answer, events)
 
 
-def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer) -> bytes:
-    """A whole answer as the stream that the client asked for; raises the error of a `Failed`."""
+def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, said: Said | None = None) -> bytes:
+    """A whole answer as the stream that the client asked for, while `said` listens; raises the error of a `Failed`."""
     usage = answer.get("usage")
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
     writer.see(Chunk(answer, b"", streamed=False))
     events = (*engine.feed(chunk), *engine.finish(done=True))
+    if said is not None:
+        said.hear(events)
     for event in events:
         if isinstance(event, Failed):
             raise event.error

@@ -30,6 +30,7 @@ def make_task(
         ids=wanted.ids,
         one_call=wanted.one_call,
         ordered=ordered,
+        forced=wanted.forced_tool,
         policy=policy,
         max_held=max_held,
         max_calls=max_calls,

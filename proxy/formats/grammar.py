@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from proxy.formats.forced import arguments_or
 from proxy.formats.harmony import header, stripped_header
 from proxy.formats.json_calls import shown_json
 from proxy.formats.markers import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
@@ -28,6 +29,7 @@ from proxy.formats.xml_tags import SEPARATOR
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, Rejection
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+_OBJECT = b"{"
 # Stands for every other byte; UTF-8 has no such one.
 _OTHER = b"\xff"
 TEXT, REASONING = "text", "reasoning"
@@ -145,7 +147,7 @@ _STRONG = (
 )
 _WEAK = (
     *(Format(opener, opener.encode(), unwrapped) for opener in WEAK_MARKERS),
-    Format("json", b"{", unwrapped, line_start=True, then=b"\"'"),
+    Format("json", _OBJECT, unwrapped, line_start=True, then=b"\"'"),
     Format("list", b"[", unwrapped, line_start=True, then=b"{[\"'" + _LETTERS),
     Format("fence", FENCE, unwrapped, line_start=True),
     Format("<function=", b"<function=", unwrapped),
@@ -192,16 +194,29 @@ def grammars(*, json_reply: bool, raw_text: bool) -> Mapping[str, Grammar]:
     # Without raw text the token leaked, if it is one: `</s>` is a tag of HTML too.
     tokens = [token for token in END_OF_TURN if raw_text or token.startswith(("<|", "<｜", "<end_of_turn>"))]
     ends = [Format("end_of_turn", each, end_of_turn, in_code=raw_text, glued=not raw_text) for each in encoded(*tokens)]
-    first = _STRONG if json_reply else (*_STRONG, *_WEAK)
-    parsers = {item.opener: (item.name, item.then, item.parse) for item in first}
-    start = Format("start", b"", first_thing(parsers, residues=not json_reply))
     text = (*_STRONG, *_THOUGHTS, *(_JSON if json_reply else _WEAK), *_VOID, *ends)
-    found = {TEXT: _grammar(text, (_STRIPPED, *_BEGIN_THOUGHTS, start)), REASONING: _grammar(_recovered())}
+    first = _STRONG if json_reply else (*_STRONG, *_WEAK)
+    found = {TEXT: _grammar(text, _first(first, residues=not json_reply)), REASONING: _grammar(_recovered())}
     for thought in REASONING_MARKERS:
         found[thought.opener] = _grammar((*_recovered(), *_closers(thought)))
         found[f"{thought.opener}{BEHIND_TEXT}"] = _grammar(_closers(thought))
     found[STRIPPED.opener] = _grammar((*text, *_closers(STRIPPED), _STRIPPED_HEADER))
     return found
+
+
+def with_forced(found: Mapping[str, Grammar], name: str) -> Mapping[str, Grammar]:
+    """The grammars of a reply whose call of this tool the client forced: its arguments may be all of it (F87)."""
+    first = _first((*_STRONG, *_WEAK), residues=True, forced=name)
+    return {**found, TEXT: replace(found[TEXT], first=first)}
+
+
+def _first(formats: Iterable[Format], *, residues: bool, forced: str = "") -> tuple[Format, ...]:
+    """The formats for the first thing of a reply."""
+    parsers = {item.opener: (item.name, item.then, item.parse) for item in formats}
+    if forced:
+        name, then, parse = parsers[_OBJECT]
+        parsers[_OBJECT] = name, then, arguments_or(parse, forced)
+    return _STRIPPED, *_BEGIN_THOUGHTS, Format("start", b"", first_thing(parsers, residues=residues))
 
 
 def _recovered() -> tuple[Format, ...]:

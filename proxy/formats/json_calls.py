@@ -38,7 +38,7 @@ _LIST = "tool_calls"
 _IGNORED = frozenset(("id", "index", "tool_call_id", "call_id"))
 _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
 # No tool is named so by the key of its arguments.
-_OWN_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
+CALL_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
 _QUOTES = (b'"', b"'")
 _OPENERS = (b"{", b"[")
 _ARRAY_GOES_ON = "the array goes on with something else"
@@ -349,7 +349,7 @@ def _may_be_name(cursor: Cursor, key: str, here: bytes) -> bool:
         return key not in _IGNORED
     if not cursor.context.holds_several:
         return False
-    return key not in _OWN_KEYS
+    return key not in CALL_KEYS
 
 
 def _holds_calls(key: str, here: bytes, place: _Place, wider: bool) -> bool:

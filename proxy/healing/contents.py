@@ -140,6 +140,16 @@ def _apart(block: Block) -> Sequence[JsonObject]:
 part_text_from_calls = on_blocks(_apart)
 
 
+def _with_reasoning(message: JsonObject) -> JsonObject:
+    if not calls_of(message) or isinstance(message.get("reasoning_content"), str):
+        return message
+    return {**message, "reasoning_content": as_text(message.get("reasoning"))}
+
+
+# The reasoning before a call under the name that thinking models' servers insist on, also if nothing is known of it.
+give_reasoning_back = on_each(_with_reasoning)
+
+
 def _answered(message: JsonObject) -> JsonObject:
     if role_of(message) != "assistant" or calls_of(message):
         return message

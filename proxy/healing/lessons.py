@@ -22,6 +22,7 @@ def _words(pattern: str, *ids: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
 
 # The surest first: what one of them teaches is all that is learnt.
 _LESSONS = (
+    _words(r"reasoning_content\W.{0,80}(?:pass|missing|required|must)|thinking is enabled but", "reasoning_back"),
     _words(r"single tool.calls? at once|only (?:one|1|a single) tool.call|parallel tool calls", "one_call"),
     _words(r"alphanumeric\w* .{0,40}\b9\b", "mistral_ids"),
     _words(r"system role (?:is )?not supported|does not support (?:a )?system", "no_system", *_SYSTEMS),

@@ -41,12 +41,14 @@ class Sampling:
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
     """Tools by globs on their names that are not offered, and the characters that a description may have (0: all).
-    `polls` are those that are called again and again on purpose.
+    `polls` are those that are called again and again on purpose; a call that was made `most_repeats` times with the
+    same result ends the turn without the model (0: never).
     """
 
     drop: tuple[str, ...] = ()
     describe: int = 0
     polls: tuple[str, ...] = ()
+    most_repeats: int = 0
 
 
 def sample(body: JsonObject, sampling: Sampling) -> JsonObject:

@@ -37,6 +37,8 @@ class Healing:
     key: str = "messages"
 
 
+# By this one the server has shown that it wants the reasoning of earlier turns back (F74).
+WANTS_REASONING = "reasoning_back"
 _READ: JsonObject = {"name": "read", "arguments": '{"path": "a"}'}
 _CALL: JsonObject = {"id": "call_1", "type": "function", "function": _READ}
 _OTHER: JsonObject = {**_CALL, "id": "call_2"}
@@ -217,6 +219,17 @@ HEALINGS = (
         "the template joins the content beside calls to a text",
         ([{**_calls(_CALL), "content": None}, _result("call_1")], [_calls(_CALL), _result("call_1")]),
         contents.fill_content_beside_calls,
+    ),
+    Healing(
+        WANTS_REASONING,
+        Level.TEMPLATE,
+        "F73, F74",
+        "the server wants the reasoning before a call back",
+        (
+            [{**_calls(_CALL), "reasoning": "Hm."}, _result("call_1")],
+            [{**_calls(_CALL), "reasoning": "Hm.", "reasoning_content": "Hm."}, _result("call_1")],
+        ),
+        contents.give_reasoning_back,
     ),
     Healing(
         "plain_schemas",

@@ -156,6 +156,8 @@ class AnswerWait:
         """
         self.descriptor = call.fileno()
         poll = self._poll_of(call)
+        # What was said of an earlier answer says nothing of this one.
+        self._alarm = self._end = NEVER
         heard = time.monotonic()
         headless = True
         while not call.complete:

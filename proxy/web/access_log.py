@@ -69,6 +69,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         when=_gone(ctx),
         kind=upstream_kind(outcome.failure),
         denied=ctx.denied,
+        again="" if outcome.again is None else outcome.again.name.lower(),
     )
     count(ctx.worker.memory.tally, ended)
 

@@ -17,7 +17,7 @@ from flask import Response, request
 
 from proxy import __version__
 from proxy.codec.json_access import objects_in
-from proxy.codec.json_text import dump_json
+from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
 from proxy.codec.response_masking import BodyMasking, body_masking
@@ -31,6 +31,7 @@ from proxy.exchange.capture import Capture
 from proxy.exchange.exchange import Exchange, run_exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
+from proxy.exchange.second_try import may_be_asked_again
 from proxy.exchange.task import make_task
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
@@ -39,11 +40,11 @@ from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
-from proxy.upstream.paths import CHAT_COMPLETIONS
+from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.responses import error_of_response
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
 from proxy.web.headers import JSON_TYPE, upstream_headers
-from proxy.web.prepare import model_server, named_model
+from proxy.web.prepare import healed_body, model_server, named_model
 from proxy.web.routes import shown_paths
 from proxy.worker.audit_log import as_header
 from proxy.worker.lessons import Lessons
@@ -75,12 +76,11 @@ def reply(prepare: Prepare) -> Response:
     if settings.observe:
         # It goes up as it came, and once.
         asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
-    ending = None if settings.observe else limit_answer(wanted, settings.max_tool_calls)
-    if ending is not None:
+    ending = _ending(ctx, wanted)
+    if ending is not None and not settings.observe:
         ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
-    _warn_of_repeats(ctx, wanted)
     if wanted.stream:
         ctx.take_stream()
     exchange = _exchange(ctx, asked)
@@ -101,13 +101,16 @@ def reply(prepare: Prepare) -> Response:
     return response
 
 
-def _warn_of_repeats(ctx: RequestContext, wanted: ChatRequest) -> None:
-    """Tell the log of a model that has just made the same call with the same result again (F92)."""
-    exempt = ctx.heal_plan(wanted.model).tools.polls
-    name, count = newest_repeat(objects_in(wanted.body.get("messages")), exempt)
+def _ending(ctx: RequestContext, wanted: ChatRequest) -> JsonObject | None:
+    """The answer without the model to a conversation that went on for too long, or that turns in a circle; the log is
+    told of a model that has just made the same call with the same result again (F92).
+    """
+    tools = ctx.heal_plan(wanted.model).tools
+    name, count = repeat = newest_repeat(objects_in(wanted.body.get("messages")), tools.polls)
     if count >= TOLD_IN_THE_LOG:
         told = "model %r has made the same call of %r with the same result %d times in this conversation"
         log.warning(told, wanted.model[:100], name[:100], count)
+    return limit_answer(wanted, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
@@ -128,6 +131,8 @@ def passed(path: str, model: str | None = None) -> Response:
     wait = AnswerWait(ctx.socket, patience, ctx.worker.drain)
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
     body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
+    if path == TOKENIZE and body:
+        body = healed_body(ctx, body)  # what is counted is what goes up
     method = "GET" if request.method == "HEAD" else request.method
     call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
     try:
@@ -248,6 +253,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         retry_tokens=settings.retry_tokens,
         capture=_capture(ctx),
         observe=ctx.outcome.observe,
+        ask_again=profile.retry > 0 and may_be_asked_again(wanted),
         outcome=ctx.outcome,
         secrets=ctx.secrets,
     )

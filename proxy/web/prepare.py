@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
-from proxy.config.rules import Profile
+from proxy.config.rules import Profile, ReasoningHistory
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
@@ -24,6 +25,9 @@ from proxy.dialects.responses.echo import echo
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
+from proxy.healing.heal import heal_request
+from proxy.healing.parameters import Sampling
+from proxy.healing.table import WANTS_REASONING
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
@@ -165,11 +169,34 @@ def translated(
         model=served,
         server=kind,
         thinking=profile.thinking,
-        reasoning_history=profile.reasoning_history,
+        reasoning_history=_reasoning_history(ctx, served, profile),
         server_tools=profile.server_tools or "",
     )
     context = next((card.max_len for card in cards if card.id == served), None)
     return TranslatedRequest(how(body, options), profile, server, kind, headers, context)
+
+
+def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> ReasoningHistory:
+    """Where a Messages client's earlier thinking goes: back, if the server has shown that it wants that (F74)."""
+    if profile.reasoning_history == "drop" and WANTS_REASONING in ctx.heal_plan(model).ids:
+        return "reasoning_content"
+    return profile.reasoning_history
+
+
+def healed_body(ctx: RequestContext, data: bytes) -> bytes:
+    """The body of a path that passes, whose conversation is healed as that of a chat request; else the very bytes."""
+    body: Json = None
+    if not ctx.snapshot.settings.observe:
+        with contextlib.suppress(ValueError):
+            body = load_json(data)
+    if not isinstance(body, dict) or "messages" not in body:
+        return data
+    plan = replace(ctx.heal_plan(as_text(body.get("model"))), sampling=Sampling())
+    with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
+        healed = heal_request(body, plan).body
+        if healed is not body:
+            return dump_request(healed)
+    return data
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:

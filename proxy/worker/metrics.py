@@ -44,6 +44,7 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "repairs": (("fix",), "Repairs by the id of the fix."),
     "refusals": (("reason",), "What began like a call and was none."),
     "empty_calls": ((), "Tool calls that left without arguments although their tool requires some."),
+    "second_tries": (("why",), "Replies that said nothing and were asked for once more."),
     "heartbeats": ((), "Heartbeats that were sent to clients."),
     "disconnects": (("when",), "Clients that left before their answer was whole."),
     "upstream_errors": (("kind",), "Answers of the model server that were none."),
@@ -79,7 +80,8 @@ class RequestSample:
     """A request that has ended; `model` is "" where none was asked.
 
     `first_byte` is None where nothing was answered; `when` a client left ("waiting", "answering", or "" if it did
-    not); `kind` is that of the model server's error, `denied` why the key was not enough, each "" where nothing is.
+    not); `kind` is that of the model server's error, `denied` why the key was not enough, `again` why a reply was asked
+    for once more, each "" where nothing is.
     """
 
     dialect: str
@@ -95,6 +97,7 @@ class RequestSample:
     when: str = ""
     kind: str = ""
     denied: str = ""
+    again: str = ""
 
 
 def upstream_kind(error: BaseException | None) -> str:
@@ -115,7 +118,9 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
         for name, more in names.items():
             label = _bounded(tally, group, name, MAX_NAMES)
             numbers[_name(group, label)] = numbers.get(_name(group, label), 0) + more
-    for group, name in (("disconnects", ended.when), ("upstream_errors", ended.kind), ("denied", ended.denied)):
+    words = {"disconnects": ended.when, "upstream_errors": ended.kind, "denied": ended.denied}
+    words["second_tries"] = ended.again
+    for group, name in words.items():
         if name:
             numbers[_name(group, name)] = 1
     numbers |= _observed("request_duration_seconds", ended.dialect, ended.seconds)

@@ -19,6 +19,7 @@ from proxy.worker.shared_memory import SIZE, Memory
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
 from tests.support.messages_ask import ask
+from tests.support.messages_checker import check_message, check_stream
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -203,6 +204,61 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert counted == sent, "what is counted is what goes up"
 
 
+def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:
+    """The same in `/tokenize`; what needs nothing, or is no conversation, passes as the very bytes."""
+    whole = json.dumps({"model": "tiny", "messages": turn(calls())}, indent=1).encode()
+    bodies = [whole, b'{"model": "tiny", "prompt": "a"}', b"[", b'{"messages": 7}']
+    with Upstream(*[[answer({"count": 7})]] * (len(bodies) + 1)) as server:
+        rules = 'models: [{match: "*", sampling: {set: {top_p: 1}}}]'
+        client = inside(server.url, rules=rules)
+        assert client.post("/tokenize", json={"model": "tiny", "messages": BROKEN}).json == {"count": 7}
+        for body in bodies:
+            assert client.post("/tokenize", data=body, content_type="application/json").json == {"count": 7}
+        healed, *passed = server.seen
+    assert healed.json == {"model": "tiny", "messages": turn(calls(call()))}
+    assert [seen.body for seen in passed] == bodies
+
+
+def test_an_observed_conversation_is_tokenized_as_it_came(inside: Inside) -> None:
+    body = {"model": "tiny", "messages": BROKEN}
+    with Upstream([answer({"count": 7})]) as server:
+        inside(server.url, observe=True).post("/tokenize", json=body)
+        assert server.seen[0].json == body
+
+
+WANTS = "The `reasoning_content` in the thinking mode must be passed back to the API."
+
+
+def test_the_reasoning_that_a_server_wants_back_goes_back(inside: Inside) -> None:
+    """F74: under the name that it has for it; an empty one where the client dropped it."""
+    talk = [user(), calls(reasoning="Hm."), result(), calls(call(2)), result(2)]
+    with Upstream(refused(WANTS), OK) as server:
+        assert inside(server.url).post(CHAT, json=asked(talk)).status_code == 200
+        sent = server.seen[1].json["messages"]
+    assert [message.get("reasoning_content") for message in sent] == [None, "Hm.", None, "", None]
+
+
+def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: Inside) -> None:
+    """F74."""
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}
+    told = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+    talk = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [thought, use]},
+        {"role": "user", "content": [told]},
+    ]
+    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
+    whole = [answer(completion("Hi"))]
+    with Upstream(refused(WANTS), whole, whole) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        client = inside(server.url)
+        for _ in range(2):
+            assert client.post(MESSAGES, json=ask(*talk, model="tiny", tools=tools)).status_code == 200
+        sent = [seen.json["messages"][1].get("reasoning_content") for seen in server.seen]
+    assert sent == [None, "", "Hm."]
+
+
 def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_model(
     inside: Inside, logged: pytest.LogCaptureFixture
 ) -> None:
@@ -221,6 +277,79 @@ def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_mod
     told = [message["content"] for message in sent if message["role"] == "tool"]
     assert told[:4] == ["same"] * 4 and "5 times" in told[4] and "6 times" in told[5]
     assert sent[: len(sent) - 2] == server.seen[4].json["messages"], "the server's prefix cache survives"
+
+
+def repeated(times: int) -> list[dict[str, Any]]:
+    """A conversation in which the same call has the same result so many times."""
+    talk = [user()]
+    for number in range(times):
+        one = calls(call(number))
+        one["tool_calls"][0]["function"]["arguments"] = "{}"
+        talk += [one, result(number, text="same")]
+    return talk
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    "rules,times,answered",
+    [
+        ("most_repeats: 4", 4, True),
+        ("most_repeats: 4", 3, False),
+        ("", 9, False),
+        ("most_repeats: 4, polls: [re*]", 9, False),
+    ],
+)
+def test_a_call_that_repeats_is_answered_without_the_model_only_where_a_rule_says_so(
+    inside: Inside, rules: str, times: int, answered: bool, streamed: bool
+) -> None:
+    """F92: in the client's dialect and mode."""
+    with Upstream(OK if streamed else [answer(completion("a"))]) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", tools: {{{rules}}}}}]')
+        response = client.post(CHAT, json=asked(repeated(times), stream=streamed))
+        assert len(server.seen) == (0 if answered else 1)
+    assert (b"made 4 times" in response.data) is answered
+    assert (response.mimetype == "text/event-stream") is streamed and response.data.endswith(DONE) is streamed
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_messages_client_is_answered_without_the_model_too(inside: Inside, streamed: bool) -> None:
+    """F92."""
+    conversation: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
+    for number in range(4):
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": "read", "input": {}}
+        told = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "same"}
+        conversation += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [told]}]
+    body = ask(*conversation, stream=streamed, tools=[{"name": "read", "input_schema": {"type": "object"}}])
+    with Upstream() as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        client = inside(server.url, rules='models: [{match: "*", tools: {most_repeats: 4}}]')
+        data = client.post(MESSAGES, json=body).data
+        assert not server.seen
+    message = check_stream(data) if streamed else check_message(data)
+    assert "made 4 times" in message["content"][0]["text"] and message["stop_reason"] == "end_turn"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("front", [CHAT, MESSAGES])
+def test_the_bare_arguments_of_a_forced_tool_are_its_call(inside: Inside, front: str, streamed: bool) -> None:
+    """F87."""
+    said = '{"path": "a"}'
+    reply: Script = stream(ROLE, text(said), finish(), DONE) if streamed else [answer(completion(said))]
+    choice: dict[str, Any] = {"type": "function", "function": {"name": "read_file"}}
+    body = asked([user()], stream=streamed, tool_choice=choice)
+    if front == MESSAGES:
+        offered = {"name": "read_file", "input_schema": tool()["function"]["parameters"]}
+        choice = {"type": "tool", "name": "read_file"}
+        body = ask({"role": "user", "content": "Hi"}, stream=streamed, tools=[offered], tool_choice=choice)
+    with Upstream(reply) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        data = inside(server.url).post(front, json=body).data
+    if front == MESSAGES:
+        message = check_stream(data) if streamed else check_message(data)
+        (block,) = message["content"]
+        assert (block["name"], block["input"], message["stop_reason"]) == ("read_file", {"path": "a"}, "tool_use")
+    else:
+        assert b'"name":"read_file"' in data.replace(b": ", b":") and b'"tool_calls"' in data
 
 
 LONG = "mcp__a_server_of_some_length__and_a_tool_of_a_name_that_is_longer_than_others"

@@ -61,6 +61,16 @@ REFUSALS: list[tuple[str, list[Message], tuple[str, ...]]] = [
         ("empty_answers",),
     ),
     ('can only concatenate str (not "NoneType") to str', CALLS["null beside a call"], ("null_beside_calls",)),
+    (
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        RESULTS["results in another order"],
+        ("reasoning_back",),
+    ),
+    (
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+        HEALTHY["one call"],
+        ("reasoning_back",),
+    ),
     ("'list object' has no element -1 (Jinja)", ROLES["only system"], ("user_first",)),
 ]
 

@@ -36,7 +36,7 @@ READ: JsonObject = {
     "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
 }
 # What changes every conversation of a model that needs it.
-NOT_FOR_ALL = {"kimi_ids", "text_calls", "no_system", "call_text", "tool_descriptions"}
+NOT_FOR_ALL = {"kimi_ids", "reasoning_back", "text_calls", "no_system", "call_text", "tool_descriptions"}
 FAMILIES = load({}, {})[1].families
 PLANS = [HealPlan(), *(HealPlan(on=frozenset(family.heal)) for family in FAMILIES), HealPlan(on=frozenset(IDS))]
 CONTRACTS = (Path(__file__).parents[3] / "docs" / "contracts.md").read_text()
@@ -60,6 +60,14 @@ def test_each_healing_does_what_its_example_says(healing: Healing) -> None:
     assert repair.before != repair.after
     others = heal(body, {*IDS} - {healing.id})
     assert others.body[healing.key] != after
+
+
+@pytest.mark.parametrize("number", [*range(48, 51), *range(59, 62), 73, 74, *range(79, 86), 92])
+def test_each_failure_of_requests_is_healed_or_ruled(number: int) -> None:
+    """F48 to F50, F59 to F61, F73, F74, F79 to F85, F92: each is named by a healing, or by what a rule does."""
+    named = {each for healing in HEALINGS for each in healing.failure.split(", ")}
+    by_rule = {"F59", "F60", "F61", "F85", "F92"}
+    assert f"F{number}" in named | by_rule and f"F{number}" in NUMBERS
 
 
 def test_the_ids_differ() -> None:
