@@ -80,7 +80,7 @@ class ShownLines:
         self._index()
         number = call.index(sought)
         shown = [(number, call)]
-        if only_closers(call[-1]) or _JSON.fullmatch(call[-1]):
+        if ends_in_markup(call[-1]):
             # A tool may show an empty line behind each; where all line ends are those of a value, it has them itself.
             shown.append((2 * number, [each for line in call for each in (line, "")][:-1]))
         for at in self._numbers(sought):
@@ -220,6 +220,11 @@ class _Edge:
 def only_closers(line: str) -> bool:
     """Whether nothing but end tags, tokens and brackets stands in a line of a call."""
     return _CLOSERS.fullmatch(line) is not None
+
+
+def ends_in_markup(line: str) -> bool:
+    """Whether the last line of a call is no part of a text that the call holds: closers, or all of its JSON."""
+    return only_closers(line) or _JSON.fullmatch(line) is not None
 
 
 def _before_last(shown: str, line: str) -> Iterator[str]:

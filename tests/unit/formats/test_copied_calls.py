@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.formats.copied_calls import MAX_PLAIN, MIN_COPIED, Copies
-from proxy.formats.shown_lines import only_closers
+from proxy.formats.shown_lines import ends_in_markup
 from tests.support.helpers import (
     all_cuts,
     call_json,
@@ -220,8 +220,8 @@ SPACED = "blank lines between"
 
 def tags_end_lines(text: str) -> bool:
     """Whether the lines of a call end with its markup too; else an empty line behind each may be the value's own."""
-    last = text.rpartition("\n")[2]
-    return last == text or only_closers(last) or last[0] in "{["
+    last = text.strip().rpartition("\n")[2]
+    return last == text.strip() or ends_in_markup(last)
 
 
 def random_calls(form: str, count: int) -> Iterator[list[Call]]:
