@@ -30,9 +30,6 @@ _WORD = re.compile(r"(?<![\\&#A-Za-z0-9_])[A-Za-z_]{4,}")
 _FENCE = re.compile(r"(?:`{3,16}|~{3,16})\w{0,32}")
 
 
-_LINE_END = re.compile(r"\r\n?")
-
-
 class Copies:
     """The texts of tool results, and whether a call was copied from one of them."""
 
@@ -51,13 +48,14 @@ class Copies:
         near = self._with_words(_words(call[:_MAX_BEGINNING]))
         if not near:
             return False
-        forms = [form for form in _forms(call) if sum(len(line.strip()) for line in form) >= MIN_COPIED]
-        return any(self._show(near, form) for form in forms)
-
-    def _show(self, numbers: list[int], form: tuple[str, ...]) -> bool:
-        """Whether the results of these numbers show a call of these lines, or may do so."""
-        if any(reading.shows(form) for number in numbers for reading in self._read(number)):
+        shown = [reading for number in near for reading in self._read(number)]
+        if _shows(shown, call):
             return True
+        if "\r" in call:
+            # What ends lines at carriage returns ends those of the call there, too.
+            broken = [reading for reading in shown if reading.ends_at_carriage_returns]
+            if _shows(broken, call.replace("\r", "\n")):
+                return True
         return self._comparisons.over
 
     def _with_words(self, words: list[str]) -> list[int]:
@@ -79,18 +77,22 @@ def _words(text: str) -> list[str]:
     return sorted(dict.fromkeys(_WORD.findall(form)), key=len)[-_MAX_WORDS:]
 
 
+def _shows(shown: list[Reading], call: str) -> bool:
+    """Whether one of these texts shows the lines of a call."""
+    return any(reading.shows(form) for form in _forms(call) for reading in shown)
+
+
 def _forms(call: str) -> Iterator[tuple[str, ...]]:
     """The lines of a call, without the fence around it and the indentation of all of it."""
-    texts = [call]
-    if "\r" in call:
-        # What shows it may end lines at carriage returns, too.
-        texts += [_LINE_END.sub("\n", call), call.replace("\r", "\n")]
-    for text in dict.fromkeys(texts):
-        form = _without_fence(text.strip().split("\n"))
-        yield tuple(form)
-        indentation = _indentation(form)
-        if indentation:
-            yield tuple(line.removeprefix(indentation) for line in form)
+    if call.count("\r\n") == call.count("\n"):
+        call = call.replace("\r\n", "\n")
+    form = _without_fence(call.strip().split("\n"))
+    if sum(len(line.strip()) for line in form) < MIN_COPIED:
+        return
+    yield tuple(form)
+    indentation = _indentation(form)
+    if indentation:
+        yield tuple(line.removeprefix(indentation) for line in form)
 
 
 def _without_fence(written: list[str]) -> list[str]:

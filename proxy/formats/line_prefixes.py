@@ -46,11 +46,13 @@ class SameForm:
     A mark in the margin takes the place of a blank: `>  x` beside `   y`.
     """
 
-    def __init__(self, first: str, *, stripped: bool = False) -> None:
-        """`first` is what stands before the first line of the call, the prefix and perhaps other text. `stripped`: the
-        blanks of that line may have been taken away.
+    def __init__(self, first: str, *, loose: bool, stripped: bool = False) -> None:
+        """`first` is what stands before the first line of the call, the prefix and perhaps other text. `loose`: blanks
+        may stand behind the prefix there, because a tag of a later line tells where it ends. `stripped`: the blanks
+        of that line may have been taken away.
         """
         self._first = first
+        self._loose = loose
         self._stripped = stripped
         self._shape: _Prefix | None = None
 
@@ -75,15 +77,16 @@ class SameForm:
         """Whether such a prefix stands before the first line."""
         if self._stripped and not prefix.words and not prefix.rest.strip():
             return True
-        return any(prefix.begins(self._first[at:]) for at in _text_beginnings(self._first))
+        return any(prefix.begins(self._first[at:], self._loose) for at in _text_beginnings(self._first))
 
 
 class CountedUp:
     """Each prefix holds a number that is one more than the one in the line before."""
 
-    def __init__(self, first: str) -> None:
-        """`first` is what stands before the first line of the call."""
+    def __init__(self, first: str, *, loose: bool) -> None:
+        """`first` is what stands before the first line of the call, and `loose` as above."""
         self._first = first
+        self._loose = loose
         # What may be the number of the last line with a text, and the prefix from there on.
         self._seen: list[tuple[int, _Prefix]] | None = None
         # Empty lines since then that have a number.
@@ -102,16 +105,21 @@ class CountedUp:
     def takes_empty(self, written: str) -> bool:
         """Whether this is the prefix of an empty line, behind which no blanks may be left of it."""
         self._empty += 1
-        numbers = {number for number, _ in _numbers(written)}
-        if self._seen is None:
-            return any(before + self._empty in numbers for before, _ in _numbers(self._first))
-        return any(before + self._empty in numbers for before, _ in self._seen)
+        return any(self._is_next_empty(number, _prefix(behind)) for number, behind in _numbers(written))
+
+    def _is_next_empty(self, number: int, prefix: _Prefix) -> bool:
+        wanted = number - self._empty
+        if self._seen is not None:
+            return any(before == wanted and seen.is_like_cut(prefix) for before, seen in self._seen)
+        numbers = _numbers(self._first)
+        return any(before == wanted and _prefix(behind).begins_like(prefix) for before, behind in numbers)
 
     def _is_next(self, number: int, prefix: _Prefix) -> bool:
         wanted = number - 1 - self._empty
         if self._seen is not None:
             return any(before == wanted and seen.is_like(prefix) for before, seen in self._seen)
-        return any(before == wanted and prefix.begins(behind) for before, behind in _numbers(self._first))
+        numbers = _numbers(self._first)
+        return any(before == wanted and prefix.begins(behind, self._loose) for before, behind in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +141,8 @@ class _Prefix:
             return False
         return len(self.rest) >= len(other.rest) and self._goes_with(other.rest)
 
-    def begins(self, text: str) -> bool:
-        """Whether a text begins with a prefix of this shape."""
+    def begins(self, text: str, loose: bool) -> bool:
+        """Whether a text begins with a prefix of this shape, and then with no blank if it is not `loose`."""
         end = 0
         found: list[str] = []
         for word in _WORD.finditer(text):
@@ -144,8 +152,10 @@ class _Prefix:
             end = word.end()
         if self.words != tuple(found):
             return False
-        rest = text[end : end + len(self.rest)]
-        return len(rest) == len(self.rest) and self._goes_with(rest)
+        rest, behind = text[end : end + len(self.rest)], text[end + len(self.rest) :]
+        if len(rest) != len(self.rest) or not self._goes_with(rest):
+            return False
+        return loose or not behind[:1].isspace()
 
     def begins_like(self, other: _Prefix) -> bool:
         """Whether this text begins with the words of another prefix."""

@@ -157,10 +157,11 @@ def _without_second(text: str, opener: str, end_tags: Collection[str]) -> str:
     """
     if not opener:
         return text
-    inside = text.lstrip()
-    if not inside.startswith(opener):
-        return text
-    rest = inside.removeprefix(opener)
+    rest = text
+    inside = rest.lstrip()
+    while inside.startswith(opener):
+        rest = inside.removeprefix(opener)
+        inside = rest.lstrip()
     if any(each in rest for each in (opener, *end_tags)):
         return text
     return rest

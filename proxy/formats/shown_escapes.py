@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 
 # Characters before and behind a call in which the marks of its string are looked for.
@@ -29,22 +30,34 @@ _CAT_BYTE = re.compile(r"M-(\^?)([ -~])")
 _CAT_END = re.compile(r"(?:\^M)?\$(?:\n|\Z)")
 _CARRIAGE_RETURN = re.compile(r"\r\n?")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
-# What stands before the text in a line of a diff that only the one side has, or both: perhaps numbers, and a sign.
-_NUMBERS = r"^((?:[ \t]{0,16}[0-9]{1,7}[ \t:|]){0,2})"
-_OLD, _NEW = (re.compile(rf"{_NUMBERS}(?:([{gone}][^\n]*\n?)|[ {left}])", re.M) for gone, left in ("+-", "-+"))
-_REMOVED, _ADDED = (re.compile(rf"{_NUMBERS}[{sign}]", re.M) for sign in "-+")
-_SIGNED = re.compile(rf"{_NUMBERS}[ +-]")
+# A line of a diff that only one side has, or both: a sign before the text, and perhaps numbers before that.
+_NUMBER = r"[ \t]{0,16}[0-9]{1,7}[ \t:|]"
+
+
+class LineEnd(Enum):
+    """How a line of a call ends in an earlier text."""
+
+    # Where a line of that text does.
+    PLAIN = auto()
+    ESCAPED = auto()
+    # The text was escaped in another way, too: `\\n` while HTML is undone.
+    OTHERWISE = auto()
 
 
 @dataclass(frozen=True)
 class ShownCall:
-    """How a text shows the lines of a call: from where to where each stands, and what was escaped in them, each from
-    where to where and what it means.
+    """How a text shows the lines of a call: from where to where each stands, what was escaped in them, each from
+    where to where and what it means, and how they end. `tags_end_lines`: a line holds nothing but closers, so that not
+    all line ends are those of a value. `is_delimiter` says of a quotation mark in the text that it delimited a string
+    when the text itself was made of an earlier one.
     """
 
     text: str
     lines: tuple[tuple[int, int], ...]
     escapes: tuple[tuple[int, int, str], ...]
+    line_ends: frozenset[LineEnd]
+    tags_end_lines: bool
+    is_delimiter: Callable[[int], bool]
 
     @cached_property
     def escaped(self) -> frozenset[str]:
@@ -66,41 +79,62 @@ class ShownCall:
             found.update(self.text[at:line_end])
         return frozenset(found)
 
-    @cached_property
-    def line_ends(self) -> frozenset[bool]:
-        """Whether the lines end where the text's lines do: of each but the last."""
-        ends = [end for _, end in self.lines[:-1]]
-        begins = [begin for begin, _ in self.lines[1:]]
-        return frozenset("\n" in self.text[end:begin] for end, begin in zip(ends, begins, strict=True))
-
     @property
     def is_untouched(self) -> bool:
         """True if nothing of it is escaped."""
-        return not self.escapes and False not in self.line_ends
+        return not self.escapes and LineEnd.ESCAPED not in self.line_ends
 
     @property
     def is_mixed(self) -> bool:
         """True if some of what was escaped also stands there as it is, or some of the line ends."""
         return len(self.line_ends) > 1 or not self.escaped.isdisjoint(self.plain)
 
-    def before(self, position: int) -> str:
-        """What stands before this position in its line."""
+    @property
+    def begins_escaped(self) -> bool:
+        """True if an escape stands before the first word of the call: the one of its first tag."""
+        if not self.escapes:
+            return False
+        begin, _ = self.lines[0]
+        return not any(map(str.isalnum, self.text[begin : self.escapes[0][0]]))
+
+    def before(self, position: int) -> int:
+        """Where the line begins in which this position is."""
         start = max(0, position - MAX_STRING)
-        return self.text[self.text.rfind("\n", start, position) + 1 or start : position]
+        return max(start, self.text.rfind("\n", start, position) + 1)
 
-    def behind(self, position: int) -> str:
-        """What stands behind this position in its line."""
+    def behind(self, position: int) -> int:
+        """Where the line ends in which this position is."""
         end = self.text.find("\n", position, position + MAX_STRING)
-        return self.text[position : end if end >= 0 else position + MAX_STRING]
+        return end if end >= 0 else position + MAX_STRING
+
+    def is_between(self, mark: str) -> bool:
+        """Whether the call stands in a string between two of these quotation marks."""
+        begin, end = self.lines[0][0], self.lines[-1][1]
+        opening = self.text.rfind(mark, self.before(begin), begin)
+        closing = self.text.find(mark, end, self.behind(end))
+        if opening < 0 or closing < 0:
+            return False
+        if not self.is_delimiter(opening):
+            return True
+        # A string in a string: `"['…']"`.
+        (other,) = _MARKS - {mark}
+        if self.text.find(other, closing, closing + MAX_STRING) < 0:
+            return False
+        return self.text.rfind(other, max(0, opening - MAX_STRING), opening) >= 0
 
 
-@dataclass(frozen=True)
 class Escaping:
     """A way of escaping: what it writes, what that means, and whether all of a call was escaped so."""
 
-    pattern: re.Pattern[str]
-    meant: Callable[[re.Match[str]], str]
-    is_consistent: Callable[[ShownCall], bool]
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        meant: Callable[[re.Match[str]], str],
+        is_consistent: Callable[[ShownCall], bool],
+    ) -> None:
+        self.pattern = pattern
+        self.meant = meant
+        self.is_consistent = is_consistent
 
 
 def _json_meant(found: re.Match[str]) -> str:
@@ -121,27 +155,24 @@ def _is_json(shown: ShownCall) -> bool:
     if shown.is_mixed or "\\" in shown.plain:
         return False
     marks = _MARKS & shown.plain
-    if True in shown.line_ends:
+    if LineEnd.PLAIN in shown.line_ends:
         return any(_are_strings(shown, mark) for mark in _MARKS - marks)
     if marks == _MARKS:
         return False
-    if '"' in shown.escaped or (not marks and shown.line_ends):
+    quoted_alike = not marks or '"' in shown.escaped
+    if quoted_alike and shown.tags_end_lines and LineEnd.ESCAPED in shown.line_ends:
         return True
-    begin, end = shown.lines[0][0], shown.lines[-1][1]
-    before, behind = shown.before(begin), shown.behind(end)
-    return any(mark in before and mark in behind for mark in _MARKS - marks)
+    return any(shown.is_between(mark) for mark in _MARKS - marks)
 
 
 def _are_strings(shown: ShownCall, mark: str) -> bool:
     """Whether each line stands in a string of its own: `"<tool_call>\\n",`."""
-    for number, (begin, end) in enumerate(shown.lines):
-        behind = shown.behind(end)
-        if mark not in shown.before(begin) or mark not in behind:
-            return False
-        is_last = number == len(shown.lines) - 1
-        if not is_last and not re.match(rf"(?:(?:\\r)?\\n)?{mark}", behind):
-            return False
-    return True
+    end = shown.lines[-1][1]
+    if mark not in shown.text[end : shown.behind(end)]:
+        return False
+    if not all(re.match(rf"(?:(?:\\r)?\\n)?{mark}", shown.text[end : end + 8]) for _, end in shown.lines[:-1]):
+        return False
+    return all(mark in shown.text[shown.before(begin) : begin] for begin, _ in shown.lines)
 
 
 def _entity_meant(found: re.Match[str]) -> str:
@@ -149,10 +180,12 @@ def _entity_meant(found: re.Match[str]) -> str:
 
 
 def _is_html(shown: ShownCall) -> bool:
-    """Whether a call is escaped as HTML: then no `<` and no `&` is left."""
+    """Whether a call is escaped as HTML: then no `<` and no `&` is left, and where no tag tells, no quotation mark."""
     if shown.is_untouched:
         return True
-    return not shown.is_mixed and shown.plain.isdisjoint("<&")
+    if shown.is_mixed or not shown.plain.isdisjoint("<&"):
+        return False
+    return shown.begins_escaped or shown.plain.isdisjoint(_MARKS)
 
 
 def _cat_meant(found: re.Match[str]) -> str:
@@ -171,8 +204,10 @@ def _is_cat(shown: ShownCall) -> bool:
 
 
 def _is_ended_alike(shown: ShownCall) -> bool:
-    """Whether all lines of a call end with a carriage return alone, or all with a line end."""
-    return not shown.is_mixed
+    """Whether all lines of a call end with a carriage return, or none."""
+    ends = [end for _, end in shown.lines[:-1]]
+    begins = [begin for begin, _ in shown.lines[1:]]
+    return len({"\r" in shown.text[end:begin] for end, begin in zip(ends, begins, strict=True)}) < 2
 
 
 def _is_always(shown: ShownCall) -> bool:
@@ -180,19 +215,35 @@ def _is_always(shown: ShownCall) -> bool:
     return True
 
 
+class DiffSide(Escaping):
+    """What one side of a diff has."""
+
+    def __init__(self, gone: str, left: str, numbers: str) -> None:
+        """`gone` is the sign of the lines that this side lacks, `left` that of those that the other one lacks."""
+        pattern = re.compile(rf"^({numbers})(?:([{gone}][^\n]*\n?)|[ {left}])", re.M)
+        super().__init__(pattern, _side_meant, self._is_signed)
+        self._signed = re.compile(rf"{numbers}[ +-]")
+
+    def _is_signed(self, shown: ShownCall) -> bool:
+        """Whether each line of a call is one of the diff."""
+        return all(self._signed.match(shown.text, shown.before(begin), begin) for begin, _ in shown.lines)
+
+
 def _side_meant(found: re.Match[str]) -> str:
     """What is before the sign in a line that this side has."""
     return "" if found.group(2) else found.group(1)
 
 
-def is_diff(text: str) -> bool:
-    """Whether lines stand in a text that only the one side of a diff has, and some that only the other one has."""
-    return _REMOVED.search(text) is not None and _ADDED.search(text) is not None
+class Diff:
+    """How diffs are written: with such numbers before the sign of a line."""
 
+    def __init__(self, numbers: str) -> None:
+        self._removed, self._added = (re.compile(rf"^{numbers}[{sign}]", re.M) for sign in "-+")
+        self.sides = (DiffSide("+", "-", numbers), DiffSide("-", "+", numbers))
 
-def _is_signed(shown: ShownCall) -> bool:
-    """Whether each line of a call is one of a diff."""
-    return all(_SIGNED.match(shown.before(begin)) for begin, _ in shown.lines)
+    def is_in(self, text: str) -> bool:
+        """Whether lines stand in a text that only the one side has, and some that only the other one has."""
+        return self._removed.search(text) is not None and self._added.search(text) is not None
 
 
 JSON = Escaping(_JSON, _json_meant, _is_json)
@@ -200,5 +251,4 @@ HTML = Escaping(_ENTITY, _entity_meant, _is_html)
 CAT = Escaping(_CAT, _cat_meant, _is_cat)
 CARRIAGE_RETURN = Escaping(_CARRIAGE_RETURN, lambda found: "\n", _is_ended_alike)
 COLOURS = Escaping(_COLOUR, lambda found: "", _is_always)
-OLD_SIDE = Escaping(_OLD, _side_meant, _is_signed)
-NEW_SIDE = Escaping(_NEW, _side_meant, _is_signed)
+DIFFS = (Diff(""), Diff(_NUMBER), Diff(_NUMBER * 2))

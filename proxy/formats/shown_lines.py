@@ -36,7 +36,8 @@ _MAX_SOUGHT = 4
 _MAX_PLACES = 8
 _EDGE = re.compile(r"(?:[^\w\s]{1,4}(?: [^\w\s]{1,2})?)?")
 # A line in which nothing but end tags, tokens and brackets stands is no part of a text that the call holds.
-_CLOSERS = re.compile(r"(?:</[^<>\n]{1,80}>|<[|｜][^<>\n]{1,80}[|｜]>|[]})`~ \t])+")
+_CLOSERS = re.compile(r"(?:(?:\]<\]minimax\[>\[)?</[^<>\n]{1,80}>|<[|｜][^<>\n]{1,80}[|｜]>|[]})`~ \t])+")
+_JSON = re.compile(r"[{[].*[]}]")
 
 # Where the lines of a call stand in a text, each from its beginning to its end; empty lines are left out.
 Spans = list[tuple[int, int]]
@@ -77,15 +78,17 @@ class ShownLines:
         if not sought:
             return
         self._index()
-        # A tool may show an empty line behind each.
-        spaced = [each for line in call for each in (line, "")][:-1]
         number = call.index(sought)
+        shown = [(number, call)]
+        if ends_in_markup(call[-1]):
+            # A tool may show an empty line behind each; where all line ends are those of a value, it has them itself.
+            shown.append((2 * number, [each for line in call for each in (line, "")][:-1]))
         for at in self._numbers(sought):
             self._comparisons.add(_EACH_PLACE)
             if self._comparisons.over:
                 return
-            yield from self._around(at - number, call)
-            yield from self._around(at - 2 * number, spaced)
+            for before, lines in shown:
+                yield from self._around(at - before, lines)
 
     def _in_line(self, line: str) -> Iterator[Spans]:
         """The places where a call stands that is one line."""
@@ -134,14 +137,15 @@ class ShownLines:
         end = at + len(call[0])
         if len(first) - end > MAX_EDGE:
             return
-        edge = _Edge.read(first[end:])
+        edge = _Edge.read(first, end)
         if edge is None:
             return
         before = first[max(0, at - MAX_PREFIX) : at]
+        loose = only_closers(call[-1])
         # The first line of what a tool shows may have lost its blanks.
-        stripped = not number and not at and only_closers(call[-1])
+        stripped = loose and not number and not at
         begin = self._starts[number]
-        for shape in (SameForm(before, stripped=stripped), CountedUp(before)):
+        for shape in (SameForm(before, loose=loose, stripped=stripped), CountedUp(before, loose=loose)):
             rest = self._follow(number + 1, call[1:], edge, shape)
             if rest is not None:
                 yield [(begin + at, begin + end), *rest]
@@ -167,20 +171,23 @@ class ShownLines:
 
 
 class _Edge:
-    """What stands behind each line but the last: blanks, and perhaps the edge of a frame."""
+    """What stands behind each line but the last: the same blanks and signs, or the edge of a frame in one column."""
 
-    def __init__(self, written: str) -> None:
+    def __init__(self, written: str, width: int) -> None:
         self._written = written
         self._mark = written.strip()
         # `| a   |`, `| abc |`
-        self._aligned = bool(self._mark) and written[0].isspace() and written.endswith(self._mark)
+        self._aligned = bool(self._mark) and written[0] == " " and written.endswith(self._mark)
+        # How long the lines are; longer ones are those that do not fit into the frame.
+        self._width = width
 
     @classmethod
-    def read(cls, behind: str) -> _Edge | None:
-        """What stands behind the first line; None if that is other text."""
+    def read(cls, first: str, end: int) -> _Edge | None:
+        """What stands behind the first line, which ends here; None if that is other text."""
+        behind = first[end:]
         if _EDGE.fullmatch(behind.strip()) is None:
             return None
-        return cls(behind)
+        return cls(behind, len(first))
 
     def before(self, shown: str, line: str) -> Iterator[str]:
         """What stands before a line of the call, if this shows it."""
@@ -188,10 +195,19 @@ class _Edge:
             return
         if shown.endswith(f"{line}{self._written}"):
             yield shown[: len(shown) - len(line) - len(self._written)]
-        elif self._aligned and shown.endswith(self._mark):
-            text, line = shown.removesuffix(self._mark).rstrip(), line.rstrip()
-            if text.endswith(line):
-                yield text[: len(text) - len(line)]
+        elif self._aligned and shown.endswith(f" {self._mark}"):
+            yield from self._before_aligned(shown, line.rstrip(" "))
+
+    def _before_aligned(self, shown: str, line: str) -> Iterator[str]:
+        text = shown.removesuffix(self._mark).rstrip(" ")
+        if not text.endswith(line):
+            return
+        fits = len(shown) - len(self._mark) - len(text) > 1
+        if fits and len(self._written) - len(self._mark) == 1:
+            # The first line did not fit.
+            self._width = min(self._width, len(shown))
+        if len(shown) == self._width or (not fits and len(shown) > self._width):
+            yield text[: len(text) - len(line)]
 
     def is_empty(self, shown: str, shape: Shape) -> bool:
         """Whether this shows an empty line."""
@@ -204,6 +220,11 @@ class _Edge:
 def only_closers(line: str) -> bool:
     """Whether nothing but end tags, tokens and brackets stands in a line of a call."""
     return _CLOSERS.fullmatch(line) is not None
+
+
+def ends_in_markup(line: str) -> bool:
+    """Whether the last line of a call is no part of a text that the call holds: closers, or all of its JSON."""
+    return only_closers(line) or _JSON.fullmatch(line) is not None
 
 
 def _before_last(shown: str, line: str) -> Iterator[str]:

@@ -19,15 +19,14 @@ from proxy.formats.shown_escapes import (
     CARRIAGE_RETURN,
     CAT,
     COLOURS,
+    DIFFS,
     HTML,
     JSON,
-    NEW_SIDE,
-    OLD_SIDE,
     Escaping,
+    LineEnd,
     ShownCall,
-    is_diff,
 )
-from proxy.formats.shown_lines import Comparisons, ShownLines, Spans
+from proxy.formats.shown_lines import Comparisons, ShownLines, Spans, only_closers
 
 # Readings of one result, besides the sides of diffs.
 MAX_LEVELS = 12
@@ -43,20 +42,27 @@ class Reading:
         self._lines = ShownLines(text, comparisons)
         # The readings of which this one is made, in which the same may be escaped in another order; none of the result.
         self._layers: list[_Layer] = []
+        self.ends_at_carriage_returns = False
 
     def add(self, before: Reading, escaping: Escaping) -> None:
         """Say that this is an earlier reading without this layer of escapes."""
         self._layers.append(_Layer(before, escaping))
+        self.ends_at_carriage_returns |= before.ends_at_carriage_returns or escaping is CARRIAGE_RETURN
 
     def shows(self, call: Sequence[str]) -> bool:
         """Whether a call of these lines stands in the text, all of it escaped alike."""
-        return any(self.is_escaped_alike(spans) for spans in self._lines.places(call))
+        tags_end_lines = len(call) > 1 and only_closers(call[-1])
+        return any(self.is_escaped_alike(spans, tags_end_lines) for spans in self._lines.places(call))
 
-    def is_escaped_alike(self, spans: Spans) -> bool:
+    def is_escaped_alike(self, spans: Spans, tags_end_lines: bool) -> bool:
         """Whether these lines were escaped alike, in each of the layers."""
         if not self._layers:
             return True
-        return any(layer.holds_all(spans) for layer in self._layers)
+        return any(layer.holds_all(spans, tags_end_lines) for layer in self._layers)
+
+    def is_delimiter(self, position: int) -> bool:
+        """Whether the quotation mark at this position delimited a string: it was not escaped when the rest was."""
+        return any(layer.is_delimiter(position) for layer in self._layers)
 
 
 class _Layer:
@@ -66,14 +72,35 @@ class _Layer:
         self._before = before
         self._escaping = escaping
 
-    def holds_all(self, spans: Spans) -> bool:
+    def holds_all(self, spans: Spans, tags_end_lines: bool) -> bool:
         """Whether these lines were all escaped so, and alike in the layers before."""
         earlier = [self._escapes.span_before(*span) for span in spans]
+        if self._escaping is COLOURS:
+            # A colour before a line may have been escaped as the rest was, or be a part of it.
+            begins = [self._escapes.begin_before(start) for start, _ in spans]
+            earlier = [(begin, end) for begin, (_, end) in zip(begins, earlier, strict=True)]
         escaped = [found for span in earlier for found in self._escapes.inside(*span)]
-        shown = ShownCall(self._before.text, tuple(earlier), tuple(escaped))
+        between = zip((end for _, end in earlier), (begin for begin, _ in earlier[1:]), strict=False)
+        line_ends = frozenset(self._line_end(end, begin) for end, begin in between)
+        before = self._before
+        shown = ShownCall(before.text, tuple(earlier), tuple(escaped), line_ends, tags_end_lines, before.is_delimiter)
         if not self._escaping.is_consistent(shown):
             return False
-        return self._before.is_escaped_alike(earlier)
+        return before.is_escaped_alike(earlier, tags_end_lines)
+
+    def is_delimiter(self, position: int) -> bool:
+        """Whether the quotation mark at this position of the later text was not escaped as JSON."""
+        if self._escaping is not JSON:
+            return False
+        return self._before.text[self._escapes.span_before(position, position + 1)[0]] != "\\"
+
+    def _line_end(self, end: int, begin: int) -> LineEnd:
+        """How a line ends between the end of its text and the beginning of the next one's."""
+        if "\n" in self._before.text[end:begin]:
+            return LineEnd.PLAIN
+        if any("\n" in meant for _, _, meant in self._escapes.inside(end, begin)):
+            return LineEnd.ESCAPED
+        return LineEnd.OTHERWISE
 
     @cached_property
     def _escapes(self) -> _Escapes:
@@ -116,6 +143,13 @@ class _Escapes:
             return first, self.ends[number]
         return first, self._position_before(end - 1) + 1
 
+    def begin_before(self, start: int) -> int:
+        """Where this position is, with escapes before it that mean nothing."""
+        number = bisect_left(self.meant_at, start)
+        if number < len(self.meant_at) and self.meant_at[number] == start:
+            return self.starts[number]
+        return self._position_before(start)
+
     def _position_before(self, position: int) -> int:
         number = bisect_right(self.meant_at, position) - 1
         if number < 0:
@@ -134,9 +168,7 @@ def readings(result: str, comparisons: Comparisons) -> tuple[Reading, ...]:
     found = {result: Reading(result, comparisons)}
     for level in _levels(found, comparisons):
         # A diff may be escaped as a whole, and in a string of a call may stand what looks like a line of one.
-        if not is_diff(level.text):
-            continue
-        for side in (OLD_SIDE, NEW_SIDE):
+        for side in [side for diff in DIFFS if diff.is_in(level.text) for side in diff.sides]:
             text = side.pattern.sub(side.meant, level.text)
             found.setdefault(text, Reading(text, comparisons)).add(level, side)
     return tuple(found.values())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import json
+
 import pytest
 
 from proxy.formats.copied_calls import Copies
 from tests.support.renderers import RENDERERS
-from tests.unit.formats.test_copied_calls import DECORATIONS
+from tests.unit.formats.test_copied_calls import DECORATIONS, SPACED, TOOLS, tags_end_lines
 
 pytestmark = pytest.mark.once
 
@@ -58,6 +61,16 @@ def written(form: str, text: str) -> str:
     return RENDERERS[form].render([("write_file", {"path": "src/a.py", "content": text})])
 
 
+def shows_verbatim(call: str, name: str, decorated: str) -> bool:
+    """Whether a result shows a call as it stands, or does once one layer of several is gone."""
+    texts = [decorated]
+    if "HTML" in name:
+        texts.append(html.unescape(decorated))
+    if name in ("JSON in JSON", "JSON of brackets"):
+        texts.append(json.loads(decorated)["text"])
+    return any(call.strip() in text for text in texts)
+
+
 @pytest.mark.parametrize("form", RENDERERS)
 def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
     """However a result shows the other one, as a whole."""
@@ -69,6 +82,70 @@ def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
             for name, decorate in DECORATIONS.items():
                 if kind in TRAILING and name in PADDED:
                     continue
-                copies = Copies((f"Result:\n{decorate(copy)}\nThat was it.",))
+                if name == SPACED and not tags_end_lines(copy):
+                    continue
+                decorated = decorate(copy)
+                copies = Copies((f"Result:\n{decorated}\nThat was it.",))
                 assert copies.hold(copy), (kind, name)
-                assert copies.hold(own) is (own in copy), (kind, name, copy, own)
+                assert copies.hold(own) is shows_verbatim(own, name, decorated), (kind, name)
+
+
+TAGGED = ("hermes", "qwen3_coder", "deepseek_v32", "glm45", "kimi_k2", "minimax_m3")
+SHOWN = ("cat -n", "indented", "quoted", "a diff in it", "CRLF", "JSON", "HTML")
+
+
+@pytest.mark.parametrize("kind", DIFFERENCES)
+@pytest.mark.parametrize("form", TAGGED)
+def test_a_corrected_call_is_one_at_every_cut(form: str, kind: str) -> None:
+    shown, called = DIFFERENCES[kind]
+    if any(map(RENDERERS[form].cannot, (shown, called))):
+        return
+    copy, own = written(form, shown), written(form, called)
+    for name in SHOWN:
+        decorated = DECORATIONS[name](copy)
+        if shows_verbatim(own, name, decorated):
+            continue
+        results = (f"Result:\n{decorated}\nThat was it.",)
+        alone = scan([own], new_scanner(TOOLS)).parsed
+        assert len(alone) == 1
+        for cut in all_cuts(own, 1):
+            assert scan(cut, new_scanner(TOOLS, results=results)).parsed == alone
+        for cut in all_cuts(copy, 1):
+            found = scan(cut, new_scanner(TOOLS, results=results))
+            assert (found.calls, found.text) == ((), copy)
+
+
+@pytest.mark.parametrize("form", TAGGED)
+def test_html_may_leave_quotation_marks_where_it_escapes_the_tags(form: str) -> None:
+    for shown, called in (DIFFERENCES["an entity"], DIFFERENCES["an entity of an ampersand"]):
+        copy, own = written(form, shown), written(form, called)
+        copies = Copies((f"Result:\n{html.escape(copy, quote=False)}\nThat was it.",))
+        assert copies.hold(copy)
+        assert not copies.hold(own)
+
+
+def test_a_list_of_strings_shows_a_call_line_by_line() -> None:
+    """As notebooks and sources do."""
+    for form in ("hermes", "qwen3_coder"):
+        copy, own = written(form, "grep d x"), written(form, "grep \\d x")
+        for shown, others in ((copy, own), (own, copy)):
+            lines = [json.dumps(f"{line}\n") for line in shown.split("\n")]
+            for end in (",\n", " +\n", "\n"):
+                copies = Copies((f"x = [\n    {end.join(lines)}\n    ]".replace("\n\"", "\n    \""),))
+                assert copies.hold(shown)
+                assert not copies.hold(others)
+
+
+def test_an_indented_copy_is_one_in_the_reply_too() -> None:
+    copy = written("qwen3_coder", "def f():\n    pass")
+    indented = copy.replace("\n", "\n   ")
+    assert Copies((f"It says:\n{copy}\n",)).hold(indented)
+    assert not Copies((f"It says:\n{copy}\n",)).hold(indented.replace("       pass", "     pass"))
+
+
+def test_the_first_line_may_have_lost_its_indentation() -> None:
+    """Clients take away the blanks around what a command printed."""
+    copy = written("qwen3_coder", "def f():\n    pass")
+    shown = copy.replace("\n", "\n    ")
+    assert Copies((shown,)).hold(copy)
+    assert not Copies((shown,)).hold(copy.replace("    pass", "pass"))
