@@ -64,7 +64,7 @@ class Markup:
     `literals` are the beginnings of its tags, `read` reads the one that stands here, and `another` tells whether the
     next value begins here. `called`: the call has an end tag of its own inside its wrapper. `anywhere`: opening tags
     need not stand at the start of a line. `own` is the kind of the value's own end tag, where that names the key;
-    `inner` are the keys that may also be of the value's own object.
+    `inner` are the keys that may also be of the value's own object. `key` is the key of the value that is read.
     """
 
     literals: tuple[bytes, ...]
@@ -74,6 +74,7 @@ class Markup:
     anywhere: bool = False
     own: str | None = None
     inner: frozenset[str] = frozenset()
+    key: str = ""
 
     def may_end(self, mark: Mark) -> bool:
         """Whether an end tag that closes nothing inside the value can end it, or what is around it."""

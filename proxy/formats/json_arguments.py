@@ -32,7 +32,7 @@ from proxy.parsing.cursor import (
     unreadable,
 )
 from proxy.repair.argument_readers import may_go_on
-from proxy.repair.schema_fixes import USUAL, ends_in_text
+from proxy.repair.schema_fixes import USUAL, ends_in_doubt
 from proxy.tools.toolset import Tool
 
 # The end tags of a wrapper that are tried: a string may show one.
@@ -213,7 +213,7 @@ def may_end_in_text(value: bytes, tool: Tool) -> bool:
         return False
     if not isinstance(values, dict):
         return False
-    return ends_in_text(values, tool.shape, USUAL)
+    return ends_in_doubt(values, tool.shape, USUAL)
 
 
 def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:

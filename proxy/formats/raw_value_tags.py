@@ -58,6 +58,8 @@ class SeenTags:
         self.first: OtherKey | None = None
         # Keys of other values whose opening tags stand in the middle of a line.
         self.suspects: set[str] = set()
+        # Keys, the value's own among them, whose opening tags stand in nothing that the value shows.
+        self.keys: set[str] = set()
         # Whether the opening tag of another key stands in quotation marks: `say "<parameter=new>"`.
         self.quotes_key = False
         # Tags opened where the template writes them, and those in the middle of a line, which count up to its end.
@@ -88,13 +90,15 @@ class SeenTags:
         self.begun = mark.level is Level.VALUE
         alone = self._is_alone()
         quoted = Quoted.YES
-        if mark.key in self._others:
+        if mark.key in self._others or mark.key == self._markup.key:
             quoted = yield from self._quotations.around(self._cursor, start)
-        if quoted is Quoted.YES:
+        if alone and quoted is not Quoted.YES:
+            self.keys.add(mark.key)
+        if quoted is Quoted.YES or mark.key not in self._others:
             # It cannot end the value, so that its key says nothing.
             self.quotes_key |= alone and mark.key in self._others
             mark = replace(mark, key="")
-        if quoted is Quoted.NO and alone:
+        if quoted is Quoted.NO and alone and mark.key:
             self._note_other_key(mark, start)
         opened = self.open if self.placed else self.in_line
         opened.push(mark)

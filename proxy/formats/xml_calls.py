@@ -15,6 +15,7 @@ may hold it. In Qwen's spelling a line end behind the opening tag, and then one 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, dump, load_json
@@ -142,7 +143,7 @@ def _parameter(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, 
     if opener.kind == "param" and (yield from cursor.which((_CDATA,))):
         value = RawText((yield from _character_data(cursor, opener)))
     else:
-        markup = _named_markup(cursor, opener, place.call)
+        markup = _named_markup(cursor, raw, place, values)
         value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded), opener=place.written)
     meant = tool.meant(key, values)
     values[key] = _typed(tool, meant, _trimmed(value.text, opener, place.padded), opener)
@@ -213,9 +214,10 @@ def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(end.replace(b"</", b"<").removesuffix(b">") for end in ends)
 
 
-def _named_markup(cursor: Cursor, opener: Tag, call: CallTag) -> Markup:
-    """The tags of `<parameter=KEY>` in its spelling."""
-    outside = _Outside(cursor, call)
+def _named_markup(cursor: Cursor, raw: RawValues, place: _Place, given: Collection[str]) -> Markup:
+    """The tags of `<parameter=KEY>` in its spelling, behind values of these keys."""
+    opener = place.opener
+    outside = _Outside(cursor, place.call)
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
         if (yield from cursor.which(opener.ends)):
@@ -231,8 +233,14 @@ def _named_markup(cursor: Cursor, opener: Tag, call: CallTag) -> Markup:
         yield from tag(cursor)
         return Mark(Level.VALUE, False, key=found.name)
 
+    def another(cursor: Cursor) -> Parsing[bool]:
+        found = yield from tag_ahead(cursor)
+        if not found.names(PARAMETER_KINDS):
+            return False
+        return raw.may_begin(found.name, given, alike=found.assigned == opener.assigned)
+
     literals = (*opener.ends, *_begins(opener.ends), *outside.literals)
-    return Markup(tuple(dict.fromkeys(literals)), read, _another_parameter, call.there)
+    return Markup(tuple(dict.fromkeys(literals)), read, another, place.call.there)
 
 
 def _element_markup(cursor: Cursor, place: _Place, key: str) -> Markup:
@@ -292,12 +300,6 @@ class _Outside:
         if found.kind not in CALL_KINDS:
             return True
         return found.name != ""
-
-
-def _another_parameter(cursor: Cursor) -> Parsing[bool]:
-    """Whether another parameter begins here."""
-    found = yield from tag_ahead(cursor)
-    return found.names(PARAMETER_KINDS)
 
 
 def _another_element(cursor: Cursor) -> Parsing[bool]:

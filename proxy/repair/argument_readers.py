@@ -26,7 +26,8 @@ _MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\
 _BEHIND = re.compile(rf"[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*")
 _MARKUP_BEHIND = re.compile(rf"(?:\s*(?:{_MARKUP}))*\s*")
 _BLANKS = re.compile(r"\s*")
-_MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
+# A key with a bracket in front is none: `"{path": 1}`.
+_MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
 # A string, also one that never ends, and what follows a comment that never ends, stay as they are.
 _COMMENT = re.compile(
     r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)"""

@@ -18,7 +18,7 @@ from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
-from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes, ends_in_text
+from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes, ends_in_doubt
 from proxy.tools.schema import same, violations
 from proxy.tools.toolset import Tool, ToolSet
 
@@ -92,7 +92,7 @@ class Repairer:
         if call is None:
             return None
         tool = call.tool
-        if reading.completed and self._ends_in_text(call):
+        if reading.completed and self._ends_in_doubt(call):
             return None
         call = self._by_rules(call, _OF_WHAT_IS_THERE)
         call = self._mended(call, self._fixes)
@@ -134,11 +134,11 @@ class Repairer:
             return self.tools.resolve(name)
         return self._inferred(values)
 
-    def _ends_in_text(self, call: _Call) -> bool:
-        """True if nobody knows where the last value of the arguments was meant to end."""
+    def _ends_in_doubt(self, call: _Call) -> bool:
+        """True if nobody knows where the last value of the arguments, or one around it, was meant to end."""
         if call.tool is None:
             return False
-        return ends_in_text(call.values, call.tool.shape, self._fixes)
+        return ends_in_doubt(call.values, call.tool.shape, self._fixes)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.by_table)

@@ -326,7 +326,35 @@ def match_enum(value: Json, shape: Schema, _: Validator) -> Json:
     return alike.pop()
 
 
-def ends_in_text(values: JsonObject, shape: Schema, fixes: Iterable[Fix]) -> bool:
+def ends_in_doubt(values: JsonObject, shape: Schema, fixes: Iterable[Fix]) -> bool:
+    """True if nobody knows where the brackets that an object lacked were meant to stand (contract C9)."""
+    if _holds_outer_key(values, shape):
+        return True
+    return _ends_in_text(values, shape, fixes)
+
+
+def _holds_outer_key(values: JsonObject, shape: Schema) -> bool:
+    """True if an object that was not closed has a key that only one around it declares, and lacks.
+
+    `{"options": {"a": 1, "limit": 2}` may have ended behind the 1.
+    """
+    validator = Validator()
+    value: Json = values
+    schemas: tuple[Schema, ...] = (shape,)
+    outer: frozenset[str] = frozenset()
+    while inside := list(members(value)):
+        applied = [part for schema in schemas for part in validator.applied(value, schema)]
+        if isinstance(value, dict):
+            own = frozenset(key for part in applied for key in part.properties)
+            if (value.keys() - own) & outer:
+                return True
+            outer |= own - value.keys()
+        key, value = inside[-1]
+        schemas = inner_schemas(key, applied)
+    return False
+
+
+def _ends_in_text(values: JsonObject, shape: Schema, fixes: Iterable[Fix]) -> bool:
     """True if the last value of an object whose brackets were missing would become a text, or should be one.
 
     `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
