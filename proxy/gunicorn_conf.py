@@ -340,7 +340,7 @@ class Worker(ThreadWorker):
 
         Behind a request of which not all is read none can follow, and the answer says so.
         """
-        if getattr(conn.sock, "refused", None) is not None:
+        if getattr(conn.sock, "last", False):
             req.force_close()
         try:
             return bool(super().handle_request(req, conn))
