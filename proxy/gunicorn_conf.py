@@ -370,7 +370,7 @@ class Worker(ThreadWorker):
         A client that takes nothing for too long is one that is gone, which is no news. Behind a request of which not
         all is read none can follow, and the answer says so.
         """
-        if getattr(conn.sock, "refused", None) is not None:
+        if getattr(conn.sock, "last", False):
             req.force_close()
         answer = _answers.Answer(self, req, conn)
         handed_over = False

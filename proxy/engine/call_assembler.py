@@ -196,8 +196,8 @@ class CallAssembler:
 
     def _note_fields(self, call: PendingCall, fields: CallFields) -> None:
         """Note what else a delta says of its call."""
+        call.check_fields(self._limits)
         call.fields.add(fields)
-        call.count(self._limits, 0, 0)
         if any(isinstance(event, CallArguments) and event.index == call.index for event in self.ended):
             # They leave with what an earlier delta of the chunk let go of the call, so the chunk cannot say them too.
             self._writer.regular = False
@@ -260,8 +260,8 @@ class CallAssembler:
             index = self._calls.unused_index()
             return self._feed_delta(CallDelta(index, delta.id, delta.name, delta.fragment, fields=delta.fields))
         if delta.fields is not None:
+            call.check_fields(self._limits)
             call.fields.add_new(delta.fields)
-            call.count(self._limits, 0, 0)
         if call.live is None and delta.fragment:
             call.forget_collected()
         missing = self._missing_of(call, delta.fragment)

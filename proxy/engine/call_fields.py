@@ -73,12 +73,13 @@ def other_fields(entry: JsonObject, function: JsonObject) -> CallFields | None:
     """The other fields of an entry; None if it has none. `function` is the entry itself where there is no object around
     name and arguments.
     """
+    # Nearly no entry has any.
+    if entry.keys() <= _ENTRY and (function is entry or function.keys() <= _FUNCTION):
+        return None
     around = {key: value for key, value in entry.items() if key not in _ENTRY}
     inside: JsonObject = {}
     if function is not entry:
         inside = {key: value for key, value in function.items() if key not in _FUNCTION}
-    if not around and not inside:
-        return None
     return CallFields(around, inside)
 
 

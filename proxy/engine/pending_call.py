@@ -350,11 +350,16 @@ class PendingCall:
         self.releasable.clear()
         return text
 
+    def check_fields(self, limits: CallLimits) -> None:
+        """More of its other fields comes: those that wait are limited too. A single event has a limit of its own."""
+        if self.fields.size > limits.held:
+            raise UpstreamBroken(f"more than {limits.held} bytes of a tool call had to wait (max_held)")
+
     def count(self, limits: CallLimits, received: int, released: int) -> None:
         """Count what came of it and what waits in it; over a limit the reply cannot be finished (contract C7)."""
         self.size += received
         self.waiting += received - released
-        if self.waiting + self.fields.size > limits.held:
+        if self.waiting > limits.held:
             raise UpstreamBroken(f"more than {limits.held} bytes of a tool call had to wait (max_held)")
         if self.size > _LIVE * limits.held:
             raise UpstreamBroken(f"a tool call has more than {_LIVE} times {limits.held} bytes (max_held)")

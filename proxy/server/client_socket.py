@@ -42,7 +42,8 @@ class ClientSocket(socket.socket):
     """The connection.
 
     `head` is that of the request that is served, `refused` says why not all of it was read, `ahead` is what has come
-    behind its end. `taken` is how many bytes were taken from the kernel so far.
+    behind its end. `last`: its end has not come, so that no further request can follow. `taken` is how many bytes were
+    taken from the kernel so far.
     The worker's poll takes a request with `take`; a thread then gets what came, as gunicorn reads it, and never waits
     for more. gunicorn writes as with every other socket; the limit of the kernel (SO_SNDTIMEO) counts each write anew.
     """
@@ -59,6 +60,7 @@ class ClientSocket(socket.socket):
     def begin(self) -> None:
         """A request begins, or its body does."""
         self.refused: Refused | None = None
+        self.last = False
         self._came = memoryview(b"")
         now = time.monotonic()
         self._since = self._last = now

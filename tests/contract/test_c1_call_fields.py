@@ -299,9 +299,17 @@ CLEAN = [
 ]
 
 
-@pytest.mark.parametrize("entries", CLEAN)
+@pytest.mark.parametrize("entries", CLEAN, ids=range(len(CLEAN)))
 def test_a_clean_call_with_fields_leaves_as_the_very_bytes(entries: list[dict[str, Any]]) -> None:
     assert relayed(entries) == bytes_that_came(entries)
+
+
+def test_a_field_that_is_larger_than_what_may_wait_need_not() -> None:
+    large = "x" * 5_000_000
+    besides: list[dict[str, Any]] = [{}, {"content": "a"}]
+    for beside in besides:
+        pieces = pieces_in(relayed([delta(tool_calls=[signed(0, LS, "bash", "a", mark=large)], **beside)]))
+        assert (calls_in(pieces), fields_in(pieces)) == (ONE, [(0, "extra_content", large)])
 
 
 def test_a_field_leaves_with_its_piece() -> None:

@@ -558,6 +558,10 @@ def test_u15_odd_calls_of_a_whole_answer_are_repaired(
     assert told.whole_calls == [("write_file", json.loads(given)) for given in (A, B)[: len(fault)]]
 
 
+def _cut(data: bytes) -> list[bytes]:
+    return [data[at : at + 7] for at in range(0, len(data), 7)]
+
+
 @EACH
 @MODES
 @table(
@@ -565,6 +569,8 @@ def test_u15_odd_calls_of_a_whole_answer_are_repaired(
         "gzip": ("gzip", gzip.compress, 200),
         "deflate": ("deflate", zlib.compress, 200),
         "deflate without a header": ("deflate", lambda data: zlib.compress(data)[2:-4], 200),
+        "a member for each few bytes": ("gzip", lambda data: b"".join(gzip.compress(part) for part in _cut(data)), 200),
+        "zeros behind it": ("gzip", lambda data: gzip.compress(data) + bytes(99), 200),
         "br": ("br", gzip.compress, 502),
         "gzip that breaks off": ("gzip", lambda data: gzip.compress(data)[:-9], 502),
         "gzip that is none": ("gzip", bytes, 502),

@@ -181,6 +181,30 @@ def test_what_cannot_be_read_is_answered_at_once(
     bench.settled()
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+def test_an_answer_to_half_a_body_says_that_the_connection_ends(benches: Benches, framing: str) -> None:
+    """Its client sends no more, and still listens."""
+    with connected(benches().proxy.port) as client:
+        client.sendall(head_of(DIALECTS["chat"], framing) + b"5\r\n{")
+        client.shutdown(socket.SHUT_WR)
+        with closing(HTTPResponse(client)) as response:
+            response.begin()
+            assert (response.status, response.getheader("connection")) == (400, "close")
+
+
+@pytest.mark.parametrize("framed", ["length", "chunks"])
+def test_an_answer_to_a_whole_body_keeps_the_connection(benches: Benches, framed: str) -> None:
+    """Also one that nobody reads."""
+    asked = framed_request(b"{}", framed).replace(b"/v1/chat/completions", b"/nothing")
+    with connected(benches().proxy.port) as client:
+        for _ in range(2):
+            client.sendall(asked)
+            with closing(HTTPResponse(client)) as response:
+                response.begin()
+                assert (response.status, response.getheader("connection")) == (404, "keep-alive")
+                response.read()
+
+
 @pytest.mark.parametrize("framed", ["length", "chunks"])
 def test_leave_is_given_once_and_the_body_is_awaited(proxy: Start, framed: str) -> None:
     with Upstream(WHOLE, WHOLE) as upstream:

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from proxy.formats.copied_calls import Copies
+from tests.support.helpers import all_cuts, new_scanner, scan
 from tests.support.renderers import RENDERERS
 from tests.unit.formats.test_copied_calls import DECORATIONS, SPACED, TOOLS, tags_end_lines
 
