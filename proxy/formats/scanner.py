@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
@@ -31,7 +30,7 @@ from proxy.formats.spans import (
 from proxy.formats.tool_listings import is_definition
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_BLANKS, Context, NotACall, RawCall, Rejection
+from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 from proxy.transitions import next_state
@@ -67,7 +66,7 @@ class Scanner:
         refused: list[RejectedSpan] | None = None,
     ) -> None:
         self.refusals: Counter[str] = Counter()
-        self._context = Context(tools)
+        self._tools = tools
         self._off = off
         self._grammars = grammars
         self._mode = mode
@@ -204,7 +203,7 @@ class Scanner:
         """The calls that a candidate turns out to be, which may be none; None while more text is needed."""
         if candidate.go_on() is None:
             return None
-        quoted = candidate.is_quoted(self._markdown, self._max_held, self._candidates)
+        quoted = candidate.is_quoted(self._max_held, self._candidates)
         if quoted is None:
             return None
         if candidate.cursor.void:
@@ -238,8 +237,6 @@ class Scanner:
         seen = cursor.pos
         if cursor.back_to >= 0:
             self._went_back += 1
-            if self._went_back == MAX_GOING_BACK:
-                self._context = replace(self._context, may_go_back=False)
         else:
             seen = max(seen, cursor.furthest)
         is_first = candidate.start == self._first_at
@@ -256,7 +253,7 @@ class Scanner:
         if refusal.rejection is Rejection.DEFINITION:
             self._listed = True
             self._move(PlaceStep.LIST)
-        elif candidate.item is not LEFTOVER:
+        elif candidate.item is not LEFTOVER and self._place is not Place.TEXT:
             self._move(PlaceStep.SAY)
         if evidence.why:
             refusal = evidence.rejected()
@@ -338,7 +335,7 @@ class Scanner:
         if self._pos in (self._buffer.end, self._leftover_at):
             return
         self._leftover_at = self._pos
-        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._context)
+        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._tools, self._markdown)
 
     def _pass_prose(self) -> int:
         """Pass the prose up to the next byte that may begin something, and give its position, or that of the end."""
@@ -410,8 +407,8 @@ class Scanner:
         return True
 
     def _new_candidate(self, item: Format, at: int) -> Candidate:
-        candidate = Candidate(item, self._buffer, at, self._context)
-        candidate.cursor.context = replace(self._context, in_quotation=candidate.quoted_before(self._markdown))
+        may_go_back = self._went_back < MAX_GOING_BACK
+        candidate = Candidate(item, self._buffer, at, self._tools, self._markdown, may_go_back=may_go_back)
         if item.opener and self._is_quoted(item, at):
             candidate.cursor.reject(Rejection.QUOTED)
         if item.strong and self._markdown.indented_code:
