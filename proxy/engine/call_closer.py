@@ -53,7 +53,12 @@ class CallCloser:
     def _is_duplicate(self, call: PendingCall, seen: set[str]) -> bool:
         """True if a call is one of those before it, sent again (F27); equal calls with ids of their own are two (F51).
 
-        `seen` are the arguments before it, to which its own are added.
+        `seen` are the arguments before it, to which its own are added. Of
+
+        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
+        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
+
+        the second one is the first, sent again; with the id `call_2` it is another call.
         """
         arguments = canonical(call.text.strip())
         repeated = arguments in seen
@@ -214,7 +219,11 @@ class CallCloser:
         return [Text(self._writer.choice, written)]
 
     def _trailing_text(self, call: PendingCall) -> list[Event]:
-        """What stood behind a call's object: junk is dropped (F31), everything else is content."""
+        """What stood behind a call's object: junk is dropped (F31), everything else is content.
+
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}</tool_call>"}}
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"} lists the files"}}
+        """
         text = "".join(call.trailing)
         if not text:
             return []

@@ -340,7 +340,11 @@ class Choice:
     # Calls that the model wrote as text.
 
     def _calls_in_reasoning(self) -> list[Event]:
-        """The call at the very end of the reasoning, if the reply has nothing else (F70)."""
+        """The call at the very end of the reasoning, if the reply has nothing else (F70).
+
+        {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
+        {"delta": {}, "finish_reason": "stop"}
+        """
         if self.reasoning_scanner is None or self.calls:
             return []
         events: list[Event] = []
