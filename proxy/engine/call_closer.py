@@ -56,7 +56,12 @@ class CallCloser:
     def _repeated_call(self, call: PendingCall, seen: dict[str, PendingCall]) -> PendingCall | None:
         """The call before this one that it is, sent again (F27); equal calls with ids of their own are two (F51).
 
-        `seen` are those before it by their arguments, to which it is added.
+        `seen` are those before it by their arguments, to which it is added. Of
+
+        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
+        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
+
+        the second one is the first, sent again; with the id `call_2` it is another call.
         """
         arguments = canonical(call.text.strip())
         if not arguments:
@@ -218,7 +223,11 @@ class CallCloser:
         return [Text(self._writer.choice, written)]
 
     def _trailing_text(self, call: PendingCall) -> list[Event]:
-        """What stood behind a call's object: junk is dropped (F31), everything else is content."""
+        """What stood behind a call's object: junk is dropped (F31), everything else is content.
+
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}</tool_call>"}}
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"} lists the files"}}
+        """
         text = "".join(call.trailing)
         if not text:
             return []

@@ -191,7 +191,7 @@ def _index(index: Json) -> int | None:
 
 
 def _id(given: Json) -> str | None:
-    """The id as a string; servers send numbers too (F44)."""
+    """The id as a string; servers send numbers too (F44): `{"index": 0, "id": 7, "function": {"name": "bash"}}`."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int):

@@ -93,7 +93,7 @@ class Choice:
     def feed_late(self, delta: CallDelta) -> tuple[Event, ...]:
         """Take a piece of a call that came by another way than a chunk's choices."""
         ended, calls = self._gather_beside((delta,))
-        return (*self._take_spans(self.scanner.release()), *self._end_echo(), *ended, *calls)
+        return (*self._end_text(), *ended, *calls)
 
     def fast_path(self, data: bytes, *, reasoning: bool) -> bool:
         """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it.
@@ -228,6 +228,12 @@ class Choice:
     def _release_text(self) -> tuple[Event, ...]:
         return (*self._take_spans(self.scanner.release()), *self._feed_as_content(self._echo.give_up()))
 
+    def _end_text(self) -> tuple[Event, ...]:
+        """What waits as text, or may repeat a call, leaves: something else came."""
+        if not self.waits and not self.scanner.held:
+            return ()
+        return (*self._take_spans(self.scanner.release()), *self._end_echo())
+
     # Content that only repeats a call (F28).
 
     def _feed_as_content(self, chunks: Iterable[tuple[Chunk, ChoiceDelta, bool]]) -> tuple[Event, ...]:
@@ -266,7 +272,7 @@ class Choice:
     # Structured calls.
 
     def _feed_calls(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
-        before = (*self._take_spans(self.scanner.release()), *self._end_echo())
+        before = self._end_text()
         delta, alone = self._without_echo(delta, alone)
         if delta.has_only_calls:
             if alone:
@@ -342,7 +348,11 @@ class Choice:
     # Calls that the model wrote as text.
 
     def _calls_in_reasoning(self) -> list[Event]:
-        """The call at the very end of the reasoning, if the reply has nothing else (F70)."""
+        """The call at the very end of the reasoning, if the reply has nothing else (F70).
+
+        {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
+        {"delta": {}, "finish_reason": "stop"}
+        """
         if self.reasoning_scanner is None or self.calls:
             return []
         events: list[Event] = []

@@ -142,7 +142,9 @@ class Engine:
             delta = read_choice(entry)
             choice = self._choice_of(entry, chunk)
             if delta.sign_of_life and chunk.streamed and not says_more_at_its_top(chunk):
-                return ()  # it ends clients' text parts (F64); the proxy has its own
+                # {"choices": [{"index": 0, "delta": {}, "finish_reason": null}]} ends clients' text parts (F64); the
+                # proxy has signs of life of its own.
+                return ()
             return self._feed_choice(choice, chunk, delta, alone=chunk.streamed)
         return ()
 

@@ -227,7 +227,11 @@ class PendingCall:
         return delta.id is not None
 
     def _is_late_name(self, name: str) -> bool:
-        """True if arguments came before the call's name (F38)."""
+        """True if arguments came before the call's name (F38).
+
+        {"index": 0, "id": "call_1", "function": {"arguments": "{\\"command\\": "}}
+        {"index": 0, "function": {"name": "bash", "arguments": "\\"ls\\"}"}}
+        """
         if not name:
             return False
         if self.names:

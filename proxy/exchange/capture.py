@@ -38,7 +38,7 @@ _KEPT = ("model", "tools", "tool_choice", "response_format", "parallel_tool_call
 # Of a whole answer that is cut somewhere, this much of its end may hold half of a secret.
 _TAIL = 4096
 # The folders whose failure was told already.
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Recorder:
         try:
             _write(capture, self._file(capture, status, content_type))
         except Exception as error:  # the outermost boundary: a capture is never worth a request
-            _tell(capture.folder, error)
+            _log_once(capture.folder, error)
 
     def _file(self, capture: Capture, status: int, content_type: str) -> bytes:
         about: JsonObject = {
@@ -218,8 +218,8 @@ def _write(capture: Capture, data: bytes) -> None:
             (folder / name).unlink()
 
 
-def _tell(folder: str, error: Exception) -> None:
-    if folder not in _told:
-        _told.add(folder)
+def _log_once(folder: str, error: Exception) -> None:
+    if folder not in _logged:
+        _logged.add(folder)
         known = isinstance(error, OSError)
         log.error("no capture can be written to %s: %s", folder, error, exc_info=None if known else error)

@@ -39,6 +39,10 @@ class ReplyState(Enum):
     ENDED = auto()
 
 
+# Asked for with every event: a global name is found faster than a member of an enum.
+_READING, _PASSING, _ENDED = ReplyState.READING, ReplyState.PASSING, ReplyState.ENDED
+
+
 def never_enough() -> bool:
     """Says of any number of events that more may follow."""
     return False
@@ -68,7 +72,7 @@ class StreamReply:
         self._writer = writer
         self._on_crash = on_crash
         self._decoder = sse.Decoder(max_event)
-        self._state = ReplyState.READING
+        self._state = _READING
         # Events that have come and were not read yet.
         self._events: deque[sse.ServerSentEvent] = deque()
         # The upstream said `[DONE]`.
@@ -94,7 +98,7 @@ class StreamReply:
     @property
     def held(self) -> bool:
         """True while text waits that may become a call."""
-        if self._state is not ReplyState.READING:
+        if self._state is not _READING:
             return False
         return self._engine.held
 
@@ -128,13 +132,13 @@ class StreamReply:
     @property
     def ends_long(self) -> bool:
         """True if to end the reply may take milliseconds: something large would be read once more."""
-        if self._state is ReplyState.PASSING:
+        if self._state is _PASSING:
             return False
         return self._engine.size > LONG
 
     def takes_long(self, data: bytes) -> bool:
         """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
-        if self._state is ReplyState.PASSING:
+        if self._state is _PASSING:
             return False
         if self._decoder.waiting > LONG:
             return True
@@ -176,7 +180,7 @@ class StreamReply:
             self.failure = error
         if self.failure is not None:
             return given
-        if self._state is not ReplyState.PASSING:
+        if self._state is not _PASSING:
             given += self._written(self._last_events())
         if self.kept:
             return given
@@ -190,7 +194,7 @@ class StreamReply:
         """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
         if self.failure is not None:
             return b""
-        if self._state is ReplyState.PASSING and not self._done:
+        if self._state is _PASSING and not self._done:
             return b""
         try:
             return self._writer.end()
@@ -200,10 +204,10 @@ class StreamReply:
 
     def _last_events(self) -> tuple[Event, ...]:
         """What the engine says at the end, without what is kept back of it."""
-        self._state = ReplyState.ENDED
+        self._state = _ENDED
         events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
         self._said.hear(events)
-        if self._state is ReplyState.ENDED:
+        if self._state is _ENDED:
             self.silence = why_again(self._said, EarlierTry(self._usage).tokens)
         if self.kept:
             return self._kept_back(events)
@@ -233,7 +237,7 @@ class StreamReply:
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished: what is held goes first, as text."""
-        held = self.release() if self._state is ReplyState.READING else b""
+        held = self.release() if self._state is _READING else b""
         return held + self._writer.error(error)
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
@@ -242,7 +246,7 @@ class StreamReply:
             return b""
         if self.failure is not None:
             return b""
-        if self._state is ReplyState.PASSING:
+        if self._state is _PASSING:
             return event.raw
         if event.data is None:
             return self._writer.comment(event.raw)
@@ -319,7 +323,7 @@ class StreamReply:
         self._on_crash(error)
         if self._changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
-        self._state = ReplyState.PASSING
+        self._state = _PASSING
         self.started = True
         return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.items())
 
@@ -341,13 +345,13 @@ class StreamReply:
                 break
             if given and not self.started:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
-            if not (self._said.answered or self._state is ReplyState.ENDED):
+            if not (self._said.answered or self._state is _ENDED):
                 self._said.hear((event,))
             out.append(given)
         return b"".join(out)
 
     def _fail(self, error: ProxyError) -> None:
-        self.failure, self._state = error, ReplyState.ENDED
+        self.failure, self._state = error, _ENDED
 
 
 def is_done(event: sse.ServerSentEvent) -> bool:

@@ -213,7 +213,7 @@ def may_end_in_text(value: bytes, tool: Tool) -> bool:
         return False
     if not isinstance(values, dict):
         return False
-    return ends_in_doubt(values, tool.shape, USUAL)
+    return ends_in_doubt(values, tool.compiled, USUAL)
 
 
 def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:

@@ -313,7 +313,7 @@ class ValueEnds:
         """Where a value of what is no call ends: a call that begins behind its end tag alone may be shown in it, and
         where two readings made it none, so may all that follows.
         """
-        if self._cursor.why == TWO_WAYS:
+        if self._cursor.evidence.why == TWO_WAYS:
             return Shown.CHAIN
         if chain.values_only:
             shown = chain.behind in (*_BEHIND_SHOWN, Behind.NEXT_CALL)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
@@ -31,7 +30,7 @@ from proxy.formats.spans import (
 from proxy.formats.tool_listings import is_definition
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_BLANKS, Context, NotACall, RawCall, Rejection
+from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 from proxy.transitions import next_state
@@ -43,6 +42,8 @@ MAX_GOING_BACK = 4
 _WORD_BYTE = re.compile(rb"[A-Za-z0-9_]")
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _NOT_GLUED = (b" ", b"\t", b"`", *QUOTES)
+# Asked for with every chunk: a global name is found faster than a member of an enum.
+_IN_TEXT, _BEHIND_CALL, _BEHIND_LISTING = Place.TEXT, Place.BEHIND_CALL, Place.BEHIND_LISTING
 
 
 class Scanner:
@@ -67,7 +68,7 @@ class Scanner:
         refused: list[RejectedSpan] | None = None,
     ) -> None:
         self.refusals: Counter[str] = Counter()
-        self._context = Context(tools)
+        self._tools = tools
         self._off = off
         self._grammars = grammars
         self._mode = mode
@@ -80,7 +81,7 @@ class Scanner:
         self._pos = 0
         self._markdown = Markdown()
         self._candidate: Candidate | None = None
-        self._place = Place.TEXT
+        self._place = _IN_TEXT
         self._leftover_at = -1
         # Some text was let go.
         self._said = False
@@ -128,7 +129,7 @@ class Scanner:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
         if self._buffer.data or self._candidate:
             return False
-        if self._place is Place.BEHIND_CALL or self._is_first:
+        if self._place is _BEHIND_CALL or self._is_first:
             return False
         if self._grammar.first_byte.search(data):
             return False
@@ -169,7 +170,7 @@ class Scanner:
         pieces = tuple(self._scan())
         if not self._buffer.data:
             return pieces
-        if self._place is Place.BEHIND_CALL and stopped:
+        if self._place is _BEHIND_CALL and stopped:
             return (*pieces, self._take((), "blanks", self._buffer.end))
         return (*pieces, self._prose(self._buffer.end))
 
@@ -184,7 +185,7 @@ class Scanner:
         while self._candidate or self._find_candidate():
             candidate = self._candidate
             assert candidate is not None
-            if candidate.start > self._buffer.base and self._place is not Place.BEHIND_CALL:
+            if candidate.start > self._buffer.base and self._place is not _BEHIND_CALL:
                 yield self._prose(candidate.start)
             try:
                 calls = self._calls_of(candidate)
@@ -195,7 +196,7 @@ class Scanner:
                 yield from self._let_go_void(candidate)
                 return
             yield from self._found(candidate, calls)
-        if self._place is Place.BEHIND_CALL:
+        if self._place is _BEHIND_CALL:
             return
         if self._pos > self._buffer.base:
             yield self._prose(self._pos)
@@ -204,7 +205,7 @@ class Scanner:
         """The calls that a candidate turns out to be, which may be none; None while more text is needed."""
         if candidate.go_on() is None:
             return None
-        quoted = candidate.is_quoted(self._markdown, self._max_held, self._candidates)
+        quoted = candidate.is_quoted(self._max_held, self._candidates)
         if quoted is None:
             return None
         if candidate.cursor.void:
@@ -238,8 +239,6 @@ class Scanner:
         seen = cursor.pos
         if cursor.back_to >= 0:
             self._went_back += 1
-            if self._went_back == MAX_GOING_BACK:
-                self._context = replace(self._context, may_go_back=False)
         else:
             seen = max(seen, cursor.furthest)
         is_first = candidate.start == self._first_at
@@ -256,7 +255,7 @@ class Scanner:
         if refusal.rejection is Rejection.DEFINITION:
             self._listed = True
             self._move(PlaceStep.LIST)
-        elif candidate.item is not LEFTOVER:
+        elif candidate.item is not LEFTOVER and self._place is not _IN_TEXT:
             self._move(PlaceStep.SAY)
         if evidence.why:
             refusal = evidence.rejected()
@@ -306,7 +305,7 @@ class Scanner:
                 if self._candidate:
                     return True
                 continue
-            if self._place is Place.BEHIND_CALL:
+            if self._place is _BEHIND_CALL:
                 self._try_leftover()
                 if self._candidate:
                     return True
@@ -338,7 +337,7 @@ class Scanner:
         if self._pos in (self._buffer.end, self._leftover_at):
             return
         self._leftover_at = self._pos
-        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._context)
+        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._tools, self._markdown)
 
     def _pass_prose(self) -> int:
         """Pass the prose up to the next byte that may begin something, and give its position, or that of the end."""
@@ -381,7 +380,7 @@ class Scanner:
     def _passed(self, text: bytes) -> None:
         """Take what begins no call."""
         self._markdown.feed(text)
-        if self._place is not Place.TEXT:
+        if self._place is not _IN_TEXT:
             self._move(PlaceStep.SAY if text.strip() else PlaceStep.LEAVE)
 
     def _candidates(self, at: int) -> tuple[Format, ...]:
@@ -410,8 +409,8 @@ class Scanner:
         return True
 
     def _new_candidate(self, item: Format, at: int) -> Candidate:
-        candidate = Candidate(item, self._buffer, at, self._context)
-        candidate.cursor.context = replace(self._context, in_quotation=candidate.quoted_before(self._markdown))
+        may_go_back = self._went_back < MAX_GOING_BACK
+        candidate = Candidate(item, self._buffer, at, self._tools, self._markdown, may_go_back=may_go_back)
         if item.opener and self._is_quoted(item, at):
             candidate.cursor.reject(Rejection.QUOTED)
         if item.strong and self._markdown.indented_code:
@@ -470,14 +469,14 @@ class Scanner:
         """
         if any(is_definition(call) for call in calls):
             return True
-        listed = self._listed if candidate.evidence.weak else self._place is Place.BEHIND_LISTING
+        listed = self._listed if candidate.evidence.weak else self._place is _BEHIND_LISTING
         if not listed or not calls:
             return False
         return all(call.arguments.strip() == "{}" for call in calls)
 
     def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""
-        if self._place is not Place.TEXT:
+        if self._place is not _IN_TEXT:
             self._move(PlaceStep.LEAVE)
         self._leftover_at = -1
         self._said = True

@@ -19,6 +19,7 @@ from proxy.formats.unwrapped import rest_of_calls
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Context, Cursor, Evidence, KeptText, NotACall, Parsing, RawCall
 from proxy.parsing.markdown import Markdown
+from proxy.tools.toolset import ToolSet
 
 QUOTES = tuple(mark.encode() for mark in MARKS)
 
@@ -80,14 +81,23 @@ class Candidate:
     stands behind it does not matter any more.
     """
 
-    def __init__(self, item: Format, buffer: TextBuffer, start: int, context: Context) -> None:
+    def __init__(
+        self,
+        item: Format,
+        buffer: TextBuffer,
+        start: int,
+        tools: ToolSet,
+        markdown: Markdown,
+        *,
+        may_go_back: bool = True,
+    ) -> None:
         self.item = item
         self.start = self.seen = start
-        self.cursor = Cursor(buffer, start, context)
+        self.cursor = Cursor(buffer, start, Context(tools, may_go_back=may_go_back, in_quotation=self._in_quotation))
         self.calls: tuple[RawCall, ...] | None = None
         self.around: Quotation | None = None
         self.decided = False
-        self._buffer = buffer
+        self._buffer, self._markdown = buffer, markdown
         self._next: Candidate | None = None
         self._parsing: Parsing[tuple[RawCall, ...]] = readable(self.cursor, item.parse(self.cursor))
 
@@ -110,13 +120,9 @@ class Candidate:
             return True
         return self.evidence.format != ""
 
-    def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
-        """Tells whether a quotation is open before it, when it is asked."""
-
-        def is_open() -> bool:
-            return bool(self._quotation(markdown))
-
-        return is_open
+    def _in_quotation(self) -> bool:
+        """Whether a quotation is open before it."""
+        return bool(self._quotation)
 
     def only_last(self) -> None:
         """Let the calls count only if the reply ends with them: they stand where code would."""
@@ -131,7 +137,7 @@ class Candidate:
                 self.calls = done.value
         return self.calls
 
-    def is_quoted(self, markdown: Markdown, limit: int, beginning: Callable[[int], tuple[Format, ...]]) -> bool | None:
+    def is_quoted(self, limit: int, beginning: Callable[[int], tuple[Format, ...]]) -> bool | None:
         """Whether the calls that were read stand in a quotation that ends behind them; None while more text must tell.
 
         `beginning` gives the formats that may begin at a position: one quotation may show several calls.
@@ -140,7 +146,7 @@ class Candidate:
             return False
         if self.evidence.weak:
             return self._is_quoted_at_the_end
-        around = self._quotation(markdown)
+        around = self._quotation
         while around:
             joined = self._join_next(limit)
             if not joined:
@@ -172,10 +178,11 @@ class Candidate:
             return False
         return self._buffer.behind(self.start, QUOTES)
 
-    def _quotation(self, markdown: Markdown) -> Quotation:
+    @property
+    def _quotation(self) -> Quotation:
         """The quotations that are open before it, looked for once."""
         if self.around is None:
-            self.around = quotation(markdown.before.decode("utf-8", "replace"))
+            self.around = quotation(self._markdown.before.decode("utf-8", "replace"))
         return self.around
 
     def _begin_next(self, at: int, formats: Iterable[Format]) -> bool | None:
@@ -185,8 +192,8 @@ class Candidate:
                 continue
             here = self._buffer.part(at, at + len(item.opener))
             if here == item.opener:
-                context = Context(self.cursor.context.tools, in_quotation=self.cursor.context.in_quotation)
-                self._next = Candidate(item, self._buffer, at, context)
+                self._next = Candidate(item, self._buffer, at, self.cursor.context.tools, self._markdown)
+                self._next.around = self.around
                 return True
             if item.opener.startswith(here) and not self._buffer.ended:
                 return None

@@ -84,6 +84,8 @@ _QUOTES = (b'"', b"'")
 _BEHIND_STRING = frozenset((b",", b":", b"]", b"}", b"[", b"{", *_QUOTES))
 _LEVELS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _NO_TOOL = Tool("", {})
+# Asked for with every chunk: a global name is found faster than a member of an enum.
+_OPEN, _SKIPPING = Verdict.OPEN, Verdict.SKIPPING
 
 
 @lru_cache(maxsize=256)
@@ -133,12 +135,12 @@ class Cursor:
     @property
     def void(self) -> bool:
         """True once it is known that what is read now is no call."""
-        return self.evidence.verdict is not Verdict.OPEN
+        return self.evidence.verdict is not _OPEN
 
     @property
     def passing(self) -> bool:
         """True within a body that stays text although what stands beside it may be calls."""
-        return self.evidence.verdict is Verdict.SKIPPING
+        return self.evidence.verdict is _SKIPPING
 
     def resume(self, start: int) -> bool:
         """Go on behind the body that began at `start`; False if it is not one that stays text."""

@@ -30,7 +30,7 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
             needed = "this path needs the admin's key, as Authorization: Bearer KEY or x-api-key: KEY"
             raise Unauthorized(needed, "admin")
         return
-    reason = _stranger(environ)
+    reason = _why_not_local(environ)
     if reason:
         raise Forbidden(
             "without an admin key this path answers only programs on this machine that ask for it by a loopback "
@@ -39,7 +39,7 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
         )
 
 
-def _stranger(environ: Mapping[str, Any]) -> str:
+def _why_not_local(environ: Mapping[str, Any]) -> str:
     """Why this is no request of a program on this machine, or ""."""
     if not _is_loopback(str(environ.get("REMOTE_ADDR", ""))):
         return "this request comes from elsewhere"

@@ -47,7 +47,7 @@ def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
     for handler in log.handlers:
         handler.setFormatter(JsonLines() if json_lines else TextLines(_is_journal()))
         if hasattr(sys.stderr, "words"):
-            sys.stderr.words = partial(_told_loss, handler)
+            sys.stderr.words = partial(_loss_message, handler)
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
@@ -77,7 +77,7 @@ def lost_lines() -> int:
     return getattr(sys.stderr, "lost_in_all", 0)
 
 
-def _told_loss(handler: logging.Handler, lost: int) -> str:
+def _loss_message(handler: logging.Handler, lost: int) -> str:
     """The line by which standard error says that lines were lost (server/log_stream.py)."""
     words = "%d lines of the log were lost, for nobody read it"
     return handler.format(logging.LogRecord("proxy", logging.WARNING, "", 0, words, (lost,), None)) + "\n"

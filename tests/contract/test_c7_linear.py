@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats import shown_texts
+from proxy.formats import shown_lines, shown_texts
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import grammars
 from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
@@ -532,7 +532,7 @@ def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call costs some searches in the result, and nothing for each place where one of its lines stands."""
-    make = shown_texts.ShownLines
+    make = shown_lines.ShownLines
     monkeypatch.setattr(shown_texts, "ShownLines", lambda text, comparisons: make(Searched(text), comparisons))
     lines = [line.format(number) for number in range(4000)]
     result = "\n".join([*lines, "<tool_call>", "name read arguments path", "</tool_call>"])

@@ -1,6 +1,8 @@
 """The dialects as a client knows them: how each one asks, and what it makes of the bytes that it gets.
 
-A new one joins the fault matrix and the soak by its line in `DIALECTS`. Nothing of the proxy's own code is used here.
+A new one joins the fault matrix and the soak by its line in `DIALECTS`. Nothing of the proxy's own code is used here,
+and `proxy/dialects/chat/client_view.py`, which takes whatever comes, neither: what a strict client would refuse must
+show, also where the proxy's own reader has the same defect as its writer.
 """
 
 from __future__ import annotations
@@ -106,23 +108,23 @@ class Chat:
                 told.finish = ""  # an error behind the finish is an error: `[DONE]` never came
             elif isinstance(body, dict) and isinstance(body.get("choices"), list):
                 for choice in body["choices"]:
-                    self._hear(told, choice)
+                    self._take_choice(told, choice)
             else:
                 told.odd += 1
         need(done is not bool(told.error), "neither [DONE] nor an error, or both")
         need(told.error or told.finish, "[DONE] without a finish")
         return told
 
-    def _hear(self, told: Told, choice: dict[str, Any]) -> None:
+    def _take_choice(self, told: Told, choice: dict[str, Any]) -> None:
         need(not told.finish, f"{choice} follows the finish")
         need(choice["index"] == 0, "another choice")
         said = choice["delta"]
         told.text += said.get("content") or ""
         for call in said.get("tool_calls") or ():
-            self._hear_call(told, call["index"], call)
+            self._take_call(told, call["index"], call)
         told.finish = self._finish(choice.get("finish_reason"))
 
-    def _hear_call(self, told: Told, index: int, call: dict[str, Any]) -> None:
+    def _take_call(self, told: Told, index: int, call: dict[str, Any]) -> None:
         given = call["function"]
         if index == len(told.calls):
             need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")

@@ -1,6 +1,8 @@
 """Replies of bad servers, and what a client has in the end: as a stream, as a whole answer, and as one made a stream.
 
-All of it goes the way of real bytes, through the proxy's decoder, engine and writer.
+All of it goes the way of real bytes, through the proxy's decoder, engine and writer. What a client makes of a stream is
+gathered in the proxy's own `ChoiceView`, as `replay` shows it, by `helpers.received`, which asserts beside it what that
+one would forgive; a whole answer is read field by field, so that one which lacks an id or a name fails here.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class ChatDialect:
 
 
 @dataclass(slots=True)
-class _Said:
+class _ChoiceContent:
     """What the engine said of one choice."""
 
     text: list[str] = field(default_factory=list)
@@ -105,7 +105,7 @@ def rebuild(
 
     Raises the error of a `Failed` event.
     """
-    said: dict[int, _Said] = {}
+    said: dict[int, _ChoiceContent] = {}
     for event in _flat(events):
         _note(said, event)
     result = dict(answer)
@@ -117,8 +117,8 @@ def rebuild(
     return dump_json(result)
 
 
-def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject:
-    now = said.get(number, _Said())
+def _entry(entry: JsonObject, said: dict[int, _ChoiceContent], number: int) -> JsonObject:
+    now = said.get(number, _ChoiceContent())
     message = entry.get("message")
     if not isinstance(message, dict):
         return entry
@@ -157,16 +157,16 @@ def _with_fields(call: JsonObject, fields: CallFields | None) -> JsonObject:
     return {**call, "function": {**as_object(call["function"]), **fields.function}, **fields.entry}
 
 
-def _note(said: dict[int, _Said], event: Event) -> None:
+def _note(said: dict[int, _ChoiceContent], event: Event) -> None:
     match event:
         case Failed():
             raise event.error
         case Text():
-            said.setdefault(event.choice, _Said()).text.append(event.text)
+            said.setdefault(event.choice, _ChoiceContent()).text.append(event.text)
         case Finished():
-            said.setdefault(event.choice, _Said()).finish = event.reason
+            said.setdefault(event.choice, _ChoiceContent()).finish = event.reason
         case CallOpened():
-            said.setdefault(event.choice, _Said()).calls.append(_call(event.id, event.name, ""))
+            said.setdefault(event.choice, _ChoiceContent()).calls.append(_call(event.id, event.name, ""))
         case CallArguments():
             calls = said[event.choice].calls
             function = calls[event.index]["function"]

@@ -76,7 +76,7 @@ class ChatWriter:
         # whose role left before the chunk that said it. `{"role": "assistant", "content": "<tool"}` is held, and the
         # reasoning that comes then overtakes it.
         self._due: dict[int, str] = {}
-        self._told: set[int] = set()
+        self._has_role: set[int] = set()
         self._moved: set[int] = set()
 
     def see(self, chunk: Chunk) -> None:
@@ -84,7 +84,7 @@ class ChatWriter:
         self._last = chunk.body
         for choice, said in _deltas(chunk.body):
             role = said.get("role")
-            if isinstance(role, str) and choice not in self._told:
+            if isinstance(role, str) and choice not in self._has_role:
                 self._due[choice] = role
 
     def comment(self, raw: bytes) -> bytes:
@@ -117,7 +117,7 @@ class ChatWriter:
             case Text():
                 return self._chunk(event.choice, {"content": event.text}, source=event.source)
             case Reasoning():
-                return self._said_reasoning(event)
+                return self._write_reasoning(event)
             case CallOpened():
                 self._opened = event
                 return b""
@@ -168,7 +168,7 @@ class ChatWriter:
                 self._moved.discard(choice)
                 changed = True
             else:
-                self._told.add(choice)
+                self._has_role.add(choice)
                 self._due.pop(choice, None)
         if not changed:
             return raw
@@ -178,11 +178,11 @@ class ChatWriter:
         """A delta that says something, with the role of its choice if that is due."""
         if not said or choice not in self._due:
             return said
-        self._told.add(choice)
+        self._has_role.add(choice)
         self._moved.add(choice)
         return {"role": self._due.pop(choice), **said}
 
-    def _said_reasoning(self, event: Reasoning) -> bytes:
+    def _write_reasoning(self, event: Reasoning) -> bytes:
         names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
         delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
         if not delta and event.source is None:

@@ -45,7 +45,7 @@ _MAX_BLANKS = 4096
 _MATCHED = ("stop_reason", "matched_stop")
 
 # What the model says, in the order in which it says it.
-_Said: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
+_ContentEvent: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Blocks:
     """The stream of one reply."""
 
     def __init__(self, asked: ReplyOptions) -> None:
-        self._asked = asked
+        self._options = asked
         self._splitter = ThinkingSplitter()
         self._begun = False
         self._open: Kind | None = None
@@ -139,7 +139,7 @@ class Blocks:
             case Failed():
                 raise event.error
             case Text() | Reasoning() | CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
-                return self._said(event)
+                return self._write_content(event)
             case _:
                 pass  # further choices cannot be asked for in this dialect
         return []
@@ -178,26 +178,26 @@ class Blocks:
         said: list[JsonObject] = []
         if self._call is None:
             said = self._flushed()
-        if not self._asked.leave_open:
+        if not self._options.leave_open:
             said += self._stopped()
         return said
 
-    def _said(self, event: _Said) -> list[JsonObject]:
+    def _write_content(self, event: _ContentEvent) -> list[JsonObject]:
         """What the model said, in the order of the blocks: behind a call that is not whole, other things wait."""
         call = self._call
         if call is None:
-            return self._said_between_calls(event)
+            return self._write_between_calls(event)
         if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
             return self._of_call(call, event)
         if call.whole:
-            return [*self._end_call(), *self._said(event)]
+            return [*self._end_call(), *self._write_content(event)]
         self._waits += isinstance(event, CallOpened)
         if self._waits > _MAX_WAITING:
             raise LimitExceeded("max_calls", _MAX_WAITING)
         self._behind.append(event)
         return []
 
-    def _said_between_calls(self, event: _Said) -> list[JsonObject]:
+    def _write_between_calls(self, event: _ContentEvent) -> list[JsonObject]:
         match event:
             case Text():
                 return [given for kind, text in self._splitter.feed(event.text) for given in self._text(kind, text)]
@@ -247,7 +247,7 @@ class Blocks:
         while waiting:
             event = waiting.popleft()
             assert isinstance(event, Text | Reasoning | CallOpened | CallArguments | CallClosed)
-            events += self._said(event)
+            events += self._write_content(event)
         return events
 
     def _waiting(self) -> list[str]:
@@ -313,7 +313,7 @@ class Blocks:
 
     @property
     def _id(self) -> str:
-        return self._name or _letters(self._asked.id)
+        return self._name or _letters(self._options.id)
 
     def _start(self, block: JsonObject) -> JsonObject:
         self._next += 1
@@ -344,7 +344,7 @@ class Blocks:
             "id": f"msg_{self._id}",
             "type": "message",
             "role": "assistant",
-            "model": self._asked.model,
+            "model": self._options.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -375,7 +375,7 @@ class Blocks:
             if choice_number(entry.get("index")) == 0:
                 for name in _MATCHED:
                     matched = entry.get(name)
-                    if isinstance(matched, str) and matched in self._asked.stops:
+                    if isinstance(matched, str) and matched in self._options.stops:
                         return matched
         return None
 
