@@ -48,19 +48,22 @@ class Copies:
         near = self._with_words(_words(call[:_MAX_BEGINNING]))
         if not near:
             return False
-        shown = [reading for number in near for reading in self._read(number)]
+        shown = self._read_all(near)
         if _shows(shown, call):
             return True
-        if "\r" in call:
-            # What ends lines at carriage returns ends those of the call there, too.
-            broken = [reading for reading in shown if reading.ends_at_carriage_returns]
-            if _shows(broken, call.replace("\r", "\n")):
-                return True
+        # What ends lines at carriage returns ends those of the call there, too.
+        broken = [reading for reading in shown if reading.ends_at_carriage_returns]
+        if _shows(broken, call.replace("\r", "\n")):
+            return True
         return self._comparisons.over
 
     def _with_words(self, words: list[str]) -> list[int]:
         """The results, by number, in which all these words stand."""
         return [number for number, result in enumerate(self._results) if all(word in result for word in words)]
+
+    def _read_all(self, numbers: list[int]) -> list[Reading]:
+        """The results of these numbers in the forms in which they are searched."""
+        return [reading for number in numbers for reading in self._read(number)]
 
     def _read(self, number: int) -> tuple[Reading, ...]:
         """A result in the forms in which it is searched."""

@@ -157,6 +157,11 @@ def _is_json(shown: ShownCall) -> bool:
     marks = _MARKS & shown.plain
     if LineEnd.PLAIN in shown.line_ends:
         return any(_are_strings(shown, mark) for mark in _MARKS - marks)
+    return _is_string(shown, marks)
+
+
+def _is_string(shown: ShownCall, marks: frozenset[str]) -> bool:
+    """Whether a call in which these quotation marks are not escaped stands in one string."""
     if marks == _MARKS:
         return False
     quoted_alike = not marks or '"' in shown.escaped

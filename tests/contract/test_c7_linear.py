@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats import shown_lines, shown_texts
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import grammars
 from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
 from proxy.formats.scanner import Scanner
+from proxy.formats.shown_lines import ShownLines
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Cursor
 from proxy.parsing.markdown import Markdown
@@ -532,8 +532,8 @@ def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call costs some searches in the result, and nothing for each place where one of its lines stands."""
-    make = shown_lines.ShownLines
-    monkeypatch.setattr(shown_texts, "ShownLines", lambda text, comparisons: make(Searched(text), comparisons))
+    name = "proxy.formats.shown_texts.ShownLines"
+    monkeypatch.setattr(name, lambda text, comparisons: ShownLines(Searched(text), comparisons))
     lines = [line.format(number) for number in range(4000)]
     result = "\n".join([*lines, "<tool_call>", "name read arguments path", "</tool_call>"])
     touched, called, held = looking_for_all(CALLS, result)
