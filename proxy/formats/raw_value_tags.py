@@ -89,20 +89,30 @@ class SeenTags:
             self.placed = alike or self._stands_as_written(mark, start)
         self.begun = mark.level is Level.VALUE
         alone = self._is_alone()
-        quoted = Quoted.YES
-        if mark.key in self._others or mark.key == self._markup.key:
-            quoted = yield from self._quotations.around(self._cursor, start)
-        if alone and quoted is not Quoted.YES:
-            self.keys.add(mark.key)
+        quoted = yield from self._quoted(mark, start)
+        if alone:
+            self._note_key(mark, start, quoted)
         if quoted is Quoted.YES or mark.key not in self._others:
             # It cannot end the value, so that its key says nothing.
-            self.quotes_key |= alone and mark.key in self._others
             mark = replace(mark, key="")
-        if quoted is Quoted.NO and alone and mark.key:
-            self._note_other_key(mark, start)
         opened = self.open if self.placed else self.in_line
         opened.push(mark)
         self.end = self._cursor.pos
+
+    def _quoted(self, mark: Mark, start: int) -> Parsing[Quoted]:
+        """Whether the opening tag of a key stands in quotation marks; that of another key may as well."""
+        if mark.key in self._others or mark.key == self._markup.key:
+            return (yield from self._quotations.around(self._cursor, start))
+        return Quoted.YES
+
+    def _note_key(self, mark: Mark, start: int, quoted: Quoted) -> None:
+        """Note the key of an opening tag that stands in nothing that the value shows."""
+        if quoted is Quoted.YES:
+            self.quotes_key |= mark.key in self._others
+            return
+        self.keys.add(mark.key)
+        if quoted is Quoted.NO and mark.key in self._others:
+            self._note_other_key(mark, start)
 
     def _begins_alike(self, mark: Mark) -> Parsing[bool]:
         """Whether a value begins on a line of its own behind this opening tag, as this one does.
