@@ -43,7 +43,7 @@ NAME = "vllm-tool-proxy"
 COMMANDS = ("serve", "check", "parse", "replay")
 CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
-_PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
+_PATHS = ("upstream_ca", "capture", "audit_file", "store", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
 _GUNICORNS = (
     *("host", "port", "workers", "threads", "client_timeout", "body_timeout", "body_rate", "graceful_timeout"),

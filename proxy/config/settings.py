@@ -291,6 +291,19 @@ class Settings:
         group=_CLIENTS,
         metavar="DIR",
     )
+    store: str = _setting(
+        "",
+        checks.file,
+        "file in which responses are kept for clients that ask for them later; empty: none are; an absolute path",
+        group=_CLIENTS,
+        metavar="FILE",
+    )
+    store_max: int = _setting(
+        1000, checks.int_between(1, 1_000_000), "responses that are kept, the newest", group=_CLIENTS
+    )
+    store_days: int = _setting(
+        30, checks.int_between(1, 3650), "days for which a response is kept", group=_CLIENTS, metavar="DAYS"
+    )
     observe: bool = _setting(
         False,
         checks.boolean,

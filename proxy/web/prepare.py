@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -21,6 +22,7 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
+from proxy.dialects.responses.kept import Resumed, resume
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
@@ -29,10 +31,11 @@ from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.request_body import parse_body
+from proxy.worker.response_store import ResponseStore
 
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
-
+_DAY = 86400.0
 
 
 class _Translation(Protocol):
@@ -105,7 +108,8 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
-    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    asked = resumed(ctx, environ, parse_body(ctx.body, ctx.snapshot.settings.max_depth))
+    body = asked.body
     given = translated(ctx, environ, body, responses.translate)
     translation = given.translation
     ctx.outcome.asked = translation.dropped
@@ -114,14 +118,41 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
     limit = translation.body.get("max_tokens")
     options = output.ReplyOptions(
         token_hex(12),
-        echo(body),
+        echo(body) | asked.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
         given.context,
         int(time.time()),
         lambda: int(time.time()),
+        _keeper(ctx, environ, asked),
     )
     return PreparedRequest(wanted, given.profile, ResponsesDialect(options), given.server, given.headers)
+
+
+def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
+    """What is kept for the key that asks, whether the proxy knows keys or the client only sends one; None without."""
+    settings = ctx.snapshot.settings
+    if not settings.store:
+        return None
+    sent = str(environ.get("HTTP_AUTHORIZATION") or environ.get("HTTP_X_API_KEY") or "")
+    digest = sha256(sent.encode("utf-8", "surrogateescape")).digest() if ctx.key is None else ctx.key.digest
+    return ResponseStore(settings.store, digest.hex(), settings.store_max, settings.store_days * _DAY)
+
+
+def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
+    """A Responses request with all that it goes on from; as it is where nothing is kept."""
+    store = response_store(ctx, environ)
+    if store is None:
+        return Resumed(body)
+    return resume(body, store)
+
+
+def _keeper(ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed) -> Callable[[JsonObject], None]:
+    """What keeps the response, if it is to be kept."""
+    store = response_store(ctx, environ)
+    if store is None or not asked.keep:
+        return lambda response: None
+    return lambda response: store.keep(response, asked.given, asked.conversation)
 
 
 def _stop_sequences(body: JsonObject) -> frozenset[str]:

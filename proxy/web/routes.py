@@ -64,13 +64,12 @@ MESSAGES = Route("/v1/messages", ("POST",), "messages", keeps_model_busy=True)
 COUNT_TOKENS = Route(MESSAGES_COUNT_TOKENS, ("POST",), "messages")
 RESPONSES = Route("/v1/responses", ("POST",), "responses", keeps_model_busy=True)
 INPUT_TOKENS = Route("/v1/responses/input_tokens", ("POST",), "responses")
-# Nothing is kept: these are refused, in words that say what to do instead.
-STORED_RESPONSES = (
-    Route("/v1/responses/compact", ("POST",), "responses"),
-    Route("/v1/responses/{response}", ("GET", "DELETE"), "responses"),
-    Route("/v1/responses/{response}/cancel", ("POST",), "responses"),
-    Route("/v1/responses/{response}/input_items", ("GET",), "responses"),
-)
+COMPACT = Route("/v1/responses/compact", ("POST",), "responses")
+RESPONSE = Route("/v1/responses/{response}", ("GET", "DELETE"), "responses")
+CANCEL = Route("/v1/responses/{response}/cancel", ("POST",), "responses")
+INPUT_ITEMS = Route("/v1/responses/{response}/input_items", ("GET",), "responses")
+# Without `store` nothing is kept: these are refused then, in words that say what to do instead.
+STORED_RESPONSES = (COMPACT, RESPONSE, CANCEL, INPUT_ITEMS)
 MODELS = Route(MODELS_PATH, ("GET",), "passed")
 MODEL = Route(f"{MODELS_PATH}/{{id}}", ("GET",), "passed")
 # What the model server answers itself.

@@ -61,6 +61,7 @@ def test_a_request_is_answered_and_only_chat_completions_is_asked(inside: Inside
         assert [seen.path for seen in server.seen] == [CHAT]
         assert server.seen[0].json["messages"] == [{"role": "user", "content": "Hi"}]
     assert (text_of(response), response["status"], response["model"]) == ("Hello there", "completed", "tiny")
+    assert response["store"] is False
     assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (10, 7)
     assert response["created_at"] <= response["completed_at"]
 

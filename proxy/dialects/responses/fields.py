@@ -27,6 +27,7 @@ _NO_MODERATION = f"{DROPPED}nothing is moderated here"
 _HOSTED = "by `server_tools`: dropped, or refused"
 _CLIENTS = "refused: only OpenAI's models know its schema; offer a function or a custom tool for it"
 _NO_FILES = "refused: there is no Files API here"
+_NO_STATE = "refused: nothing is kept here; send the whole conversation as `input`; with `store` it goes on from there"
 
 # The body and its smaller parts.
 BODY_ROWS: Rows = MappingProxyType(
@@ -46,11 +47,13 @@ BODY_ROWS: Rows = MappingProxyType(
         "user": "`user`",
         "metadata": "comes back in the response",
         "prompt_cache_key": "part of what keeps a conversation at one server; comes back in the response",
-        "store": "false is what happens; true is dropped: nothing is kept, and the response says `store: false`",
+        "store": "without the setting `store` nothing is kept: true is dropped, and the response says `store: false`; "
+        "with it all but false are kept",
         "truncation": "`disabled` is what happens; `auto` is dropped: the client is told by an error to compact",
-        "background": "refused if true: nothing is kept here that could be asked for later",
-        "previous_response_id": "refused: nothing is kept here; send the whole conversation as `input`",
-        "conversation": "refused: nothing is kept here; send the whole conversation as `input`",
+        "background": "refused if true: nothing is kept here that could be asked for later; with `store` the answer "
+        "comes at once, and can be asked for",
+        "previous_response_id": _NO_STATE,
+        "conversation": _NO_STATE,
         "prompt": "refused: no prompts are kept here; send `instructions` and `input`",
         "include": f"{DROPPED}reasoning comes in clear, as `content` of its item; nothing else of it is there",
         "safety_identifier": f"{DROPPED}the model server knows no such field",
@@ -228,7 +231,8 @@ ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
 # Items of which nothing can be carried.
 OTHER_ITEM_ROWS: Rows = MappingProxyType(
     {
-        "item_reference": "refused: nothing is kept here; send the item itself",
+        "item_reference": "refused: nothing is kept here; send the item itself; with `store` it is the item that it "
+        "means",
         "compaction": "refused: only the server that wrote it can read it; send the conversation itself",
         "compaction_summary": "refused: only the server that wrote it can read it; send the conversation itself",
         "context_compaction": "refused: only the server that wrote it can read it; send the conversation itself",

@@ -30,7 +30,7 @@ from proxy.engine.events import (
     Unchanged,
     Usage,
 )
-from proxy.errors import ContextFull, ProxyError, UpstreamBroken
+from proxy.errors import ContextFull, NotKept, ProxyError, UpstreamBroken
 
 _MAX_BLANKS = 4096
 # So near to its end a context is full: servers keep some tokens back.
@@ -53,7 +53,8 @@ class ReplyOptions:
 
     `id` tells the response and its items from others: letters and digits. `echo` are the fields of the response that
     repeat the request's. `limit` is the client's `max_output_tokens`, `context` the tokens of the model's context,
-    each None if it is not known. `now` gives the time in seconds.
+    each None if it is not known. `now` gives the time in seconds. `keep` is told of the response when it is whole,
+    before the client is; it may raise NotKept.
     """
 
     id: str
@@ -63,6 +64,7 @@ class ReplyOptions:
     context: int | None = None
     created_at: int = 0
     now: Callable[[], int] = lambda: 0
+    keep: Callable[[JsonObject], None] = lambda response: None
     progress: Progress = field(default_factory=Progress)
 
 
@@ -85,6 +87,8 @@ class Output:
         self._refusal: list[str] = []
         # True once more than heartbeats was said.
         self.spoke = False
+        # Why the response could not be kept, if it could not.
+        self.not_kept: NotKept | None = None
 
     def see(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, and what it refuses."""
@@ -146,7 +150,13 @@ class Output:
                 events += self._end_call(index)
         events += self._end_text("incomplete" if cut else "completed")
         events += self._refused()
-        return [*events, self._closing(reason, cut)]
+        closing = self._closing(reason, cut)
+        try:
+            self._asked.keep(as_object(closing["response"]))
+        except NotKept as error:
+            self.not_kept = error
+            return [*events, *self.fail(error)]
+        return [*events, closing]
 
     def fail(self, error: ProxyError) -> list[JsonObject]:
         """The end of a reply that cannot be finished: what is open stays so, for what is done counts for clients."""

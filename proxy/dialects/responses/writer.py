@@ -27,12 +27,15 @@ class ResponsesDialect:
         return ResponsesWriter(self.asked)
 
     def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer as a response; raises the error of a `Failed` event."""
+        """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
         output = Output(self.asked)
         output.see(answer)
         for event in events:
             output.take(event)
-        return dump_strict(output.end()[-1]["response"])
+        response = output.end()[-1]["response"]
+        if output.not_kept is not None:
+            raise output.not_kept
+        return dump_strict(response)
 
 
 class ResponsesWriter:
