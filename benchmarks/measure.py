@@ -44,7 +44,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Which front is asked, `chat` or `messages`; `counts`: the server gives the token counts in every chunk.
+    """Which front is asked: `chat`, `messages` or `responses`. `counts`: the server counts tokens in every chunk.
 
     A chat client asks for that; for a Messages client the proxy asks if the server is vLLM.
     """

@@ -130,6 +130,34 @@ def read(events: list[dict[str, object]], *, counts: bool = False) -> str | None
     return reading.error()
 
 
+def read_response(change: dict[str, object] | None = None, *, drop: int = -1) -> str | None:
+    """What the client of the benchmarks says of a response that should hold three content events."""
+    said = [script.words(number) for number in (1, 2, 3)]
+    deltas: list[dict[str, object]] = [{"type": "response.output_text.delta", "delta": text} for text in said]
+    usage = {"input_tokens": script.PROMPT_TOKENS, "output_tokens": 3}
+    item = {"content": [{"type": "output_text", "text": "".join(said)}]}
+    response = {"status": "completed", "output": [item], "usage": usage, **(change or {})}
+    events: list[dict[str, object]] = [
+        {"type": "response.created"},
+        *deltas,
+        {"type": "response.completed", "response": response},
+    ]
+    reading = fronts.ResponsesReading(3)
+    for number, event in enumerate(events):
+        if number != drop:
+            reading.take(b"data: " + json.dumps({**event, "sequence_number": number}).encode())
+    return reading.error()
+
+
+def test_a_response_is_read_to_its_end() -> None:
+    """What is missing or wrong in it is told: else a figure would say nothing."""
+    assert read_response() is None
+    assert read_response(drop=2) == "an event is missing, or twice"
+    assert "completed" in str(read_response({"status": "failed"}))
+    assert "another content" in str(read_response({"output": []}))
+    assert "counts" in str(read_response({"usage": {"input_tokens": 1, "output_tokens": 3}}))
+
+
 def test_a_message_that_is_right_is_measured() -> None:
     """Pings count for nothing; with counts the prompt's tokens stand at the start."""
     said = [script.words(number) for number in (1, 2, 3)]

@@ -19,6 +19,8 @@ _STATE = ("store", "background", "previous_response_id", "conversation")
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _MAX_PAGE = 100
 _PAGE = 20
+# Digits of a number that could be one.
+_LONGEST = 5
 
 
 class Kept(Protocol):
@@ -62,15 +64,21 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
     if conversation:
         start = kept.newest(conversation)
     given = [*_up_to(start, kept), *_own_items(body, kept)]
-    keep = body.get("store") is None or flag(body, "store", BODY)
-    background = flag(body, "background", BODY)
-    if background and not keep:
-        raise BODY.field("background").bad("needs `store: true`; what is not kept cannot be asked for later")
-    echo: JsonObject = {"store": keep, "background": background, "previous_response_id": previous or None}
+    keep = _is_to_be_kept(body)
+    echo: JsonObject = {"store": keep, "background": body.get("background") is True}
+    echo["previous_response_id"] = previous or None
     if conversation:
         echo["conversation"] = {"id": conversation}
     stateless = {name: value for name, value in body.items() if name not in _STATE}
     return Resumed({**stateless, "input": given}, given, echo, keep, conversation)
+
+
+def _is_to_be_kept(body: JsonObject) -> bool:
+    """As in the API, where `store` is true by default."""
+    keep = body.get("store") is None or flag(body, "store", BODY)
+    if flag(body, "background", BODY) and not keep:
+        raise BODY.field("background").bad("needs `store: true`; what is not kept cannot be asked for later")
+    return keep
 
 
 def _conversation(body: JsonObject) -> str:
@@ -153,7 +161,7 @@ def _page_size(limit: str) -> int:
     """How many items a page has at most."""
     size = _PAGE
     if limit:
-        size = int(limit) if limit.isdecimal() else 0
+        size = int(limit) if limit.isdecimal() and len(limit) < _LONGEST else 0
     if not 1 <= size <= _MAX_PAGE:
         raise BODY.field("limit").bad(f"must be a whole number from 1 to {_MAX_PAGE}")
     return size

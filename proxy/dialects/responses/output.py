@@ -106,17 +106,17 @@ class Output:
 
     def take(self, event: Event) -> list[JsonObject]:
         """One event of the engine to events of the stream."""
+        if isinstance(event, Unchanged):
+            return [given for inner in event.events for given in self.take(inner)]
         match event:
-            case Unchanged():
-                return [given for inner in event.events for given in self.take(inner)]
+            case Text() if event.choice == 0:
+                return self._split(event.text)
             case Usage():
                 self._keep_counts(event.usage)
             case Finished() if event.choice == 0:
                 self._finished = event
             case Failed():
                 raise event.error
-            case Text() if event.choice == 0:
-                return self._split(event.text)
             case Reasoning() if event.choice == 0:
                 return [*self._flushed(), *self._say("thinking", event.text)]
             case CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
@@ -175,7 +175,10 @@ class Output:
     # Text and reasoning.
 
     def _split(self, text: str) -> list[JsonObject]:
-        return [given for kind, piece in self._splitter.feed(text) for given in self._say(kind, piece)]
+        events: list[JsonObject] = []
+        for kind, piece in self._splitter.feed(text):
+            events += self._say(kind, piece)
+        return events
 
     def _flushed(self) -> list[JsonObject]:
         """The text that waited for the rest of a marker of reasoning."""

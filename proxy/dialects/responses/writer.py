@@ -9,10 +9,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxy.codec.json_text import JsonObject, dump_strict
+from proxy.codec.json_text import Json, JsonObject, dump_strict
 from proxy.dialects.responses.output import Output, ReplyOptions
 from proxy.engine.events import Chunk, Event
 from proxy.errors import ProxyError
+
+
+class _Names(dict[Json, bytes]):
+    """The names of events as bytes."""
+
+    def __missing__(self, name: Json) -> bytes:
+        self[name] = known = str(name).encode()
+        return known
+
+
+_NAMES = _Names()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,7 @@ class ResponsesWriter:
         """Events with their names and numbers, of which none is left out."""
         given: list[bytes] = []
         for event in events:
-            data = dump_strict({**event, "sequence_number": self._sequence})
-            given.append(b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), data))
+            event["sequence_number"] = self._sequence  # each event is made for this stream, and said once
+            given.append(b"event: %b\ndata: %b\n\n" % (_NAMES[event["type"]], dump_strict(event)))
             self._sequence += 1
         return b"".join(given)
