@@ -131,6 +131,8 @@ def _requests(requests: RequestRules) -> Iterator[str]:
     yield from (f"{key} {_cut(' '.join(map(_plain, words)))}" for key, words in names.items() if words)
     if requests.tools.most_repeats:
         yield f"at most {requests.tools.most_repeats} times the same call"
+    if requests.repetition is not None:
+        yield f"ended where {requests.repetition[0]} characters repeat {requests.repetition[1]} times"
     if not requests.retry:
         yield "no second try"
     if requests.tools.describe:

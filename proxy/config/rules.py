@@ -48,7 +48,7 @@ _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry"),
+    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -86,7 +86,8 @@ class Profile:
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
     model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
-    Anthropic's servers have. `retry` is how often a reply that says nothing is asked for once more.
+    Anthropic's servers have. `retry` is how often a reply that says nothing is asked for once more;
+    `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -99,6 +100,7 @@ class Profile:
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools = "refuse"
     retry: int = 1
+    repetition: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,7 @@ class Rules:
             reasoning_history=_first(its.reasoning_history, "drop"),
             server_tools=_first(its.server_tools, "refuse"),
             retry=its.requests.retry,
+            repetition=its.requests.repetition,
         )
 
     def alias(self, name: str) -> str:
