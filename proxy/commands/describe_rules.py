@@ -140,7 +140,7 @@ def _requests(requests: RequestRules) -> Iterator[str]:
 
 
 def _client(client: Client) -> Iterator[str]:
-    said = {"parse": client.parse, "upstream": client.upstream, "heartbeat": client.heartbeat}
+    said = {"parse": client.parse, "upstream": client.upstream, "heartbeat": client.heartbeat, "calls": client.calls}
     yield from (f"{key} {word}" for key, word in said.items() if word)
     clean = client.clean
     places = {"top": clean.top, "choice": clean.choice, "message": clean.message, "usage": clean.usage}

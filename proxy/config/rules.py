@@ -28,6 +28,7 @@ from proxy.repair.rule_actions import applies_to_model
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
 Heartbeat = Literal["comment", "chunk"]
+CallsAs = Literal["structured", "text"]
 ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 ReasoningHistory = Literal["drop", "reasoning", "reasoning_content"]
@@ -38,6 +39,7 @@ CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 _PARSES: tuple[Parse, ...] = get_args(Parse)
 _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+_CALLS: tuple[CallsAs, ...] = get_args(CallsAs)
 _HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
 _ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
 _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
@@ -50,7 +52,7 @@ _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry", "repetition"),
 )
-_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
+_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "calls")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Without these an answer is none any more: to remove them is never what was meant.
 _NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -101,6 +103,7 @@ class Profile:
     server_tools: ServerTools = "refuse"
     retry: int = 1
     repetition: tuple[int, int] | None = None
+    calls: CallsAs = "structured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ class Client:
     parse: Parse | None = None
     upstream: Transport | None = None
     heartbeat: Heartbeat | None = None
+    calls: CallsAs | None = None
     clean: StripFields = field(default_factory=StripFields)
 
 
@@ -186,6 +190,7 @@ class Rules:
             upstream=_first(own.upstream, its.upstream, "live"),
             server=its.server,
             heartbeat=_first(own.heartbeat, "comment"),
+            calls=_first(own.calls, "structured"),
             clean=own.clean,
             reasoning=_first(its.reasoning, "as_is"),
             thinking=_first(its.thinking, "none"),
@@ -379,6 +384,7 @@ def _client(node: Node, what: str) -> Client:
         parse=_option(keys, "parse", what, _PARSES),
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
+        calls=_option(keys, "calls", what, _CALLS),
         clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
     )
 

@@ -46,6 +46,8 @@ from proxy.dialects.messages.validation import (
 
 # Claude Code's line of accounting, which changes with each request (F95).
 _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
+# What it says of its context in a system message of its own, which says something else each time.
+_TOKEN_COUNT = re.compile(r"\s*<total_tokens>[^<]{0,100}</total_tokens>\s*")
 _REMINDER, _REMINDED = "<system-reminder>", "</system-reminder>"
 _REMINDERS = re.compile(rf"{_REMINDER}.*?(?:{_REMINDED}|\Z)", re.DOTALL)
 _MESSAGE = {"role": "", "content": ""}
@@ -273,7 +275,7 @@ def _remind(turn: _UserTurn, text: str) -> None:
 
     At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
     """
-    if not text:
+    if not text or _TOKEN_COUNT.fullmatch(text):
         return
     turn.quoted.append(text)
     if _own(text_part(text)):
