@@ -440,8 +440,8 @@ class _Attempt:
         self._swallowed = says_nothing(answer)
         self.left = EarlierTry(as_object(answer.get("usage")))
         if self._earlier is not None:
-            answer = self._earlier.left.joined(answer)
-            body = dump_json(answer)
+            own, answer = answer, self._earlier.left.joined(answer)
+            body = body if answer is own else dump_json(answer)
         try:
             return self._made(body, answer, self._engine)
         except ProxyError:
