@@ -131,6 +131,8 @@ def _requests(requests: RequestRules) -> Iterator[str]:
     yield from (f"{key} {_cut(' '.join(map(_plain, words)))}" for key, words in names.items() if words)
     if requests.tools.most_repeats:
         yield f"at most {requests.tools.most_repeats} times the same call"
+    if requests.repetition is not None:
+        yield f"ended where {requests.repetition[0]} characters repeat {requests.repetition[1]} times"
     if not requests.retry:
         yield "no second try"
     if requests.tools.describe:
@@ -138,7 +140,7 @@ def _requests(requests: RequestRules) -> Iterator[str]:
 
 
 def _client(client: Client) -> Iterator[str]:
-    said = {"parse": client.parse, "upstream": client.upstream, "heartbeat": client.heartbeat}
+    said = {"parse": client.parse, "upstream": client.upstream, "heartbeat": client.heartbeat, "calls": client.calls}
     yield from (f"{key} {word}" for key, word in said.items() if word)
     clean = client.clean
     places = {"top": clean.top, "choice": clean.choice, "message": clean.message, "usage": clean.usage}

@@ -34,9 +34,12 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """What one entry of `models` says of its requests; `retry` times a reply that says nothing is asked for again."""
+    """What one entry of `models` says of its requests; `retry` times a reply that says nothing is asked for again, and
+    one that repeats itself so (`repetition`) is ended.
+    """
 
     retry: int = 1
+    repetition: tuple[int, int] | None = None
     heal: HealRules = field(default_factory=HealRules)
     sampling: Sampling = field(default_factory=Sampling)
     tools: OfferedTools = field(default_factory=OfferedTools)
@@ -59,7 +62,7 @@ def _family(node: Node, what: str) -> Family:
 
 
 def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
-    """What an entry of `models` says under `heal`, `sampling`, `tools` and `retry`."""
+    """What an entry of `models` says under `heal`, `sampling`, `tools`, `retry` and `repetition`."""
     heal, sampling, tools = HealRules(), Sampling(), OfferedTools()
     if "heal" in keys:
         heal = _heal(keys["heal"], f"heal of {what}")
@@ -70,7 +73,18 @@ def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
     retry = 1
     if "retry" in keys:
         retry = _times(keys["retry"], f"retry of {what}")
-    return RequestRules(retry=retry, heal=heal, sampling=sampling, tools=tools)
+    repetition = None
+    if "repetition" in keys:
+        repetition = _repetition(keys["repetition"], f"repetition of {what}")
+    return RequestRules(retry=retry, repetition=repetition, heal=heal, sampling=sampling, tools=tools)
+
+
+def _repetition(node: Node, what: str) -> tuple[int, int]:
+    keys = mapping(node, what, ("longest", "times"))
+    longest, times = (_count(keys, key, what, 2, 1000) for key in ("longest", "times"))
+    if not (longest and times):
+        raise node_error(node, f"{what} needs longest and times; write both")
+    return longest, times
 
 
 def _times(node: Node, what: str) -> int:
@@ -156,11 +170,11 @@ def _tools(node: Node, what: str) -> OfferedTools:
     )
 
 
-def _count(keys: Mapping[str, Node], key: str, what: str, least: int) -> int:
-    """A whole number from `least` on; 0 where nothing is said."""
+def _count(keys: Mapping[str, Node], key: str, what: str, least: int, most: int = _MOST) -> int:
+    """A whole number from `least` to `most`; 0 where nothing is said."""
     if key not in keys:
         return 0
     number = value(keys[key], f"{key} of {what}")
-    if type(number) is not int or not least <= number <= _MOST:
-        raise node_error(keys[key], f"{key} of {what} must be a number from {least} to {_MOST}; write one")
+    if type(number) is not int or not least <= number <= most:
+        raise node_error(keys[key], f"{key} of {what} must be a number from {least} to {most}; write one")
     return number

@@ -28,6 +28,7 @@ from proxy.repair.rule_actions import applies_to_model
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
 Heartbeat = Literal["comment", "chunk"]
+CallsAs = Literal["structured", "text"]
 ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 ReasoningHistory = Literal["drop", "reasoning", "reasoning_content"]
@@ -38,6 +39,7 @@ CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 _PARSES: tuple[Parse, ...] = get_args(Parse)
 _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+_CALLS: tuple[CallsAs, ...] = get_args(CallsAs)
 _HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
 _ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
 _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
@@ -48,9 +50,9 @@ _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry"),
+    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry", "repetition"),
 )
-_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
+_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "calls")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Without these an answer is none any more: to remove them is never what was meant.
 _NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -86,8 +88,9 @@ class Profile:
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
     thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
-    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. `retry`
-    is how often a reply that says nothing is asked for once more.
+    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. `retry` is how often a
+    reply that says nothing is asked for once more; `repetition` the longest piece, and how often it may be repeated, at
+    which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -100,6 +103,8 @@ class Profile:
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools | None = None
     retry: int = 1
+    repetition: tuple[int, int] | None = None
+    calls: CallsAs = "structured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,7 @@ class Client:
     parse: Parse | None = None
     upstream: Transport | None = None
     heartbeat: Heartbeat | None = None
+    calls: CallsAs | None = None
     clean: StripFields = field(default_factory=StripFields)
 
 
@@ -185,12 +191,14 @@ class Rules:
             upstream=_first(own.upstream, its.upstream, "live"),
             server=its.server,
             heartbeat=_first(own.heartbeat, "comment"),
+            calls=_first(own.calls, "structured"),
             clean=own.clean,
             reasoning=_first(its.reasoning, "as_is"),
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "drop"),
             server_tools=its.server_tools,
             retry=its.requests.retry,
+            repetition=its.requests.repetition,
         )
 
     def alias(self, name: str) -> str:
@@ -377,6 +385,7 @@ def _client(node: Node, what: str) -> Client:
         parse=_option(keys, "parse", what, _PARSES),
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
+        calls=_option(keys, "calls", what, _CALLS),
         clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
     )
 

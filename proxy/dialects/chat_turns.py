@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 
 from proxy.codec.json_text import Json, JsonObject
 
+# What Claude Code says of its context in a system message of its own, which says something else each time.
+_TOKEN_COUNT = re.compile(r"\s*<total_tokens>[^<]{0,100}</total_tokens>\s*")
 _REMINDER, _REMINDED = "<system-reminder>", "</system-reminder>"
 _REMINDERS = re.compile(rf"{_REMINDER}.*?(?:{_REMINDED}|\Z)", re.DOTALL)
 
@@ -150,6 +152,8 @@ def remind(turn: UserTurn, text: str) -> None:
     At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
     """
     if not text:
+        return
+    if _TOKEN_COUNT.fullmatch(text):
         return
     turn.quoted.append(text)
     if is_own(text_part(text)):

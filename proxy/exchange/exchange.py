@@ -27,6 +27,7 @@ from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Plan, UpstreamRequest, proxy_parses, upstream_request
+from proxy.exchange.repetition import Period, RepetitionWatch
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
 from proxy.exchange.said import Said
@@ -84,7 +85,8 @@ class Exchange:
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
     try, for raw text if that is what comes back. `retry_tokens` must be left of the context for a try with fewer
     tokens. `capture` is where the answers are recorded, if they are; `observe` leaves the request and its answer as
-    they are. `ask_again`: a reply that says nothing may be asked for once more.
+    they are. `ask_again`: a reply that says nothing may be asked for once more. `repetition`: a stream that repeats so
+    ends there.
     """
 
     upstream: Upstream
@@ -102,6 +104,7 @@ class Exchange:
     capture: Capture | None = None
     observe: bool = False
     ask_again: bool = False
+    repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -278,6 +281,7 @@ class _Attempt:
         self._engine = exchange.engine(self._up.raw_text)
         self._keep_back = exchange.ask_again and plan.again is None and not exchange.observe
         self._earlier = earlier
+        self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
         self._writer = self._new_writer()
         self._reply = self._new_reply()
         self._unsent = b""
@@ -302,6 +306,7 @@ class _Attempt:
             max_event=exchange.max_event,
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.left,
+            watch=self._watch,
         )
         if not exchange.observe:
             return reply
@@ -355,6 +360,8 @@ class _Attempt:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
         outcome.audit = (*outcome.asked, *self._up.healed, *record(outcome.again), *self._engine.audit)
+        if self._watch is not None:
+            outcome.audit += self._watch.record
         outcome.calls = self._engine.calls
         outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
         outcome.swallowed = self._swallowed or self._reply.swallowed
@@ -395,6 +402,9 @@ class _Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             yield beat + self._ready()
+            if reply.cut:
+                # Leaving closes the upstream, by which the model server stops.
+                break
         if reply.ends_long:
             yield from wait.on_a_long_step()
         self._unsent += reply.finish()
@@ -466,8 +476,8 @@ class _Attempt:
         self._swallowed = says_nothing(answer)
         self.left = EarlierTry(as_object(answer.get("usage")))
         if self._earlier is not None:
-            answer = self._earlier.left.joined(answer)
-            body = dump_json(answer)
+            own, answer = answer, self._earlier.left.joined(answer)
+            body = body if answer is own else dump_json(answer)
         try:
             return self._made(body, answer, self._engine)
         except ProxyError:

@@ -134,6 +134,11 @@ class ObservedReply:
         return self._reader.left
 
     @property
+    def cut(self) -> bool:
+        """Nothing is cut."""
+        return False
+
+    @property
     def kept(self) -> bool:
         """Nothing is kept back."""
         return False

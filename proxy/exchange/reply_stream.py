@@ -14,8 +14,19 @@ from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
-from proxy.engine.events import Chunk, Event, Failed, Finished, Text, Unchanged, Usage
+from proxy.engine.events import (
+    CallArguments,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+    Usage,
+)
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.said import Said
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.limits import MAX_EVENT
@@ -55,7 +66,8 @@ class StreamReply:
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
     the reply has ended, why it is worth one more try, if it is; with `keep_back` its end is then kept back (`kept`).
-    `earlier` is the try before, which goes on in this one.
+    `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
+    reply is `cut`, and ends as one that grew too long.
     """
 
     def __init__(
@@ -67,6 +79,7 @@ class StreamReply:
         max_event: int = MAX_EVENT,
         keep_back: bool = False,
         earlier: EarlierTry | None = None,
+        watch: RepetitionWatch | None = None,
     ) -> None:
         self._engine = engine
         self._writer = writer
@@ -90,6 +103,7 @@ class StreamReply:
         self._said = Said()
         self._keep_back = keep_back
         self._earlier = earlier
+        self._watch = watch
         self._ending: tuple[Event, ...] = ()
         self.silence: Why | None = None
         self.started = False
@@ -116,6 +130,11 @@ class StreamReply:
     def kept(self) -> bool:
         """True if the end of the reply is kept back."""
         return self._keep_back and self.silence is not None
+
+    @property
+    def cut(self) -> bool:
+        """True once the model repeats itself: the upstream need not go on."""
+        return self._watch is not None and self._watch.found != ""
 
     @property
     def left(self) -> EarlierTry:
@@ -178,6 +197,8 @@ class StreamReply:
             given = b"".join(self._event(event, last=True) for event in self._decoder.finish())
         except ProxyError as error:
             self.failure = error
+        if self.cut and not self._done:
+            given += self._cut_off()
         if self.failure is not None:
             return given
         if self._state is not _PASSING:
@@ -185,6 +206,15 @@ class StreamReply:
         if self.kept:
             return given
         return given + self._end()
+
+    def _cut_off(self) -> bytes:
+        """What the upstream would have said had it been told to stop: its finish, and that it is done."""
+        self._done = True
+        entry: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
+        body: JsonObject = {**self._envelope, "object": "chat.completion.chunk", "choices": [entry]}
+        self._sequence += 1
+        chunk = Chunk(body, sse.encode(dump_json(body)), self._sequence)
+        return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def end_after_all(self) -> bytes:
         """The end that was kept back: there is no other reply."""
@@ -347,6 +377,8 @@ class StreamReply:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
             if not (self._said.answered or self._state is _ENDED):
                 self._said.hear((event,))
+            if self._watch is not None:
+                _show(self._watch, event)
             out.append(given)
         return b"".join(out)
 
@@ -357,6 +389,18 @@ class StreamReply:
 def is_done(event: sse.ServerSentEvent) -> bool:
     """True for the event `data: [DONE]`, behind which nothing more comes."""
     return event.data is not None and event.data.strip() == DONE
+
+
+def _show(watch: RepetitionWatch, event: Event) -> None:
+    """Let it see what an event says."""
+    match event:
+        case Unchanged():
+            for said in event.events:
+                _show(watch, said)
+        case Text() | Reasoning():
+            watch.feed(event.text)
+        case CallArguments():
+            watch.feed(event.fragment)
 
 
 def _is_end(event: Event) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile, zip_longest
 
 from proxy.codec.json_text import Json, JsonObject
@@ -10,6 +11,7 @@ from proxy.healing.conversation import Messages, Talk, calls_of, joined, on_each
 # What is said where a template wants somebody to speak.
 CONTINUE = "Continue."
 UNDERSTOOD = "Understood."
+_TOKEN_COUNT = re.compile(r"\s*<total_tokens>[^<]{0,100}</total_tokens>\s*")
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
 
@@ -21,6 +23,21 @@ def _developer(message: JsonObject) -> JsonObject:
 
 # Most templates lose what a developer says.
 rename_developer = on_each(_developer)
+
+
+def _without_token_counts(messages: Messages) -> Messages:
+    kept = [message for message in messages if not _is_token_count(message)]
+    return kept or messages
+
+
+def _is_token_count(message: JsonObject) -> bool:
+    if role_of(message) != "system":
+        return False
+    return _TOKEN_COUNT.fullmatch(text_of(message.get("content")) or "") is not None
+
+
+# Claude Code's line of what is left of its context, which says something else in each request.
+drop_token_counts = on_messages(_without_token_counts)
 
 
 def _leading(messages: Messages) -> list[JsonObject]:

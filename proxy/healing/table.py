@@ -196,6 +196,17 @@ HEALINGS = (
         roles.rename_developer,
     ),
     Healing(
+        "token_counts",
+        Level.ALWAYS,
+        "F95",
+        "a system message that only says how many tokens are left costs some, and tells a model nothing",
+        (
+            [_say("user", "Hi"), _say("system", "<total_tokens>9 tokens left</total_tokens>")],
+            [_say("user", "Hi")],
+        ),
+        roles.drop_token_counts,
+    ),
+    Healing(
         "call_names",
         Level.ALWAYS,
         "F36",

@@ -31,6 +31,7 @@ from proxy.exchange.capture import Capture
 from proxy.exchange.exchange import Exchange, run_exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
+from proxy.exchange.repetition import Period
 from proxy.exchange.second_try import may_be_asked_again
 from proxy.exchange.task import make_task
 from proxy.healing.heal import HealPlan
@@ -254,6 +255,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         capture=_capture(ctx),
         observe=ctx.outcome.observe,
         ask_again=profile.retry > 0 and may_be_asked_again(wanted),
+        repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,
     )

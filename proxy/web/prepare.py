@@ -261,4 +261,5 @@ def _chat_options(wanted: ChatRequest, profile: Profile) -> ChatOptions:
         heartbeat_chunk=profile.heartbeat == "chunk",
         parsed=wanted.tools is not None,
         reasoning=profile.reasoning,
+        calls_as_text=profile.calls == "text",
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,8 @@ from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import UpstreamRefused
 from proxy.exchange.plan import Plan, upstream_request
 from proxy.exchange.retry import healed_plan
+from tests.conftest import Inside
+from tests.healing.server import rendering
 from tests.healing.templates import ChatTemplate, Refused
 
 Body = dict[str, Any]
@@ -33,6 +36,21 @@ def through(template: ChatTemplate, body: Body) -> str:
 def of_unknown_family(template: ChatTemplate, body: Body) -> str:
     """The same for a name that says nothing: always, and by learning, alone."""
     return _healed(template, body, "my-model")
+
+
+@contextmanager
+def over_http() -> Iterator[Ask]:
+    """Through the whole proxy to a server that renders, for a model of the template's name; what is learnt is kept."""
+    with rendering() as url:
+        client = Inside()(url)
+
+        def ask(template: ChatTemplate, body: Body) -> str:
+            response = client.post("/v1/chat/completions", json={**body, "model": template.name})
+            if response.status_code != 200:
+                raise Refused(response.text)
+            return bytes.fromhex(response.get_json()["choices"][0]["message"]["content"]).decode()
+
+        yield ask
 
 
 def _healed(template: ChatTemplate, body: Body, name: str) -> str:

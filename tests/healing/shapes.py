@@ -225,3 +225,10 @@ def bodies() -> Iterator[tuple[str, Message]]:
         called = str(offered["function"]["name"])
         conversation = turn(calls(call(name=called)))
         yield f"tool: {name}", {"model": "m", "messages": conversation, "tools": [offered]}
+
+
+def products() -> Iterator[tuple[str, Message]]:
+    """Every shape of a conversation with every shape of a tool."""
+    for name, messages in SHAPES.items():
+        for offered in TOOLS.values():
+            yield name, {"model": "m", "messages": messages, "tools": [offered]}

@@ -9,11 +9,11 @@ import pytest
 
 from tests.conftest import Inside
 from tests.healing.__main__ import LEAST, share
-from tests.healing.ask import Body, direct, through
+from tests.healing.ask import direct, over_http, through
 from tests.healing.measure import Try, judged, tries
 from tests.healing.server import rendering
 from tests.healing.shapes import MARKER, bodies
-from tests.healing.templates import FOLDER, ChatTemplate, Refused, templates
+from tests.healing.templates import FOLDER, templates
 
 # Nobody can render it: it wants a variable that no server sets.
 HOPELESS = {"fireworks-ai-llama-3-firefunction-v2"}
@@ -55,18 +55,10 @@ ASKED_OVER_HTTP = (
 
 
 @pytest.mark.parametrize("name", ASKED_OVER_HTTP)
-def test_it_is_so_through_the_proxy_to_a_server_that_renders(name: str, inside: Inside) -> None:
+def test_it_is_so_through_the_proxy_to_a_server_that_renders(name: str) -> None:
     """Each request is its own; what one refusal teaches holds for the next."""
     template = next(each for each in templates() if each.name == name)
-    with rendering() as url:
-        client = inside(url)
-
-        def ask(_: ChatTemplate, body: Body) -> str:
-            response = client.post("/v1/chat/completions", json={**body, "model": name})
-            if response.status_code != 200:
-                raise Refused(response.text)
-            return bytes.fromhex(response.get_json()["choices"][0]["message"]["content"]).decode()
-
+    with over_http() as ask:
         found = {shape: judged(ask, template, body) for shape, body in bodies()}
     assert {shape: wrong for shape, wrong in found.items() if wrong} == {}
 

@@ -399,3 +399,25 @@ def test_lessons_have_an_end() -> None:
     kept = [lessons.add(f"model-{number}-{'x' * 200}", IDS) for number in range(100)]
     assert kept[0] and not kept[-1]
     assert lessons.of(f"model-0-{'x' * 200}") == {*IDS}
+
+
+COUNT = "<total_tokens>123 tokens left</total_tokens>"
+
+
+@pytest.mark.parametrize("front", [CHAT, MESSAGES])
+def test_a_line_that_counts_tokens_is_left_out_in_both_fronts(inside: Inside, front: str) -> None:
+    """F95: only where it is the whole of a system message."""
+    talk: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": f"What is {COUNT}?"},
+        {"role": "system", "content": COUNT},
+    ]
+    body = asked(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
+    with Upstream([answer(completion("Hi"))]) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        assert inside(server.url).post(front, json=body).status_code == 200
+        sent = server.seen[0].json["messages"]
+    assert [(message["role"], message["content"]) for message in sent] == [
+        (message["role"], message["content"]) for message in talk[:3]
+    ]

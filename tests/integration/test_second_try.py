@@ -369,3 +369,10 @@ def test_a_whole_answer_does_not_go_on_in_a_stream(inside: Inside) -> None:
     with Upstream(told(THOUGHT, streamed=True), told("Hi.")) as server:
         found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
     assert found["text"] == "" and found["end"] == ["stop"]
+
+
+def test_a_whole_second_answer_that_counts_nothing_leaves_as_it_came(inside: Inside) -> None:
+    """C1."""
+    second = json.dumps({key: value for key, value in completion("Hi.").items() if key != "usage"}, indent=1).encode()
+    with Upstream(told(EMPTY), [answer(second)]) as server:
+        assert inside(server.url).post(CHAT, json=asked(False)).data == second

@@ -13,7 +13,7 @@ from typing import ClassVar
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries, with_calls_as_text
 from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
 from proxy.errors import UpstreamBroken, refusal
@@ -36,6 +36,8 @@ class ChatDialect:
     def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as the events say it, the very bytes of `body` if that is the same."""
         options = self.options
+        if options.calls_as_text:
+            events = [said for event in events for said in with_calls_as_text(event)]
         return rebuild(body, answer, events, options.clean, parsed=options.parsed, reasoning=options.reasoning)
 
 

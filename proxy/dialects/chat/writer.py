@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.codec.json_text import Json, JsonObject, dump, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.engine.call_fields import NO_FIELDS
 from proxy.engine.events import (
+    Call,
     CallArguments,
     CallClosed,
     CallOpened,
@@ -45,7 +46,7 @@ class ChatOptions:
 
     `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
     chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: under which
-    name it gets the reasoning (F73).
+    name it gets the reasoning (F73). `calls_as_text`: it reads calls in the text alone.
     """
 
     model: str
@@ -54,6 +55,7 @@ class ChatOptions:
     heartbeat_chunk: bool = False
     parsed: bool = False
     reasoning: ReasoningField = "as_is"
+    calls_as_text: bool = False
 
 
 class ChatWriter:
@@ -111,6 +113,11 @@ class ChatWriter:
 
     def write(self, event: Event) -> bytes:
         """One event as chunks. A call opens in one chunk with the first of its arguments, which always follow."""
+        if self._options.calls_as_text:
+            return b"".join(self._write(said) for said in with_calls_as_text(event))
+        return self._write(event)
+
+    def _write(self, event: Event) -> bytes:
         match event:
             case Unchanged():
                 return self._passed(event)
@@ -138,7 +145,7 @@ class ChatWriter:
         options = self._options
         self._spoke = True
         if self._expand:
-            return b"".join(self.write(inner) for inner in event.events)
+            return b"".join(self._write(inner) for inner in event.events)
         if not options.usage and _is_usage(event):
             return b""
         raw = event.raw
@@ -265,6 +272,34 @@ class ChatWriter:
             return b""
         kept = {key: value for key, value in usage.items() if key not in self._options.clean.usage}
         return sse.encode(dump_json({**self._envelope(), "choices": [], "usage": kept}))
+
+
+def with_calls_as_text(event: Event) -> tuple[Event, ...]:
+    """An event for a client that reads calls in the text alone: each is text once it is whole, and the model stopped.
+
+        <tool_call>
+        {"name": "read", "arguments": {"path": "a.py"}}
+        </tool_call>
+    """
+    match event:
+        case CallOpened() | CallArguments():
+            return ()
+        case CallClosed():
+            return (Text(event.choice, _call_as_text(event.call)),)
+        case Finished(reason="tool_calls"):
+            return (replace(event, reason="stop"),)
+        case Unchanged() if any(with_calls_as_text(said) != (said,) for said in event.events):
+            return tuple(said for inner in event.events for said in with_calls_as_text(inner))
+    return (event,)
+
+
+def _call_as_text(call: Call) -> str:
+    said = f'\n<tool_call>\n{{"name": {dump(call.name)}, "arguments": {call.arguments}'
+    try:
+        load_json(call.arguments)
+    except ValueError:
+        return said  # it was cut off, and must not look whole (contract C4)
+    return f"{said}}}\n</tool_call>"
 
 
 def error_body(error: ProxyError) -> bytes:
