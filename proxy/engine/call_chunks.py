@@ -61,6 +61,11 @@ class CallChunks:
         # Calls of which a part of a chunk has left, and the rest has not, by number.
         self._parted: dict[int, PendingCall] = {}
 
+    @property
+    def idle(self) -> bool:
+        """True if no chunk waits, nor the rest of one."""
+        return not (self._waiting or self._parted)
+
     def take(
         self,
         chunk: Chunk,

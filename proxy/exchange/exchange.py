@@ -23,6 +23,7 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from proxy.exchange.capture import Capture, Recorder, is_stream
+from proxy.exchange.lane import ReplyLane
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
@@ -166,6 +167,7 @@ class _Attempt:
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
+        self._lane: ReplyLane | None = None
         self.spoke = False
 
     def _new_reply(self) -> StreamReply | ObservedReply:
@@ -187,6 +189,8 @@ class _Attempt:
             if streamed and not (request.stream or exchange.observe):
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
+                if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
+                    self._lane = ReplyLane(call, exchange.wait, self._reply, tape)
                 yield from self._live(chain((first,), parts))
                 return
             whole = yield from self._beating(read_body(chain((first,), parts)))
@@ -238,7 +242,9 @@ class _Attempt:
                 raise reply.failure
             if reply.done:
                 wait.expect_end(END_GRACE)
-            yield beat + self._ready()
+            ready = self._ready()
+            wait.lane = self._open_lane()
+            yield beat + ready
         if reply.ends_long:
             yield from wait.on_a_long_step()
         self._unsent += reply.finish()
@@ -246,11 +252,20 @@ class _Attempt:
             raise reply.failure
         yield self._ready(ended=True)
 
+    def _open_lane(self) -> ReplyLane | None:
+        """The lane, if nothing but text is awaited now."""
+        lane = self._lane
+        if lane is None or self._unsent or self._held_since != NEVER:
+            return None
+        return lane if lane.open() else None
+
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read what has come, in slices: between two of them other streams have their turn."""
         reply = self._reply
         if reply.takes_long(part):
             yield from self._exchange.wait.on_a_long_step()
+            self._unsent += reply.receive(part)
+            return
         self._unsent += reply.receive(part, _slice())
         while reply.unread:
             yield self._beat() + self._ready()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import re
 from collections.abc import Callable
 
 from proxy.errors import UpstreamBroken
@@ -15,6 +16,8 @@ from proxy.limits import MAX_HEAD
 
 _MAX_CHUNK_LINE = 1024
 _MAX_INTERIM = 16
+# A chunk's size, as nearly all servers write it.
+_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -62,6 +65,29 @@ class ResponseDecoder:
         body = b"".join(self._body)
         self._body.clear()
         return body
+
+    def whole_chunks(self, data: bytes) -> bytes | None:
+        """What these bytes, which are the next ones, add to the body, if they are whole chunks without extensions, or
+        the body has no framing; None if they are anything else. The decoder stays as it is either way.
+        """
+        if self._buffer or self.failure is not None:
+            return None
+        if self._read is ResponseDecoder._until_close:
+            return data
+        if self._read is not ResponseDecoder._chunk:
+            return None
+        parts = []
+        at = 0
+        while at < len(data):
+            size = _SIZE_LINE.match(data, at)
+            if size is None:
+                return None
+            start = size.end()
+            at = start + int(size[1], 16) + 2
+            if at == start + 2 or data[at - 2 : at] != b"\r\n":
+                return None
+            parts.append(data[start : at - 2])
+        return b"".join(parts)
 
     def finish(self) -> None:
         """Say that the upstream closed the connection."""

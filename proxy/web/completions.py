@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -90,6 +91,7 @@ def reply(prepare: Prepare) -> Response:
     response.call_on_close(parts.close)
     hand_over = request.environ.get(HAND_OVER)
     if hand_over is not None:
+        exchange.wait.outlet = partial(_masked, ctx, masking)
         hand_over(exchange.wait)
         ctx.thread.close()
     return response
@@ -297,9 +299,7 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
     mask = mask_of(ctx.secrets)
     try:
         for part in parts:
-            ready = masking.feed(part)
-            ctx.sent += len(ready)
-            yield ready
+            yield _masked(ctx, masking, part)
             keep_mask(mask)  # the pump's thread works on many requests
         if rest := masking.finish():
             ctx.sent += len(rest)
@@ -313,6 +313,13 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         _cut(ctx.socket)
+
+
+def _masked(ctx: RequestContext, masking: BodyMasking, part: bytes) -> bytes:
+    """What of the body leaves with the next part."""
+    ready = masking.feed(part)
+    ctx.sent += len(ready)
+    return ready
 
 
 def _cut(client: HasDescriptor | None) -> None:
