@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 import select
+import socket
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 from proxy.exchange import exchange
 from proxy.exchange.reply_stream import LONG
 from proxy.web.completions import HAND_OVER
-from tests.conftest import Inside
+from tests.conftest import Front, Inside
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -24,6 +27,7 @@ from tests.support.scripted import (
     WRITE_FILE,
     Act,
     Action,
+    Client,
     Gate,
     Upstream,
     chat,
@@ -32,6 +36,8 @@ from tests.support.scripted import (
     head,
     text,
 )
+
+pytestmark = pytest.mark.once
 
 CHAT = "/v1/chat/completions"
 BEGIN = [ROLE, text("So"), text(" it")]
@@ -185,3 +191,25 @@ def test_what_has_come_is_read_event_by_event_but_for_a_long_step(
     assert driven.needs.count("a turn") > len(held) // 2
     long = driven.needs.index("a long step")
     assert driven.needs[long:][:3] == ["a long step", "a turn", "bytes"]
+
+
+def test_paced_words_leave_as_they_came_over_tls_too(either_front: Front) -> None:
+    """By a real worker's pump; what waits in a TLS layer is left to the generator."""
+    upstream = either_front.upstream
+    words = [text(f" {number}") for number in range(60)]
+    paced: list[Action] = [each for word in words for each in (0.005, chunked(word))]
+    together = b"".join(map(chunked, words))
+    upstream.play([begun(*BEGIN), *paced, together, end()])
+    with Client.post(either_front.proxy.port, chat(tools=[WRITE_FILE])) as client, client.answer() as response:
+        assert response.read() == b"".join([*BEGIN, *words, *words, finish(), DONE])
+
+
+def test_paced_words_leave_as_they_came_to_a_client_of_http_1_0(front: Front) -> None:
+    words = [text(f" {number}") for number in range(30)]
+    front.upstream.play([begun(*BEGIN), *(each for word in words for each in (0.005, chunked(word))), end()])
+    body = json.dumps(chat(tools=[WRITE_FILE])).encode()
+    asked = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", front.proxy.port), PATIENCE)) as client:
+        client.sendall(asked % len(body) + body)
+        said = b"".join(iter(lambda: client.recv(65536), b""))
+    assert said.partition(b"\r\n\r\n")[2] == b"".join([*BEGIN, *words, finish(), DONE])
