@@ -124,6 +124,13 @@ class CallAssembler:
         self.outcome = self._outcome_of(events)
         return tuple(events)
 
+    def goes_on_live(self, delta: CallDelta) -> bool:
+        """True if all of the call that a delta belongs to has left, and what it adds goes on a string of it."""
+        call = self._calls.going_on_in(delta)
+        if call is None or call.irregular or not call.all_left:
+            return False
+        return call.has_room(self._limits) and call.live is not None and call.live.in_string
+
     def end_calls(self) -> None:
         """Say that something else came: of the calls so far no more comes. What may leave is `ended`."""
         self._begin_chunk()

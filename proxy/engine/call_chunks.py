@@ -69,6 +69,11 @@ class CallChunks:
         self._parted: dict[int, PendingCall] = {}
         self.unsaid: dict[int, UnsaidFields] = {}
 
+    @property
+    def idle(self) -> bool:
+        """True if no chunk waits, nor the rest of one."""
+        return not (self._waiting or self._parted)
+
     def take(
         self,
         chunk: Chunk,

@@ -76,6 +76,13 @@ class CallRegistry:
         self._last = call
         return call, call is not known
 
+    def going_on_in(self, delta: CallDelta) -> PendingCall | None:
+        """The last call, if it is the newest one, and this delta would be its."""
+        call = self._known(delta)
+        if call is None or call is not self._last or call is not self._calls[-1]:
+            return None
+        return call
+
     def completed_by(self, delta: CallDelta) -> PendingCall | None:
         """The call of which a delta says all arguments; None if it is one of its own (F25)."""
         known = self._with_id_of(delta)

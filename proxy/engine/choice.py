@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from proxy.audit_record import Repair
 from proxy.codec.json_text import canonical
 from proxy.engine.call_assembler import CallAssembler
-from proxy.engine.call_chunks import CallChunks
+from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
@@ -28,6 +29,7 @@ from proxy.engine.events import (
     with_rest,
 )
 from proxy.engine.held_text import HeldText
+from proxy.engine.lane import ANY_TEXT
 from proxy.engine.pending_call import CallLimits
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, Piece, TextSpan
@@ -121,6 +123,32 @@ class Choice:
         # Nothing waits and nothing will: what is received is decided, and has left.
         held.received = held.decided = held.received + len(data)
         return True
+
+    def lane(self, *, reasoning: bool) -> re.Pattern[bytes] | None:
+        """What matches a text that the fast path would take, whatever came before it; None if it takes none now."""
+        held = self._held
+        if reasoning:
+            if self.ordered and (held.queue or self._echo.waits):
+                return None
+            return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
+        if held.queue or self.finish is not None or self._assembler is not None:
+            return None
+        return self.scanner.lane
+
+    def has_call_lane(self, delta: CallDelta) -> bool:
+        """True if pieces like this one, whose fragments go on a string without ending it, leave as they come."""
+        if self._assembler is None or self.finish is not None:
+            return False
+        if self._held.queue or not self._chunks.idle:
+            return False
+        return self._assembler.goes_on_live(delta)
+
+    def catch_up(self, delta: CallDelta) -> bool:
+        """Take a piece of a call that has left; False if it would not have left as it came."""
+        assembler = self._calls_of()
+        events = assembler.feed((delta,))
+        said = "".join(event.fragment for event in events if isinstance(event, CallArguments))
+        return assembler.outcome is DeltaOutcome.LEFT and said == delta.fragment and not assembler.ended
 
     @property
     def held(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
@@ -19,6 +19,7 @@ from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
 from proxy.engine.choice_delta import ChoiceDelta, read_choice
 from proxy.engine.events import (
+    CallArguments,
     Chunk,
     ContentEvent,
     Event,
@@ -32,7 +33,8 @@ from proxy.engine.events import (
     choice_number,
     says_more_at_its_top,
 )
-from proxy.engine.fast_path import Template, learn
+from proxy.engine.fast_path import CallTemplate, Template, learn, learn_call
+from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
 from proxy.engine.pending_call import CallLimits
 from proxy.errors import UpstreamBroken, refusal
 from proxy.formats.copied_calls import Copies
@@ -84,6 +86,8 @@ class Engine:
         self._finished: dict[int, bool] = {}
         self._trailing: list[Chunk] = []
         self._template: Template | None = None
+        self._call_template: CallTemplate | None = None
+        self._lane: Lane | None = None
         self._lessons = 0
 
     @property
@@ -188,6 +192,45 @@ class Engine:
         kind = Reasoning if template.reasoning else Text
         return Unchanged(raw, (kind(template.choice, text.decode("utf-8", "replace")),))
 
+    def lane(self) -> Lane | None:
+        """What may pass now without being looked at event by event; None if nothing may."""
+        found = self._text_lane() or self._call_lane()
+        if found is None:
+            return None
+        template, plain = found
+        if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:
+            self._lane = lane_of(template, plain)
+        return self._lane
+
+    def _text_lane(self) -> tuple[Template, re.Pattern[bytes]] | None:
+        template = self._template
+        if template is None or self._finished[template.choice]:
+            return None
+        choice = self._choices.get(template.choice)
+        plain = ANY_TEXT if choice is None else choice.lane(reasoning=template.reasoning)
+        return None if plain is None else (template, plain)
+
+    def _call_lane(self) -> tuple[CallTemplate, re.Pattern[bytes]] | None:
+        template = self._call_template
+        if template is None or not self._choices[template.choice].has_call_lane(template.delta):
+            return None
+        return template, IN_STRING
+
+    def catch_up(self, lane: Lane, text: bytes) -> tuple[Event, ...]:
+        """Take the texts, joined, of events that have left by the lane; nothing is left to say of them."""
+        self._lessons = 0
+        template = lane.template
+        choice = self._choices.get(template.choice)
+        if choice is None:
+            return ()
+        if isinstance(template, CallTemplate):
+            fits = choice.catch_up(replace(template.delta, fragment=unescaped(text)))
+        else:
+            fits = choice.fast_path(unescaped(text).encode(), reasoning=template.reasoning)
+        if not fits:
+            raise AssertionError("what has left by the lane would not have left as it came")
+        return ()
+
     def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
         """Remember the shape of a chunk that passed and says one text; not for ever, if no other one has it."""
         self._lessons += 1
@@ -199,6 +242,17 @@ class Engine:
             ):
                 reasoning = isinstance(content, Reasoning)
                 self._template = learn(chunk, content.choice, content.text, reasoning=reasoning)
+            case (Unchanged(sequence=sequence, events=(CallArguments() as content,)),) if sequence == chunk.sequence:
+                self._learn_call(chunk, content.choice)
+
+    def _learn_call(self, chunk: Chunk, choice: int) -> None:
+        known = self._call_template
+        if known is not None and chunk.raw.startswith(known.before) and chunk.raw.endswith(known.after):
+            return
+        [entry, *_] = objects_in(chunk.body.get("choices"))
+        match read_choice(entry):
+            case ChoiceDelta(calls=(delta,)):
+                self._call_template = learn_call(chunk, choice, delta)
 
     def release(self) -> tuple[Event, ...]:
         """Let go what is held, as text; only an end that was already said still waits."""

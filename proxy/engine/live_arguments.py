@@ -88,6 +88,11 @@ class LiveArguments:
         return self._state is LiveState.UNDECIDED
 
     @property
+    def in_string(self) -> bool:
+        """True if what comes next goes on a string that leaves as it comes, and nothing waits before it."""
+        return self._state is LiveState.STREAMING and self._open_string is not None and not self.waiting
+
+    @property
     def text(self) -> str:
         """All fragments joined."""
         return self._cursor.text(0, self._buffer.end)

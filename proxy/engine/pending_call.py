@@ -22,6 +22,7 @@ _EMPTY = re.compile(r"\s*\{\s*\}\s*")
 MAX_NEAR = 64
 # What has left of a call is kept for its end; all of it may have so many times what may wait.
 _LIVE = 4
+_MUCH = 256 * 1024
 # Names that are kept of a server that says one with each delta.
 _MAX_NAMES = 16
 # States in which no arguments are awaited any more, if those that came are known to be all.
@@ -358,6 +359,10 @@ class PendingCall:
         """More of its other fields comes: those that wait are limited too. A single event has a limit of its own."""
         if self.fields.size > limits.held:
             raise UpstreamBroken(f"more than {limits.held} bytes of a tool call had to wait (max_held)")
+
+    def has_room(self, limits: CallLimits) -> bool:
+        """True if it is far from its limit, by more than what passes unread."""
+        return self.size + _MUCH < _LIVE * limits.held
 
     def count(self, limits: CallLimits, received: int, released: int) -> None:
         """Count what came of it and what waits in it; over a limit the reply cannot be finished (contract C7)."""

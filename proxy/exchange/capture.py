@@ -109,11 +109,16 @@ class Recorder:
 
     def _listened(self, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
         for part in parts:
-            if part and self._size <= MAX_CAPTURE:
-                self._parts.append(part)
-                self._size += len(part)
+            if part:
+                self.note(part)
             yield part
         self._complete = True
+
+    def note(self, part: bytes) -> None:
+        """Take the next part of the answer."""
+        if self._call is not None and self._size <= MAX_CAPTURE:
+            self._parts.append(part)
+            self._size += len(part)
 
     def _save(self, capture: Capture, status: int, content_type: str) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.audit_record import Repair
+from proxy.engine.events import CallArguments, Event, Reasoning, Text, Unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,17 @@ class RepetitionWatch:
         self._tail = ""
         self._new = 0
         self.found = ""
+
+    def hear(self, event: Event) -> None:
+        """Take what an event says."""
+        match event:
+            case Unchanged():
+                for said in event.events:
+                    self.hear(said)
+            case Text() | Reasoning():
+                self.feed(event.text)
+            case CallArguments():
+                self.feed(event.fragment)
 
     def feed(self, text: str) -> None:
         """Take the next text; `found` is the piece that repeats, once one does."""

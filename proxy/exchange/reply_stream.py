@@ -15,16 +15,15 @@ from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
-    CallArguments,
     Chunk,
     Event,
     Failed,
     Finished,
-    Reasoning,
     Text,
     Unchanged,
     Usage,
 )
+from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.said import Said
@@ -33,6 +32,8 @@ from proxy.limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
 MAX_KEPT = 4 * 1024 * 1024
+# Bytes of events that have left by the lane before the engine is told.
+MAX_PASSED = 16 * 1024
 # What is read of more bytes than these at once may take milliseconds.
 LONG = 8 * 1024
 # What ends a call that was streamed until then: another one, or text. Only a hint: nothing is decided by it.
@@ -88,6 +89,10 @@ class StreamReply:
         self._state = _READING
         # Events that have come and were not read yet.
         self._events: deque[sse.ServerSentEvent] = deque()
+        # The lane that is open, and the texts that have left by it and are not in the engine yet.
+        self._lane: Lane | None = None
+        self._passed: list[bytes] = []
+        self._passed_size = 0
         # The upstream said `[DONE]`.
         self._done = False
         # True once the rest of the reply could not leave as the upstream's own bytes any more.
@@ -167,10 +172,59 @@ class StreamReply:
             return False
         return self._engine.held or _ENDS_A_CALL.search(data) is not None
 
+    def open_lane(self) -> bool:
+        """Whether events that say nothing but text may pass now (`pass_by`): nothing waits, and nothing of theirs would
+        be changed.
+        """
+        self._leave_lane()
+        if self._is_at_rest:
+            lane = self._engine.lane()
+            if lane is not None and self._writer.passes(lane.template.before + lane.template.after):
+                self._lane = lane
+        return self._lane is not None
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """True between two events of a reply that goes on, if none of those before waits."""
+        if self._watch is not None:
+            # What leaves by the lane is seen too late.
+            return False
+        if not self.started or self._done:
+            return False
+        if self._state is not _READING or self.failure is not None:
+            return False
+        return self._decoder.between_events and not (self._events or self._unsent or self._engine.held)
+
+    def pass_by(self, body: bytes) -> bool:
+        """True if the next bytes of the body can leave as they came; then they are taken."""
+        if self._passed_size > MAX_PASSED and not self.open_lane():
+            return False
+        texts = None if self._lane is None else self._lane.texts(body)
+        if texts is None:
+            return False
+        self._passed += texts
+        self._passed_size += len(body)
+        return True
+
+    def _catch_up(self) -> None:
+        """Tell the engine what has left by the lane."""
+        lane, text = self._lane, b"".join(self._passed)
+        self._passed.clear()
+        self._passed_size = 0
+        if lane is not None and text and self._state is not _PASSING:
+            self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
+
+    def _leave_lane(self) -> None:
+        """Something else is to be done."""
+        if self._passed:
+            self._catch_up()
+        self._lane = None
+
     def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
         """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
         now; then the others are `unread`, and b"" goes on with them.
         """
+        self._leave_lane()
         if data:
             try:
                 self._events += self._decoder.feed(data)
@@ -192,6 +246,7 @@ class StreamReply:
 
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
+        self._leave_lane()
         given = b""
         try:
             given = b"".join(self._event(event, last=True) for event in self._decoder.finish())
@@ -255,10 +310,12 @@ class StreamReply:
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
+        self._leave_lane()
         return self._written(self._guarded(self._engine.release))
 
     def flush_prose(self) -> bytes:
         """Let the prose go that waits only to leave in the very event that it came in."""
+        self._leave_lane()
         return self._written(self._guarded(self._engine.flush_prose))
 
     def heartbeat(self) -> bytes:
@@ -378,7 +435,7 @@ class StreamReply:
             if not (self._said.answered or self._state is _ENDED):
                 self._said.hear((event,))
             if self._watch is not None:
-                _show(self._watch, event)
+                self._watch.hear(event)
             out.append(given)
         return b"".join(out)
 
@@ -389,18 +446,6 @@ class StreamReply:
 def is_done(event: sse.ServerSentEvent) -> bool:
     """True for the event `data: [DONE]`, behind which nothing more comes."""
     return event.data is not None and event.data.strip() == DONE
-
-
-def _show(watch: RepetitionWatch, event: Event) -> None:
-    """Let it see what an event says."""
-    match event:
-        case Unchanged():
-            for said in event.events:
-                _show(watch, said)
-        case Text() | Reasoning():
-            watch.feed(event.text)
-        case CallArguments():
-            watch.feed(event.fragment)
 
 
 def _is_end(event: Event) -> bool:

@@ -59,16 +59,22 @@ class Format:
     mode: str = ""
 
 
+# An escape in a string of JSON that stands for a byte with which no format begins.
+PLAIN_ESCAPE = rb'\\["\\/nrt]'
+
+
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """The formats that count in one mode of a reply, and patterns of the bytes that one of them can begin with.
 
-    `in_code` is that for code, and finds what can end the code too. `openers` matches a whole opener, and `longest` is
+    `in_code` is that for code, and finds what can end the code too. `plain` matches a text, as it stands in a string of
+    JSON, in which none can begin. `openers` matches a whole opener, and `longest` is
     the length of one at most. `first` are for the first thing of a reply, whatever it begins with.
     """
 
     first_byte: re.Pattern[bytes]
     in_code: re.Pattern[bytes]
+    plain: re.Pattern[bytes]
     openers: re.Pattern[bytes]
     longest: int
     first: tuple[Format, ...]
@@ -239,6 +245,7 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
     in_code = _beginning_of(item for item in ordered if item.in_code)
     return Grammar(
         first_byte=re.compile(b"|".join(_beginning_of(ordered))),
+        plain=_plain(ordered),
         in_code=re.compile(b"|".join([b"`", b"~", b"\\n", *in_code])),
         openers=re.compile(b"|".join(re.escape(item.opener) for item in ordered)),
         longest=max(len(item.opener) for item in ordered),
@@ -249,12 +256,30 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
 
 def _beginning_of(formats: Iterable[Format]) -> list[bytes]:
     """Patterns of the first byte of an opener, if behind it is what may follow, or the end of what has come."""
+    return [
+        b"%b(?=[%b]|\\Z)" % (re.escape(first), re.escape(b"".join(sorted(following))))
+        for first, following in sorted(_first_two(formats).items())
+    ]
+
+
+def _plain(formats: Iterable[Format]) -> re.Pattern[bytes]:
+    """A pattern of a text, as it stands in a string of JSON, that holds no first byte of an opener with what may follow
+    behind it; the end of the text may be followed by anything, and so may a byte before an escape.
+    """
+    seconds = _first_two(formats)
+    others = rb'[^"\\\x00-\x1f%b]++' % re.escape(b"".join(sorted(seconds)))
+    harmless = (
+        rb'%b(?![%b"\\]|\Z)' % (re.escape(first), re.escape(b"".join(sorted(following))))
+        for first, following in sorted(seconds.items())
+    )
+    return re.compile(b"(?:%b)++" % b"|".join((others, PLAIN_ESCAPE, *harmless)))
+
+
+def _first_two(formats: Iterable[Format]) -> dict[bytes, set[bytes]]:
+    """The first bytes of openers, each with those that may follow it."""
     seconds: dict[bytes, set[bytes]] = {}
     for item in formats:
         after = bytes([*item.then, *b" \t\r\n"]) if item.then else bytes(range(256))
         following = item.opener[1:2] or after
         seconds.setdefault(item.opener[:1], set()).update(bytes([byte]) for byte in following)
-    return [
-        b"%b(?=[%b]|\\Z)" % (re.escape(first), re.escape(b"".join(sorted(following))))
-        for first, following in sorted(seconds.items())
-    ]
+    return seconds

@@ -125,11 +125,18 @@ class Scanner:
             pieces += self._let_go()
         return pieces
 
+    @property
+    def lane(self) -> re.Pattern[bytes] | None:
+        """What matches a text, in a string of JSON, that is prose now; None if something waits, or is to begin."""
+        if self._buffer.data or self._candidate:
+            return None
+        if self._place is _BEHIND_CALL or self._is_first:
+            return None
+        return self._grammar.plain
+
     def fast_path(self, data: bytes) -> bool:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
-        if self._buffer.data or self._candidate:
-            return False
-        if self._place is _BEHIND_CALL or self._is_first:
+        if self.lane is None:
             return False
         if self._grammar.first_byte.search(data):
             return False

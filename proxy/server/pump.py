@@ -8,6 +8,7 @@ deadlines; a stream costs no thread. The body of a response is still an iterator
     wait.parked        the body has nothing before `wait.descriptor` can be read, or `wait.deadline` has come
     wait.blocks        the next step of the body may block
     wait.computes      the next step of the body may compute for long
+    wait.lane()        if it is not None while the body is parked: what the upstream has said and needs no step
     wait.readable(), wait.client_left(), wait.worker_ends()      said here, before the step that follows
 
 Nothing that can block is done on the pump's thread: steps that may, and the closing of a response (log, audit,
@@ -145,9 +146,27 @@ class Pump(threading.Thread):
                     self._queue(stream)
 
     def _on_upstream(self, stream: Any) -> None:
+        if stream.wait.lane is not None and stream.state is self._states.WAITING and self._passes(stream):
+            return
         stream.wait.readable()
         if stream.state is self._states.WAITING:
             self._turn(stream)
+
+    def _passes(self, stream: Any) -> bool:
+        """Whether what has come needs no step; then it goes to the client."""
+        try:
+            data = stream.wait.lane()
+        except Exception:
+            self._log.exception("a stream has failed")
+            stream.broken = True
+            self._finish(stream)
+            return True
+        if data is None:
+            stream.wait.lane = None
+            return False
+        if data:
+            self._write(stream, data)
+        return True
 
     def _take_in(self) -> None:
         while self._inbox:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -67,7 +67,12 @@ class AnswerWait:
         self._client = client
         self._patience = patience
         self._drain = drain
-        self._written = time.monotonic()
+        # While it is parked a driver may call this instead of making a step: it gives what has come and leaves as it
+        # came; b"" if nothing has come, None if a step must be made.
+        self.lane: Callable[[], bytes | None] | None = None
+        # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
+        self.outlet: Callable[[bytes], bytes] | None = None
+        self._written = self._heard = time.monotonic()
         self._last = self._written + patience.total
         self._alarm = NEVER
         self._end = NEVER
@@ -79,6 +84,16 @@ class AnswerWait:
     def wrote(self) -> None:
         """Bytes went to the client just now: the next heartbeat is a whole interval away."""
         self._written = time.monotonic()
+
+    @property
+    def may_pass(self) -> bool:
+        """True if a driver that knows of lanes waits for the upstream."""
+        return self.parked and self.outlet is not None
+
+    def leaves(self, body: bytes) -> bytes:
+        """The next bytes of the upstream go to the client as they came, by the lane; give them as they leave."""
+        self._written = self._heard = time.monotonic()
+        return body if self.outlet is None else self.outlet(body)
 
     @property
     def heartbeat_due(self) -> bool:
@@ -158,15 +173,17 @@ class AnswerWait:
         poll = self._poll_of(call)
         # What was said of an earlier answer says nothing of this one.
         self._alarm = self._end = NEVER
-        heard = time.monotonic()
+        self._heard = time.monotonic()
         headless = True
         while not call.complete:
             whole = headless or self._patience.whole
-            self._silent_until = heard + self._limit(whole=whole)
+            self._silent_until = self._heard + self._limit(whole=whole)
             if self._must_park(call):
                 self._stage = Stage.PARKED
                 yield None
                 self._stage = Stage.GOING
+                self.lane = None
+                self._silent_until = self._heard + self._limit(whole=whole)
             ready = self._is_ready(poll, call)
             now = time.monotonic()
             if now >= self._end:
@@ -181,7 +198,7 @@ class AnswerWait:
             if not call.status:
                 continue
             if not self._patience.whole:
-                heard = now
+                self._heard = now
             if data or headless:
                 headless = False
                 yield data

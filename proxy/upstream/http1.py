@@ -20,6 +20,8 @@ _MAX_INTERIM = 16
 _STATUS_LINE = re.compile(rb"HTTP/1\.[^ ]* ([0-9]{3})")
 # `1a;name=value`, without what follows the size.
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
+# A chunk's size, as nearly all servers write it.
+_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 
 
 class ResponseDecoder:
@@ -66,6 +68,29 @@ class ResponseDecoder:
         body = b"".join(self._body)
         self._body.clear()
         return body
+
+    def whole_chunks(self, data: bytes) -> bytes | None:
+        """What these bytes, which are the next ones, add to the body, if they are whole chunks without extensions, or
+        the body has no framing; None if they are anything else. The decoder stays as it is either way.
+        """
+        if self._buffer or self.failure is not None:
+            return None
+        if self._read is ResponseDecoder._until_close:
+            return data
+        if self._read is not ResponseDecoder._chunk:
+            return None
+        parts = []
+        at = 0
+        while at < len(data):
+            size = _SIZE_LINE.match(data, at)
+            if size is None:
+                return None
+            start = size.end()
+            at = start + int(size[1], 16) + 2
+            if at == start + 2 or data[at - 2 : at] != b"\r\n":
+                return None
+            parts.append(data[start : at - 2])
+        return b"".join(parts)
 
     def finish(self) -> None:
         """Say that the upstream closed the connection."""

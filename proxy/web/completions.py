@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -28,12 +29,13 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.errors import BadRequest, ClientGone, ProxyError, RulesError
 from proxy.exchange.capture import Capture
-from proxy.exchange.exchange import Exchange, run_exchange
+from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
 from proxy.exchange.repetition import Period
 from proxy.exchange.second_try import may_be_asked_again
 from proxy.exchange.task import make_task
+from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ERROR_BODY
@@ -97,6 +99,7 @@ def reply(prepare: Prepare) -> Response:
     response.call_on_close(parts.close)
     hand_over = request.environ.get(HAND_OVER)
     if hand_over is not None:
+        exchange.wait.outlet = partial(_masked, ctx, masking)
         hand_over(exchange.wait)
         ctx.thread.close()
     return response
@@ -329,9 +332,7 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
     mask = mask_of(ctx.secrets)
     try:
         for part in parts:
-            ready = masking.feed(part)
-            ctx.sent += len(ready)
-            yield ready
+            yield _masked(ctx, masking, part)
             keep_mask(mask)  # the pump's thread works on many requests
         if rest := masking.finish():
             ctx.sent += len(rest)
@@ -345,6 +346,13 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         _cut(ctx.socket)
+
+
+def _masked(ctx: RequestContext, masking: BodyMasking, part: bytes) -> bytes:
+    """What of the body leaves with the next part."""
+    ready = masking.feed(part)
+    ctx.sent += len(ready)
+    return ready
 
 
 def _cut(client: HasDescriptor | None) -> None:

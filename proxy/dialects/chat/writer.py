@@ -89,6 +89,17 @@ class ChatWriter:
             if isinstance(role, str) and choice not in self._has_role:
                 self._due[choice] = role
 
+    def passes(self, around: bytes) -> bool:
+        """True if nothing of them is said anew (`_passed`)."""
+        options = self._options
+        if self._expand or self._due or self._moved:
+            return False
+        if options.clean or options.calls_as_text:
+            return False
+        if options.parsed and _EMPTY_CALLS.search(around):
+            return False
+        return not self._renames_reasoning(around)
+
     def comment(self, raw: bytes) -> bytes:
         """Comments pass."""
         return raw

@@ -63,6 +63,10 @@ class ResponsesWriter:
         """Keep the newest token counts."""
         self._output.see(chunk.body)
 
+    def passes(self, around: bytes) -> bool:
+        """Nothing leaves as it came."""
+        return False
+
     def comment(self, raw: bytes) -> bytes:
         """Comments do not pass: this dialect has none."""
         return b""
