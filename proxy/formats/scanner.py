@@ -18,15 +18,7 @@ from collections.abc import Iterator, Mapping
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from proxy.formats.places import PLACES, Place, PlaceStep
-from proxy.formats.spans import (
-    QUOTES,
-    CallSpan,
-    Candidate,
-    Piece,
-    RejectedSpan,
-    TextSpan,
-    parted,
-)
+from proxy.formats.spans import QUOTES, CallSpan, Candidate, Piece, RejectedSpan, TextSpan, parted
 from proxy.formats.tool_listings import is_definition
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
