@@ -39,6 +39,7 @@ class LineEnd(Enum):
 
     # Where a line of that text does.
     PLAIN = auto()
+    # By what this layer writes, or by something in which it writes a part: `\\\\n` for a line end in JSON in JSON.
     ESCAPED = auto()
     # The text was escaped in another way, too: `\\n` while HTML is undone.
     OTHERWISE = auto()

@@ -162,7 +162,8 @@ class ShownLines:
                     return None
                 continue
             prefixes = _before_last(shown, line) if place == last else edge.before(shown, line)
-            prefix = next(filter(shape.takes, prefixes), None)
+            whole_words = (each for each in prefixes if not _ends_in_a_word(each, line))
+            prefix = next(filter(shape.takes, whole_words), None)
             if prefix is None:
                 return None
             start = self._starts[number + place] + len(prefix)
@@ -225,6 +226,11 @@ def only_closers(line: str) -> bool:
 def ends_in_markup(line: str) -> bool:
     """Whether the last line of a call is no part of a text that the call holds: closers, or all of its JSON."""
     return only_closers(line) or _JSON.fullmatch(line) is not None
+
+
+def _ends_in_a_word(prefix: str, line: str) -> bool:
+    """Whether what stands before a line would end in the middle of a word of it: `1m` before `two` in `1mtwo`."""
+    return prefix[-1:].isalnum() and line[0].isalnum()
 
 
 def _before_last(shown: str, line: str) -> Iterator[str]:

@@ -98,7 +98,7 @@ class _Layer:
         """How a line ends between the end of its text and the beginning of the next one's."""
         if "\n" in self._before.text[end:begin]:
             return LineEnd.PLAIN
-        if any("\n" in meant for _, _, meant in self._escapes.inside(end, begin)):
+        if any(self._escapes.inside(end, begin)):
             return LineEnd.ESCAPED
         return LineEnd.OTHERWISE
 

@@ -328,9 +328,11 @@ def match_enum(value: Json, schema: Schema, _: Validator) -> Json:
 
 def ends_in_doubt(values: JsonObject, schema: Schema, fixes: Iterable[Fix]) -> bool:
     """True if nobody knows where the brackets that an object lacked were meant to stand (contract C9)."""
-    if _holds_outer_key(values, schema):
-        return True
-    return _ends_in_text(values, schema, fixes)
+    now, steps = apply_fixes(values, schema, fixes)
+    if not isinstance(now, dict):
+        return False
+    # Of a wrapper that comes off (`{"args": {"path": "a"`) nothing is left that could stand around it.
+    return _holds_outer_key(now, schema) or _ends_in_text(now, schema, steps)
 
 
 def _holds_outer_key(values: JsonObject, schema: Schema) -> bool:
@@ -354,14 +356,11 @@ def _holds_outer_key(values: JsonObject, schema: Schema) -> bool:
     return False
 
 
-def _ends_in_text(values: JsonObject, schema: Schema, fixes: Iterable[Fix]) -> bool:
+def _ends_in_text(now: JsonObject, schema: Schema, steps: Iterable[Step]) -> bool:
     """True if the last value of an object whose brackets were missing would become a text, or should be one.
 
     `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
     """
-    now, steps = apply_fixes(values, schema, fixes)
-    if not isinstance(now, dict):
-        return False
     texts = {step.place for step in steps if step.fix.id == "text"}
     return any(place in texts or _should_be_text(value, said) for place, value, said in _last_values(now, schema))
 

@@ -125,8 +125,8 @@ DECORATIONS: dict[str, Decorate] = {
     "grep -n -A": numbered("src/my-app/a.py-{}-"),
     "with columns": numbered("tests/test_a.py:{}:5: "),
     "grep": behind("docs/a-b.md:"),
-    "git blame": numbered("1a2b3c4d (A. Body 2024-05-06 07:08:09 +0200 {}) "),
-    "git blame by several": framed("{commit} ({author} 2024-05-06 07:08:0{second} +0200 {number}) {line}"),
+    "git blame": numbered("1a2b3c4d (A. Body 2024-03-17 11:42:05 +0200 {}) "),
+    "git blame by several": framed("{commit} ({author} 2024-03-17 11:42:5{second} +0200 {number}) {line}"),
     "git blame -s": framed("{commit} {number}) {line}"),
     "svn annotate": framed("{number:6}       body {line}"),
     "a path in brackets": numbered("src/[id]/page.tsx:{}:"),
@@ -196,7 +196,13 @@ DECORATIONS: dict[str, Decorate] = {
     "JSON": dumped,
     "JSON without ASCII": lambda text: dumped(text, ensure_ascii=False),
     "JSON in JSON": lambda text: dumped(text, 2),
-    "JSON for HTML": lambda text: dumped(text).replace("<", "\\u003c").replace(">", "\\u003E").replace("/", "\\/"),
+    "JSON for HTML": lambda text: (
+        dumped(text)
+        .replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003E")
+        .replace("/", "\\/")
+    ),
     "a string of Python": lambda text: repr([text]),
     "HTML": html.escape,
     "HTML twice": lambda text: html.escape(html.escape(text)),
