@@ -267,6 +267,7 @@ class _Parser:
         delimiter = mark
         if self._text.startswith(mark * 3, self._pos):
             delimiter = mark * 3
+            self._refuse_other_delimiter(mark, frame)
         start = self._pos + len(delimiter)
         marks, backslashes = 0, -1
         for found in _MARK[mark].finditer(self._text, start):
@@ -285,6 +286,15 @@ class _Parser:
                 self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
             marks += 1
         raise ValueError("a string does not end")
+
+    def _refuse_other_delimiter(self, mark: str, frame: _Object) -> None:
+        """Three marks that begin a string must be its delimiter, and not one that the string's own marks follow.
+
+        \"\"\"\"\"\" is the empty text in three marks, or four marks in one; \"\"\", may be a mark in marks.
+        """
+        behind = self._pos + 3
+        if self._text.startswith(mark, behind) or self._end_behind(behind, frame) is not None:
+            raise ValueError(_QUOTED_TWO_WAYS)
 
     def _end_at(self, at: int, delimiter: str, frame: _Object) -> _End | None:
         """What the mark at a place is as the end of a string; None if it is none."""
