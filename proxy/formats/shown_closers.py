@@ -51,8 +51,8 @@ def goes_on(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]
 
 
 def may_end_elsewhere(value: bytes) -> bool:
-    """Whether the brackets at the end of a JSON text may be a string's own: the last one's, or one's that another string
-    seems to follow.
+    """Whether the brackets at the end of a JSON text may be a string's own: the last one's, or one's behind which a
+    comma seems to be lost.
     """
     if ENDS_IN_STRING.search(value):
         return True
