@@ -98,13 +98,21 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One way to break a call. `takes` says for which families; `markup` how often values show the family's own."""
+    """One way to break a call. `takes` says for which families; `markup` how often values show the family's own,
+    or that of others; `foreign`: that of others only.
+    """
 
     name: str
     about: str
     make: Callable[[Draft], Broken]
     takes: Callable[[Family], bool] = lambda family: True
     markup: float = 0.0
+    foreign: bool = False
+
+    @property
+    def shows_markup(self) -> bool:
+        """True if nothing is broken, but a value shows markup."""
+        return self.name in ("own_markup", "other_markup")
 
 
 def in_json(family: Family) -> bool:

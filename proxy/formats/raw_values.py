@@ -101,7 +101,7 @@ class RawValues:
             self._doubted = True
 
     def _in_line(self) -> bool:
-        """Whether what stands at the cursor's position is in the middle of a line, where the call writes no opening tags."""
+        """Whether the cursor is in the middle of a line, where the call writes no opening tags."""
         if not self._lined:
             return False
         return not self._cursor.begins_line(self._cursor.pos)

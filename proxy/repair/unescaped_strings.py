@@ -49,9 +49,9 @@ _NEAR = 32
 _QUOTED_TWO_WAYS = "where a string ends can be read in two ways"
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
 _CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
-# Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`.
+# Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`, `" {"path":`.
 _MORE_KEYS = re.compile(
-    r"""[ \t\r\n]*+[,;}\]][ \t\r\n,;:{}\[\]]*+(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
+    r"""[ \t\r\n]*+[,;{}\[\]][ \t\r\n,;:{}\[\]]*+(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
 )
 # Another string behind a mark: `"a" + "b"`, `"a", "b"`, `"a" "b"`.
 _MORE_STRINGS = re.compile(r"""(?:[ \t\r\n]++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})[ \t\r\n]*+["']""")
