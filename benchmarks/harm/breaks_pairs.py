@@ -9,7 +9,9 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from benchmarks.harm import breaks_calls, breaks_json
-from benchmarks.harm.drafts import Break, Broken, Draft, Inapplicable, in_json
+from benchmarks.harm.drafts import Break, Broken, Draft, Inapplicable, Values, in_json
+from benchmarks.harm.families import Body
+from benchmarks.harm.strict import read_object
 from benchmarks.harm.writing import JsonStyle, Style
 
 _Styled = TypeVar("_Styled", Style, JsonStyle)
@@ -21,7 +23,19 @@ _SINGLE = tuple(each for each in (*breaks_calls.BREAKS, *breaks_json.BREAKS) if 
 def two_breaks(draft: Draft) -> Broken:
     """Two breaks of one call that do not touch the same thing."""
     first, second = draft.rng.sample([each for each in _SINGLE if each.takes(draft.family)], 2)
-    return _both(first.make(draft), second.make(draft))
+    broken = [first.make(draft), second.make(draft)]
+    says = [values for each in broken for values in _says(draft, each)]
+    return replace(_both(*broken), says=says)
+
+
+def _says(draft: Draft, broken: Broken) -> list[Values]:
+    """What the call says by itself if it is broken in this way only: the keys that it writes, the strings that end."""
+    values = draft.values if broken.written is None else broken.written
+    said = [] if broken.written is None else [values]
+    if draft.family.body is Body.JSON:
+        read = read_object(draft.family.arguments(values, broken.style), lines=True)
+        said += [] if read is None else [read]
+    return said
 
 
 def _both(one: Broken, other: Broken) -> Broken:

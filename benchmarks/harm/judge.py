@@ -68,7 +68,8 @@ def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tupl
     if case.broken.no_call:
         return None
     closed = [] if case.family.structured else _closed(case)
-    for reading in (*strict, *closed):
+    said = [_with(case, values) for values in case.broken.says]
+    for reading in (*strict, *closed, *said):
         if not _same(reading, calls):
             continue
         if all(_has_own_keys(call, case.draft.offers) for call in reading):

@@ -173,10 +173,20 @@ def _single(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     while True:
         yield from _fillers(cursor)
         calls += yield from sibling_calls(cursor, read_call, len(calls))
+        yield from cursor.maybe(_surplus(cursor))
         if (yield from cursor.maybe(_another(cursor))):
             continue
         if not (yield from cursor.ahead(_name_follows(cursor))):
             return tuple(calls)
+
+
+def _surplus(cursor: Cursor) -> Parsing[bool]:
+    """Read braces too many (F31), if the reply ends behind them, or its turn; whether it does."""
+    yield from cursor.blanks()
+    yield from cursor.expect(b"}")
+    while (yield from cursor.which((b"}",))):
+        pass
+    return (yield from ends_here(cursor))
 
 
 def _another(cursor: Cursor) -> Parsing[bool]:

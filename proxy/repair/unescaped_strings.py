@@ -284,6 +284,10 @@ class _Parser:
             if delimiter == mark:
                 self._refuse_second_reading(found.end(), frame, paired=marks % 2 == 0)
                 self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
+            elif self._text.startswith(delimiter, found.start()) and _MORE_KEYS.match(
+                self._text, found.start() + len(delimiter)
+            ):
+                raise ValueError(_QUOTED_TWO_WAYS)
             marks += 1
         raise ValueError("a string does not end")
 
