@@ -69,7 +69,8 @@ class Broken:
 
     `written` are the arguments that are written, if they are others than those that are meant, `meant` those that are
     meant, if they are others than the draft's. `one`: by the rules there is exactly one reading. `also` are further
-    readings that the rules allow, of which any is what was written; `says` is what each of two breaks writes alone. `texts` are the keys where the JSON text of the
+    readings that the rules allow, of which any is what was written; `says` are what each of
+    two breaks writes alone. `texts` are the keys where the JSON text of the
     value that was written is as good as the string. `cut`: the reply ends at the mark; then no call may come of it.
     `last`: nothing may stand behind the call. `family` is the format as it is written, if the template is broken.
     `no_call`: what is written is whole, and no call may come of it. `shown` is how the result of a tool shows the calls

@@ -51,7 +51,8 @@ _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
 _CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
 # Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`, `" {"path":`.
 _MORE_KEYS = re.compile(
-    r"""[ \t\r\n]*+[,;{}\[\]][ \t\r\n,;:{}\[\]]*+(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
+    r"""[ \t\r\n]*+[,;{}\[\]][ \t\r\n,;:{}\[\]]*+"""
+    r"""(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
 )
 # Another string behind a mark: `"a" + "b"`, `"a", "b"`, `"a" "b"`.
 _MORE_STRINGS = re.compile(r"""(?:[ \t\r\n]++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})[ \t\r\n]*+["']""")
@@ -284,10 +285,8 @@ class _Parser:
             if delimiter == mark:
                 self._refuse_second_reading(found.end(), frame, paired=marks % 2 == 0)
                 self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
-            elif self._text.startswith(delimiter, found.start()) and _MORE_KEYS.match(
-                self._text, found.start() + len(delimiter)
-            ):
-                raise ValueError(_QUOTED_TWO_WAYS)
+            else:
+                self._refuse_more_keys(found.start(), delimiter)
             marks += 1
         raise ValueError("a string does not end")
 
@@ -298,6 +297,13 @@ class _Parser:
         """
         behind = self._pos + 3
         if self._text.startswith(mark, behind) or self._end_behind(behind, frame) is not None:
+            raise ValueError(_QUOTED_TWO_WAYS)
+
+    def _refuse_more_keys(self, at: int, delimiter: str) -> None:
+        """Three marks that end nothing must not stand before another key: `\"\"\"a\"\"\"}{"old": \"\"\"a\"\"\"`."""
+        if not self._text.startswith(delimiter, at):
+            return
+        if _MORE_KEYS.match(self._text, at + len(delimiter)):
             raise ValueError(_QUOTED_TWO_WAYS)
 
     def _end_at(self, at: int, delimiter: str, frame: _Object) -> _End | None:

@@ -40,6 +40,7 @@ def test_none_of_a_row_that_was_copied_is_a_call(family: str, prefix: str, end: 
 def test_a_call_behind_copies_that_is_another_one_is_a_call(family: str, prefix: str) -> None:
     results = (f"It says:\n{shown(RENDERERS[family].render(CALLS), prefix, '')}\nThat is all.",)
     other: Call = ("write", {"path": "c.py", "text": "if x:\n    print(z)\n"})
-    text = RENDERERS[family].render([*CALLS[:2], other])
-    for cut in all_cuts(text, 2):
-        assert scan(cut, new_scanner(TOOLS, results=results)).parsed == [other]
+    for before in (CALLS[:1], CALLS[1:2]):
+        text = RENDERERS[family].render([*before, other])
+        for cut in all_cuts(text, 2):
+            assert scan(cut, new_scanner(TOOLS, results=results)).parsed == [other]
