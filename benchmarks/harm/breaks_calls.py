@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.harm import texts
 from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable, Values, in_json, in_tags, in_text
 from benchmarks.harm.families import M3, Body, Family, Type
-from benchmarks.harm.markup import markup
+from benchmarks.harm.markup import markup, others
 from benchmarks.harm.offers import fold, spelled
 from benchmarks.harm.writing import CLEAN, Path, Style, dump
 
@@ -24,10 +25,26 @@ def own_markup(draft: Draft) -> Broken:
     key = next((key for key in draft.values), None)
     if key is None:
         raise Inapplicable
-    pieces = markup(draft.family, draft.name, key)
-    texts_of = [text for _, text in draft.strings()]
-    if not any(piece in text for piece in pieces for text in texts_of):
+    if not _shows(draft, markup(draft.family, draft.name, key)):
         raise Inapplicable
+    return _showing(draft)
+
+
+def other_markup(draft: Draft) -> Broken:
+    """Nothing is broken, but a value shows the markup of another family."""
+    keys = list(draft.values)
+    if not any(_shows(draft, markup(other, draft.name, key)) for other in others(draft.family) for key in keys):
+        raise Inapplicable
+    return _showing(draft)
+
+
+def _shows(draft: Draft, pieces: Collection[str]) -> bool:
+    texts_of = [text for _, text in draft.strings()]
+    return any(piece in text for piece in pieces for text in texts_of)
+
+
+def _showing(draft: Draft) -> Broken:
+    """Nothing is broken, and a value shows markup."""
     if draft.family.body is not Body.TAGS:
         return Broken()
     ends = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
@@ -303,6 +320,13 @@ def _not_python(family: Family) -> bool:
 BREAKS = (
     Break("none", "nothing", none),
     Break("own_markup", "nothing, but a value shows the family's own markup", own_markup, markup=1.0),
+    Break(
+        "other_markup",
+        "nothing, but a value shows another family's markup",
+        other_markup,
+        markup=1.0,
+        foreign=True,
+    ),
     Break("wrapped", "one key holds all arguments", wrapped),
     Break("key_spelling", "a key in another spelling", key_spelling, _not_python),
     Break("key_markup", "markup at a key", key_markup, in_json),

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from benchmarks.harm import breaks_calls, breaks_doubts, breaks_json
+from benchmarks.harm import breaks_calls, breaks_doubts, breaks_json, breaks_pairs
 from benchmarks.harm.drafts import CUT, Break, Broken, Draft, Inapplicable
 from benchmarks.harm.drive import Reply
 from benchmarks.harm.families import FAMILIES, Call, Family
-from benchmarks.harm.markup import markup
+from benchmarks.harm.markup import markup, others
 from benchmarks.harm.offers import Mixed, Offer, arguments, offers
 from benchmarks.harm.strict import balanced
 from benchmarks.harm.writing import CLEAN
 
 SEED = 12
-_ALL = (*breaks_calls.BREAKS, *breaks_json.BREAKS, *breaks_doubts.BREAKS)
+_ALL = (*breaks_calls.BREAKS, *breaks_json.BREAKS, *breaks_doubts.BREAKS, *breaks_pairs.BREAKS)
 BREAKS: dict[str, Break] = {each.name: each for each in _ALL}
 # Structured calls are what most servers send: so many times the cases of another family.
 _STRUCTURED_SHARE = 4
@@ -91,7 +91,8 @@ def _case(rng: Random, family: Family, kind: Break, number: int) -> Case:
     count = 2 if family.several and rng.random() < 0.25 else 1
     target = rng.randrange(count)
     shows = rng.random() < kind.markup
-    calls = [_call(rng, family, offered, mixed, shows and number == target) for number in range(count)]
+    shown = _shown_family(rng, family, kind) if shows else None
+    calls = [_call(rng, family, offered, mixed, shown if number == target else None) for number in range(count)]
     draft = Draft(rng, family, offered, calls, target)
     broken = kind.make(draft)
     if broken.last and draft.target != count - 1:
@@ -99,10 +100,17 @@ def _case(rng: Random, family: Family, kind: Break, number: int) -> Case:
     return _written(draft, kind, broken, number)
 
 
-def _call(rng: Random, family: Family, offered: list[Offer], mixed: Mixed, shows: bool) -> Call:
+def _shown_family(rng: Random, family: Family, kind: Break) -> Family:
+    """The family whose markup a value shows: mostly its own, for a file about formats shows that of others too."""
+    if kind.foreign or (kind.name != "own_markup" and rng.random() < 0.3):
+        return rng.choice(others(family))
+    return family
+
+
+def _call(rng: Random, family: Family, offered: list[Offer], mixed: Mixed, shown: Family | None) -> Call:
     offer = rng.choice(offered)
     mixed.keys = tuple(offer.properties)
-    mixed.markup = markup(family, offer.name, rng.choice(mixed.keys)) if shows else ()
+    mixed.markup = markup(shown, offer.name, rng.choice(mixed.keys)) if shown else ()
     return offer.name, arguments(rng, offer.schema, mixed)
 
 

@@ -69,7 +69,8 @@ class Broken:
 
     `written` are the arguments that are written, if they are others than those that are meant, `meant` those that are
     meant, if they are others than the draft's. `one`: by the rules there is exactly one reading. `also` are further
-    readings that the rules allow, of which any is what was written. `texts` are the keys where the JSON text of the
+    readings that the rules allow, of which any is what was written; `says` are what each of
+    two breaks writes alone. `texts` are the keys where the JSON text of the
     value that was written is as good as the string. `cut`: the reply ends at the mark; then no call may come of it.
     `last`: nothing may stand behind the call. `family` is the format as it is written, if the template is broken.
     `no_call`: what is written is whole, and no call may come of it. `shown` is how the result of a tool shows the calls
@@ -81,6 +82,7 @@ class Broken:
     meant: Values | None = None
     one: bool = True
     also: list[Values] = field(default_factory=list)
+    says: list[Values] = field(default_factory=list)
     texts: frozenset[str] = frozenset()
     cut: bool = False
     finish: str = ""
@@ -98,13 +100,21 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One way to break a call. `takes` says for which families; `markup` how often values show the family's own."""
+    """One way to break a call. `takes` says for which families; `markup` how often values show the family's own,
+    or that of others; `foreign`: that of others only.
+    """
 
     name: str
     about: str
     make: Callable[[Draft], Broken]
     takes: Callable[[Family], bool] = lambda family: True
     markup: float = 0.0
+    foreign: bool = False
+
+    @property
+    def shows_markup(self) -> bool:
+        """True if nothing is broken, but a value shows markup."""
+        return self.name in ("own_markup", "other_markup")
 
 
 def in_json(family: Family) -> bool:

@@ -68,7 +68,8 @@ def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tupl
     if case.broken.no_call:
         return None
     closed = [] if case.family.structured else _closed(case)
-    for reading in (*strict, *closed):
+    said = [_with(case, values) for values in case.broken.says]
+    for reading in (*strict, *closed, *said):
         if not _same(reading, calls):
             continue
         if all(_has_own_keys(call, case.draft.offers) for call in reading):
@@ -179,7 +180,7 @@ def _strict(case: Case) -> list[list[Call]]:
         if case.balanced:
             # Balanced markup is text: no end tag in it counts.
             return readings(case.family, text, case.draft.offers, (Mode.BALANCED,))
-        modes = tuple(Mode) if case.kind.name == "own_markup" else (Mode.BALANCED, Mode.FIRST)
+        modes = tuple(Mode) if case.kind.shows_markup else (Mode.BALANCED, Mode.FIRST)
         return readings(case.family, text, case.draft.offers, modes)
     calls = [(name, read_object(text, lines=True)) for name, text in case.reply.calls]
     sound = [(name, values) for name, values in calls if values is not None]
@@ -190,7 +191,7 @@ def _one_reading(case: Case, strict: list[list[Call]]) -> bool:
     """Whether the rules give exactly one reading: what was meant, and no other legal call."""
     if not case.broken.one:
         return False
-    if case.family.body is Body.TAGS and case.kind.name == "own_markup":
+    if case.family.body is Body.TAGS and case.kind.shows_markup:
         return case.balanced or (bool(strict) and all(_same(reading, case.meant) for reading in strict))
     # A reading that ends in front of the broken call says nothing of it.
     reached = [reading for reading in strict if not _same(reading, case.draft.calls[: case.draft.target])]

@@ -120,7 +120,9 @@ def _string(text: str, at: int, own: frozenset[str], outermost: bool) -> Iterato
 
 
 def _mark(text: str, at: int, own: frozenset[str]) -> str:
-    """The mark around the string that begins here: one, or three."""
+    """The mark around the string that begins here: one, or three; four may be a text's own."""
+    if text.startswith('""""', at):
+        raise NoReading("four marks")
     if not text.startswith('"""', at) or _ends_or_goes_on(text, at + 2, own):
         return '"'
     return '"""'

@@ -9,6 +9,11 @@ from benchmarks.harm.writing import CLEAN
 _FOR_STRUCTURED = ("hermes", "qwen_xml")
 
 
+def others(family: Family) -> list[Family]:
+    """The families in text that are written otherwise."""
+    return [other for other in FAMILIES.values() if other.name != family.name and not other.structured]
+
+
 def markup(family: Family, name: str, key: str) -> tuple[str, ...]:
     """What of its own a value may show: closers as the template writes them and on one line, whole calls, openers."""
     if family.structured:

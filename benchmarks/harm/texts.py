@@ -114,6 +114,11 @@ def text(rng: Random, keys: Sequence[str]) -> str:
     return rng.choice((" ", "\n", "\t")).join(parts)
 
 
+def indented(snippet: str) -> str:
+    """Markup as a docstring shows it."""
+    return "\n".join(f"    {line}" for line in snippet.split("\n"))
+
+
 def around(rng: Random, snippet: str) -> str:
     """Markup as a file shows it: alone, in a line, on lines of its own."""
     return rng.choice(
@@ -124,5 +129,9 @@ def around(rng: Random, snippet: str) -> str:
             f"see {snippet} here",
             f"# Format\n\n{snippet}",
             f"{snippet}\nand then more",
+            # Lines of a file of cases, with their backslashes and without.
+            json.dumps({"text": snippet, "calls": [1]}, ensure_ascii=False) + "\n",
+            f'{{"text": "{snippet}", "calls": [1]}}\n{{"text": "{snippet}", "calls": []}}',
+            f"def f():\n    \"\"\"Doc.\n\n{indented(snippet)}\n\n    \"\"\"\n    return 1",
         )
     )

@@ -29,6 +29,7 @@ _OBJECTS = (b'{"',)
 _QUOTES = (b'"', b"'", b"`", b"\\")
 _CLOSERS = Literals(MARKER_CLOSERS)
 FENCE = b"`"
+BLANKS = (b" ", b"\t")
 # End tags of these kinds close a call, or all of its values.
 _IN_CALL = CALL_KINDS | {"Parameters"}
 _OPENING_KINDS = CALL_KINDS | WRAPPER_KINDS
@@ -123,10 +124,20 @@ _OVER = (Behind.LINE_END, *_OVER_UNCLOSED)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Which opening tags of the call stand on lines of their own: the end tags do as well. None: it is not known."""
+    """Which opening tags of the call stand on lines of their own: the end tags do as well. None: it is not known.
+
+    Where the first value's is not `indented`, no end tag on a line of its own is: such ones are text.
+    """
 
     values: bool | None
     call: bool | None
+    indented: bool = False
+
+    def own_line(self, cursor: Cursor, position: int) -> bool:
+        """Whether an end tag at a position stands on a line of its own, as the call's do."""
+        if not cursor.begins_line(position):
+            return False
+        return self.indented or cursor.preceding(position) not in BLANKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +175,11 @@ class Chain:
     def count(self, level: Level) -> int:
         """How many tags of this level are in it."""
         return sum(each.level is level for each in self.tags)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether a tag of it is of another family."""
+        return any(each.mark.kind == FOREIGN for each in self.tags)
 
     @property
     def closes_all(self) -> bool:
@@ -280,14 +296,16 @@ def _between(cursor: Cursor, whole: bool) -> Parsing[bool]:
 
 def spelled_as_opened(cursor: Cursor, chain: Chain, lines: Lines) -> bool:
     """Whether the end tags stand on lines of their own exactly where the opening ones did."""
+    if inside_a_line(cursor, chain, lines):
+        return False
     wanted = _wanted(cursor, chain, lines)
-    return all(want == cursor.begins_line(each.start) for each, want in wanted if want is not None)
+    return not any(cursor.begins_line(each.start) for each, want in wanted if want is False)
 
 
 def inside_a_line(cursor: Cursor, chain: Chain, lines: Lines) -> bool:
     """Whether an end tag that should stand on a line of its own does not."""
     wanted = _wanted(cursor, chain, lines)
-    return any(not cursor.begins_line(each.start) for each, want in wanted if want)
+    return any(not lines.own_line(cursor, each.start) for each, want in wanted if want)
 
 
 def _wanted(cursor: Cursor, chain: Chain, lines: Lines) -> list[tuple[EndTag, bool | None]]:

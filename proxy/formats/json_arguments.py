@@ -17,7 +17,7 @@ from collections.abc import Collection
 from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
-from proxy.formats.shown_closers import TWO_READINGS, Span, goes_on, span_of
+from proxy.formats.shown_closers import TWO_READINGS, Span, goes_on, may_end_elsewhere, span_of
 from proxy.formats.terminators import ends_here, leftover, whole_value
 from proxy.formats.unreadable_calls import past_the_reply
 from proxy.parsing.cursor import (
@@ -187,7 +187,7 @@ def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Pars
         return
     if cursor.context.enclosures:
         return
-    if not _ENDS_BEHIND_STRING.search(value):
+    if not _ENDS_BEHIND_STRING.search(value) and not may_end_elsewhere(value):
         return
     if '"' in (yield from cursor.ahead(_before(cursor, (b"\n",)))):
         raise StringGoesOn(TWO_READINGS)

@@ -190,7 +190,7 @@ class ValueEnds:
             return False
         if chain.tags[0].level is not Level.VALUE:
             return False
-        return not self._cursor.begins_line(chain.start)
+        return not self._lines.own_line(self._cursor, chain.start)
 
     def _judge_in_a_line(self, chain: Chain) -> Shown:
         """Take a chain in the middle of a line, where the template writes none."""
@@ -253,6 +253,9 @@ class ValueEnds:
         if chain.called and chain.tags[at].level is Level.WRAPPER:
             return False
         if not chain.closes_all:
+            return False
+        # Its own closers may still come.
+        if chain.foreign and chain.behind is Behind.LINE_END:
             return False
         return spelled_as_opened(self._cursor, chain, self._lines)
 

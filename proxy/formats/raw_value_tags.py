@@ -65,6 +65,8 @@ class SeenTags:
         # Tags opened where the template writes them, and those in the middle of a line, which count up to its end.
         self.open = OpenTags()
         self.in_line = OpenTags()
+        # Whether the value of a key that cannot follow begins in it where the template writes one.
+        self.shows_value = False
         # The last end tag of a value that was text, and whether one ended a value of another key.
         self.last_end: EndTag | None = None
         self.ended_other = False
@@ -89,6 +91,7 @@ class SeenTags:
             self.placed = alike or self._stands_as_written(mark, start)
         self.begun = mark.level is Level.VALUE
         alone = self._is_alone()
+        self.shows_value |= self._begins_undeclared(mark)
         quoted = yield from self._quoted(mark, start)
         if alone:
             self._note_key(mark, start, quoted)
@@ -98,6 +101,16 @@ class SeenTags:
         opened = self.open if self.placed else self.in_line
         opened.push(mark)
         self.end = self._cursor.pos
+
+    def _begins_undeclared(self, mark: Mark) -> bool:
+        """Whether an opening tag that was read last begins a value, in front of the one that may be next, of a key that
+        cannot follow: `<parameter=old>⏎a⏎<parameter=KEY>⏎b⏎</parameter>`.
+        """
+        if not self.begun or not self.placed:
+            return False
+        if self.first is not None:
+            return False
+        return mark.key not in self._others and mark.key != self._markup.key
 
     def _quoted(self, mark: Mark, start: int) -> Parsing[Quoted]:
         """Whether the opening tag of a key stands in quotation marks; that of another key may as well."""

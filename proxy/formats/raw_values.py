@@ -20,7 +20,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from proxy.codec.json_text import Json
-from proxy.formats.end_tag_chains import Level, Lines, Markup
+from proxy.formats.end_tag_chains import BLANKS, Level, Lines, Markup
 from proxy.formats.raw_value_ends import TWO_WAYS, ValueEnd, ValueEnds
 from proxy.formats.raw_value_tags import LINE_ENDS
 from proxy.parsing.cursor import Cursor, Parsing
@@ -53,6 +53,7 @@ class RawValues:
         self._tool = tool
         self._call_lined = call_lined
         self._lined: bool | None = None
+        self._indented = False
         # Where the chain begins that ends the call, once that is known, and how many values ended before another one.
         self._call_end = -1
         self._splits = 0
@@ -67,6 +68,7 @@ class RawValues:
             return
         if start:  # with nothing before it, it is not known
             self._lined = self._cursor.begins_line(start)
+            self._indented = self._cursor.preceding(start) in BLANKS
 
     def may_begin(self, key: str | None, given: Collection[str], *, alike: bool = True) -> bool:
         """Whether the value of a key may begin at the cursor's position, behind the end tag of another value.
@@ -86,6 +88,24 @@ class RawValues:
             return self._cursor.begins_line(position)
         return not self._cursor.text(position - 1, position).isspace()
 
+    def check_opener(self, key: str, given: Collection[str], *, alike: bool) -> None:
+        """See to it that the opening tag at the cursor's position is no text of the value before it."""
+        if not given or self._cursor.void:
+            return
+        self._cursor.reject_if(not self.may_begin(key, given, alike=alike), TWO_WAYS)
+        if self._in_line():
+            meant = self._tool.meant(key, given)
+            # A key that may be missing, and whose value can be any text: it may be shown.
+            may_be_shown = meant not in self._tool.required and self.is_text(meant)
+            self._cursor.reject_if(may_be_shown, TWO_WAYS)
+            self._doubted = True
+
+    def _in_line(self) -> bool:
+        """Whether the cursor is in the middle of a line, where the call writes no opening tags."""
+        if not self._lined:
+            return False
+        return not self._cursor.begins_line(self._cursor.pos)
+
     def read(
         self, markup: Markup, key: str, given: Collection[str], *, padded: bool = False, opener: str = ""
     ) -> Parsing[RawText]:
@@ -99,9 +119,10 @@ class RawValues:
         markup = replace(markup, key=key)
         others = frozenset(self._tool.properties.keys() - {key} - set(given))
         own_line = padded and (yield from cursor.peek(LINE_ENDS)) is not None
-        lines = Lines(self._lined, self._call_lined)
+        lines = Lines(self._lined, self._call_lined, indented=self._indented)
         ends = ValueEnds(cursor, markup, others, lines, own_line=own_line, call_end=self._call_end)
         end = yield from ends.find()
+        cursor.evidence.raw_values = True
         if ends.seen.first is not None:
             self._splits += end.end <= ends.seen.first.start
         cursor.reject_if(self._splits > MAX_SPLITS, "too many end tags are missing")
@@ -110,6 +131,9 @@ class RawValues:
         text = self._text(start, end)
         if self.is_text(key):
             yield from self._check_end(markup, text, end, own_line=own_line, quotes_key=ends.seen.quotes_key)
+        # `<parameter=old>⏎a⏎<parameter=KEY>⏎b⏎</parameter>`: where end tags are missing, that of `old` may be too.
+        lacks_tags = self._doubted or end.unended or not self.is_text(key)
+        cursor.reject_if(ends.seen.shows_value and lacks_tags, TWO_WAYS)
         # `<parameter=old>⏎a⏎<parameter=new>⏎b⏎<parameter=new>`: the first one may be shown.
         cursor.reject_if(self._doubted and key in ends.seen.keys, TWO_WAYS)
         self._shown |= ends.seen.keys | ends.seen.suspects

@@ -24,6 +24,8 @@ from proxy.tools.toolset import Tool
 
 TWO_READINGS = "where its last string ends can be read in two ways"
 ENDS_IN_STRING = re.compile(rb"[\"'][\s\]}]*\Z")
+# A key directly behind a mark, without a comma: `{"path": "tail " "mode": 5}`. The string before it may go on.
+_LOST_COMMA = re.compile(rb"""["'][ \t\r\n]*+(["'])[^"'\r\n]{1,128}\1[ \t\r\n]*+:""")
 _BRACKETS = Literals((b"}", b"]"))
 _FENCE = (b"```",)
 _SPACES = (b" ", b"\t")
@@ -40,15 +42,25 @@ _MESSAGE, _MESSAGE_END, _NEXT_MESSAGE = b"<|message|>", b"<|call|>", b"<|start|>
 
 def goes_on(cursor: Cursor, tool: Tool, value: bytes, closers: tuple[bytes, ...]) -> Parsing[bool]:
     """Whether the text that was read as the arguments, up to here, may be more; nothing is read."""
-    if not ENDS_IN_STRING.search(value):
+    if not may_end_elsewhere(value):
         return False
-    legal = _is_legal(value)
+    legal = is_legal(value)
     if legal and not (yield from _may_lack(cursor, tool, value, closers)):
         return False
     return bool((yield from cursor.ahead(cursor.maybe(_goes_on(cursor, legal, closers)))))
 
 
-def _is_legal(value: bytes) -> bool:
+def may_end_elsewhere(value: bytes) -> bool:
+    """Whether the brackets at the end of a JSON text may be a string's own: the last one's, or one's behind which a
+    comma seems to be lost.
+    """
+    if ENDS_IN_STRING.search(value):
+        return True
+    return bool(_LOST_COMMA.search(value)) and not is_legal(value)
+
+
+def is_legal(value: bytes) -> bool:
+    """Whether a text is JSON as it stands."""
     try:
         load_json(value.decode("utf-8", "surrogatepass"))
     except ValueError:

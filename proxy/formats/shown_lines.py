@@ -18,7 +18,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from proxy.formats.line_prefixes import CountedUp, SameForm, Shape
 
@@ -38,6 +38,8 @@ _EDGE = re.compile(r"(?:[^\w\s]{1,4}(?: [^\w\s]{1,2})?)?")
 # A line in which nothing but end tags, tokens and brackets stands is no part of a text that the call holds.
 _CLOSERS = re.compile(r"(?:(?:\]<\]minimax\[>\[)?</[^<>\n]{1,80}>|<[|｜][^<>\n]{1,80}[|｜]>|[]})`~ \t])+")
 _JSON = re.compile(r"[{[].*[]}]")
+# What ends another call before the first line.
+_CALL_ENDS = (">", "]", "}")
 
 # Where the lines of a call stand in a text, each from its beginning to its end; empty lines are left out.
 Spans = list[tuple[int, int]]
@@ -140,15 +142,36 @@ class ShownLines:
         edge = _Edge.read(first, end)
         if edge is None:
             return
-        before = first[max(0, at - MAX_PREFIX) : at]
         loose = only_closers(call[-1])
         # The first line of what a tool shows may have lost its blanks.
         stripped = loose and not number and not at
         begin = self._starts[number]
-        for shape in (SameForm(before, loose=loose, stripped=stripped), CountedUp(before, loose=loose)):
-            rest = self._follow(number + 1, call[1:], edge, shape)
-            if rest is not None:
-                yield [(begin + at, begin + end), *rest]
+        for before in self._before_first(number, at, call, edge):
+            for shape in (SameForm(before, loose=loose, stripped=stripped), CountedUp(before, loose=loose)):
+                rest = self._follow(number + 1, call[1:], edge, shape)
+                if rest is not None:
+                    yield [(begin + at, begin + end), *rest]
+
+    def _before_first(self, number: int, at: int, call: Sequence[str], edge: _Edge) -> Iterator[str]:
+        """What may be the prefix of the first line, which is the one of this number, with the call at this place.
+
+        All that stands before the call; or, where another call ends there, as much as before the second line:
+
+            7 | b<|"|>}<tool_call|><|tool_call>call:write{text:<|"|>c
+            8 | d<|"|>}<tool_call|>
+        """
+        first = self._lines[number]
+        before = first[max(0, at - MAX_PREFIX) : at]
+        yield before
+        if not before.endswith(_CALL_ENDS):
+            return
+        second, line = self._lines[number + 1], call[1]
+        found = _before_last(second, line) if len(call) == 2 else edge.before(second, line)
+        for prefix in islice(found, _MAX_PLACES):
+            # The number in it may have got a digit more.
+            for length in (len(prefix), len(prefix) - 1):
+                if 0 < length < at:
+                    yield first[:length]
 
     def _follow(self, number: int, call: Sequence[str], edge: _Edge, shape: Shape) -> Spans | None:
         """Where these lines stand from the line of this number on; None if they do not."""

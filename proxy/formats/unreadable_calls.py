@@ -29,6 +29,7 @@ from proxy.parsing.cursor import (
     StringGoesOn,
     Truncated,
     Unreadable,
+    ValueGoesOn,
 )
 
 END_TOKENS = encoded(*END_OF_TURN)
@@ -48,7 +49,7 @@ def readable(
     try:
         return (yield from parsing)
     except Unreadable as refusal:
-        if _may_show_calls(cursor, start, strong=strong):
+        if _may_show_calls(cursor, refusal, start, strong=strong):
             in_string = isinstance(refusal, OpenString) or (yield from cursor.ahead(_is_string_open(cursor)))
             cursor.reject(refusal.rejection, str(refusal))
             is_evident = strong or cursor.context.first or cursor.context.wrapped
@@ -56,7 +57,7 @@ def readable(
         raise NotACall(refusal.rejection, str(refusal)) from None
 
 
-def _may_show_calls(cursor: Cursor, start: int, *, strong: bool) -> bool:
+def _may_show_calls(cursor: Cursor, refusal: Unreadable, start: int, *, strong: bool) -> bool:
     """Whether what cannot be read, from `start` on, may be a call that shows others in its strings."""
     if not (strong or cursor.context.wrapped or cursor.evidence.named):
         return False
@@ -66,7 +67,7 @@ def _may_show_calls(cursor: Cursor, start: int, *, strong: bool) -> bool:
     # What was let go was not read to its end.
     if cursor.evidence.rejection is Rejection.RELEASED:
         return False
-    if cursor.void:
+    if cursor.void or isinstance(refusal, ValueGoesOn):
         return True
     return _STRING.search(cursor.text(start, cursor.pos)) is not None
 

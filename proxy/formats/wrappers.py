@@ -35,7 +35,7 @@ from proxy.formats.sibling_calls import sibling_calls
 from proxy.formats.terminators import CALL_KINDS, closes, ends_here
 from proxy.formats.xml_calls import tagged_call
 from proxy.formats.xml_tags import SEPARATOR, Tag, tag, tag_ahead, tag_or_none
-from proxy.parsing.cursor import Cursor, Enclosure, Literals, NotACall, Parsing, RawCall, Truncated
+from proxy.parsing.cursor import Cursor, Enclosure, Literals, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
 
 FormatParser: TypeAlias = Callable[[Cursor], Parsing[tuple[RawCall, ...]]]
 
@@ -173,10 +173,20 @@ def _single(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     while True:
         yield from _fillers(cursor)
         calls += yield from sibling_calls(cursor, read_call, len(calls))
+        yield from cursor.maybe(_surplus(cursor))
         if (yield from cursor.maybe(_another(cursor))):
             continue
         if not (yield from cursor.ahead(_name_follows(cursor))):
             return tuple(calls)
+
+
+def _surplus(cursor: Cursor) -> Parsing[bool]:
+    """Read braces too many (F31), if the reply ends behind them, or its turn; whether it does."""
+    yield from cursor.blanks()
+    yield from cursor.expect(b"}")
+    while (yield from cursor.which((b"}",))):
+        pass
+    return (yield from ends_here(cursor))
 
 
 def _another(cursor: Cursor) -> Parsing[bool]:
@@ -299,10 +309,14 @@ class _Inside:
         `<tool_calls><tool_call>{…}</tool_call><tool_call>{"na` broke off behind a call that is whole.
         """
         cursor = self._cursor
+        cut = self._may_have_cut_a_value(reason)
         if self._calls:
             cursor.resume(self._closed_at)
         del cursor.evidence.kept_text[self._kept :]
-        if not self._may_keep(reason):
+        kept = self._may_keep(reason)
+        if cut and not (kept and self._only_wrappers):
+            raise ValueGoesOn(reason.rejection, str(reason)) from None
+        if not kept:
             raise reason
         cursor.evidence.cut_off = not self._only_wrappers
         if cursor.evidence.cut_off:
@@ -311,6 +325,15 @@ class _Inside:
             # What follows has a wrapper of its own, and is read once more for itself.
             cursor.pos = self._closed_at
         cursor.context = self._context
+
+    def _may_have_cut_a_value(self, reason: NotACall) -> bool:
+        """Whether a raw value of the calls before may go on in what is none, and did not only break off."""
+        cursor = self._cursor
+        if not self._calls or not cursor.evidence.raw_values:
+            return False
+        if isinstance(reason, Truncated):
+            return cursor.passing and cursor.stopped
+        return cursor.passing or not cursor.void
 
     def _may_keep(self, reason: NotACall) -> bool:
         """Whether there are calls, and they count without what comes behind them."""

@@ -26,7 +26,7 @@ from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
 from proxy.formats.xml_elements import begins_element, element_value, inner_keys
 from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
-from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
 from proxy.tools.toolset import Tool
 
 PARAMETER_KINDS = VALUE_KINDS
@@ -91,6 +91,8 @@ def parameters(
     """
     values: dict[str, Json] = {}
     raw = RawValues(cursor, tool, call.lined)
+    # Whether the last opening tag was `<parameter=KEY>`.
+    assigned: bool | None = None
     while True:
         before = cursor.pos
         yield from cursor.blanks()
@@ -100,10 +102,16 @@ def parameters(
             # The end tags of call and wrapper are missing: `…</parameter>` ends the reply.
             _check_missing_end(cursor, values)
             break
-        found = yield from _next_tag(cursor)
+        try:
+            found = yield from _next_tag(cursor)
+        except NotACall as refusal:
+            raise _behind_values(refusal, values) from None
         if found is None:
             break  # the end tag is missing where a wrapper ends or another call begins
         tag_start = cursor.pos
+        if found.names(PARAMETER_KINDS):
+            raw.check_opener(found.name, values, alike=assigned in (None, found.assigned))
+            assigned = found.assigned
         yield from tag(cursor)
         if found.closing:
             break
@@ -113,6 +121,13 @@ def parameters(
         yield from read(cursor, raw, _Place(found, written, call, tool, padded), values)
     raw.finish(values)
     return values
+
+
+def _behind_values(refusal: NotACall, values: Collection[str]) -> NotACall:
+    """Why no call goes on here, behind these values: the last one of them may not have ended."""
+    if not values or isinstance(refusal, Truncated):
+        return refusal
+    return ValueGoesOn(refusal.rejection, str(refusal))
 
 
 def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:

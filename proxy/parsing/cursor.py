@@ -29,6 +29,7 @@ from proxy.parsing.evidence import (
     StringGoesOn,
     Truncated,
     Unreadable,
+    ValueGoesOn,
     Verdict,
     VerdictStep,
     unreadable,
@@ -57,6 +58,7 @@ __all__ = [
     "StringGoesOn",
     "Truncated",
     "Unreadable",
+    "ValueGoesOn",
     "unreadable",
 ]
 

@@ -135,6 +135,13 @@ VERDICTS: dict[Verdict, dict[VerdictStep, Verdict]] = {
 }
 
 
+class ValueGoesOn(OpenString):
+    """Behind a raw value stands what is no part of a call, so that it may not have ended where it seemed to:
+
+    `<parameter name="new">see</parameter>⏎</invoke>⏎<invoke name="edit">"a": …`
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class KeptText:
     """A body within a wrapper that stays text, by its positions; so many calls of the wrapper stand before it."""
@@ -152,6 +159,8 @@ class Evidence:
     broke off behind calls that are closed. `spans` are the positions of what would be a call by itself, `kept_text` the
     bodies within a wrapper that stay text. `format` is what it is, where only the parser can tell; else empty.
 
+    `raw_values`: a raw value of it ended.
+
     `verdict` says whether it may still become a call, `since` from which position on that is not OPEN, and `why` in
     words, empty until there is a reason; `rejection` is the reason as it is counted.
     """
@@ -162,6 +171,7 @@ class Evidence:
     spans: list[tuple[int, int]] = field(default_factory=list)
     kept_text: list[KeptText] = field(default_factory=list)
     format: str = ""
+    raw_values: bool = False
     verdict: Verdict = Verdict.OPEN
     since: int = -1
     why: str = ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, load_prefix, read_json
 from proxy.codec.literals import Also, missing_closers, printed_by_python, read_literal
+from proxy.repair.shown_comments import alike, without_comments_between
 from proxy.repair.unescaped_strings import read_unescaped
 from proxy.tools.schema import Schema, same
 
@@ -318,7 +319,15 @@ def _unescaped(text: str, hints: Hints) -> Json:
     if bare.endswith("}") and isinstance(_read(_literals, bare, hints), dict):
         # In `{"a": "b" // "c"⏎}` the comment may be a part of the string.
         raise ValueError("what may be a comment can be read in two ways")
+    _check_comments(text[:end], found, hints.schema)
     return found
+
+
+def _check_comments(text: str, found: JsonObject, schema: Schema) -> None:
+    """ValueError if the object is another one without what may be comments between its members."""
+    shorter = without_comments_between(text)
+    if shorter != text and not alike(read_unescaped(shorter, schema), found):
+        raise ValueError("what may be a comment can be read in two ways")
 
 
 EXAMPLE_SCHEMA: JsonObject = {"type": "object", "properties": {"a": {}}}

@@ -49,9 +49,10 @@ _NEAR = 32
 _QUOTED_TWO_WAYS = "where a string ends can be read in two ways"
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
 _CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
-# Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`.
+# Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`, `" {"path":`.
 _MORE_KEYS = re.compile(
-    r"""[ \t\r\n]*+[,;}\]][ \t\r\n,;:{}\[\]]*+(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
+    r"""[ \t\r\n]*+[,;{}\[\]][ \t\r\n,;:{}\[\]]*+"""
+    r"""(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
 )
 # Another string behind a mark: `"a" + "b"`, `"a", "b"`, `"a" "b"`.
 _MORE_STRINGS = re.compile(r"""(?:[ \t\r\n]++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})[ \t\r\n]*+["']""")
@@ -267,6 +268,7 @@ class _Parser:
         delimiter = mark
         if self._text.startswith(mark * 3, self._pos):
             delimiter = mark * 3
+            self._refuse_other_delimiter(mark, frame)
         start = self._pos + len(delimiter)
         marks, backslashes = 0, -1
         for found in _MARK[mark].finditer(self._text, start):
@@ -283,8 +285,26 @@ class _Parser:
             if delimiter == mark:
                 self._refuse_second_reading(found.end(), frame, paired=marks % 2 == 0)
                 self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
+            else:
+                self._refuse_more_keys(found.start(), delimiter)
             marks += 1
         raise ValueError("a string does not end")
+
+    def _refuse_other_delimiter(self, mark: str, frame: _Object) -> None:
+        """Three marks that begin a string must be its delimiter, and not one that the string's own marks follow.
+
+        \"\"\"\"\"\" is the empty text in three marks, or four marks in one; \"\"\", may be a mark in marks.
+        """
+        behind = self._pos + 3
+        if self._text.startswith(mark, behind) or self._end_behind(behind, frame) is not None:
+            raise ValueError(_QUOTED_TWO_WAYS)
+
+    def _refuse_more_keys(self, at: int, delimiter: str) -> None:
+        """Three marks that end nothing must not stand before another key: `\"\"\"a\"\"\"}{"old": \"\"\"a\"\"\"`."""
+        if not self._text.startswith(delimiter, at):
+            return
+        if _MORE_KEYS.match(self._text, at + len(delimiter)):
+            raise ValueError(_QUOTED_TWO_WAYS)
 
     def _end_at(self, at: int, delimiter: str, frame: _Object) -> _End | None:
         """What the mark at a place is as the end of a string; None if it is none."""

@@ -25,6 +25,9 @@ LOST = {
     "in an item": ("find", '{"rows": [{"a": "x"}, {"a": "y", "note": "z"}'),
     "in an item, one bracket more": ("find", '{"rows": [{"a": "x", "limit": 2}]'),
     "behind an outer key": ("find", '{"note": "n", "options": {"a": "x", "limit": 2}'),
+    "between items": ("find", '{"rows": [{"a": "x" {"a": "y"}]}'),
+    "between items, a key more": ("find", '{"rows": [{"b": 1, "a": "x" {"b": 2, "a": "y"}], "limit": 2}'),
+    "between items, on a line": ("find", '{"rows": [{"a": "x"\n{"a": "y"}, {"a": "z"}]}'),
     "an object of any keys": ("free", '{"options": {"x": 1, "limit": 2}'),
 }
 # Here all that is missing stands at the end.

@@ -239,7 +239,9 @@ def test_C9_nothing_supplies_the_end_of_a_string(text: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ['"', "'"])
-@pytest.mark.parametrize("inner", ['def f():\n    "doc"\n    return "a"', 'it\'s "x"', '"a", "mode": "b"', "x" * 5000])
+@pytest.mark.parametrize(
+    "inner", ['def f():\n    "doc"\n    return "a"', 'it\'s "x"', 'x = "a", "mode": "b"', "x" * 5000]
+)
 def test_three_marks_are_one_delimiter(mark: str, inner: str) -> None:
     quoted = mark * 3 + inner + mark * 3
     assert text_read(f'{{"path": "p", "content": {quoted}}}', WRITE) == {"path": "p", "content": inner}

@@ -1,0 +1,130 @@
+"""Two breaks at once, and brackets that are lost within an object: counted for themselves, for no rule says that either
+has one reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from benchmarks.harm import breaks_calls, breaks_json
+from benchmarks.harm.drafts import Break, Broken, Draft, Inapplicable, Values, in_json
+from benchmarks.harm.families import Body
+from benchmarks.harm.strict import read_object
+from benchmarks.harm.writing import JsonStyle, Style
+
+_Styled = TypeVar("_Styled", Style, JsonStyle)
+# Those that break nothing, and those of which no call may come.
+_WHOLE = frozenset(("none", "own_markup", "other_markup"))
+_SINGLE = tuple(each for each in (*breaks_calls.BREAKS, *breaks_json.BREAKS) if each.name not in _WHOLE)
+
+
+def two_breaks(draft: Draft) -> Broken:
+    """Two breaks of one call that do not touch the same thing."""
+    first, second = draft.rng.sample([each for each in _SINGLE if each.takes(draft.family)], 2)
+    broken = [first.make(draft), second.make(draft)]
+    says = [values for each in broken for values in _says(draft, each)]
+    return replace(_both(*broken), says=says)
+
+
+def _says(draft: Draft, broken: Broken) -> list[Values]:
+    """What the call says by itself if it is broken in this way only: the keys that it writes, the strings that end."""
+    values = draft.values if broken.written is None else broken.written
+    said = [] if broken.written is None else [values]
+    if draft.family.body is Body.JSON:
+        read = read_object(draft.family.arguments(values, broken.style), lines=True)
+        said += [] if read is None else [read]
+    return said
+
+
+def _both(one: Broken, other: Broken) -> Broken:
+    """Both of them; Inapplicable if they do not go together."""
+    if one.cut or other.cut:
+        raise Inapplicable
+    return Broken(
+        style=_merged(one.style, other.style),
+        written=_either(one.written, other.written),
+        meant=_either(one.meant, other.meant),
+        one=False,
+        also=[*one.also, *other.also],
+        texts=one.texts | other.texts,
+        finish=one.finish or other.finish,
+        last=one.last or other.last,
+        family=_either(one.family, other.family),
+    )
+
+
+_Any = TypeVar("_Any")
+
+
+def _either(one: _Any | None, other: _Any | None) -> _Any | None:
+    """What one of two breaks changes; Inapplicable if both do."""
+    if one is not None and other is not None:
+        raise Inapplicable
+    return other if one is None else one
+
+
+def _merged(one: _Styled, other: _Styled) -> _Styled:
+    """A style with what is special in two of them."""
+    usual = type(one)()
+    changed: dict[str, object] = {}
+    for field in fields(usual):
+        values = [getattr(each, field.name) for each in (one, other)]
+        special = [value for value in values if value != getattr(usual, field.name)]
+        if len(special) == 1:
+            changed[field.name] = special[0]
+        elif len(special) == 2:
+            changed[field.name] = _joined(*special)
+    return replace(usual, **changed)  # type: ignore[arg-type]
+
+
+def _joined(one: object, other: object) -> object:
+    """What two styles say of the same thing; Inapplicable if they contradict each other."""
+    if isinstance(one, JsonStyle) and isinstance(other, JsonStyle):
+        return _merged(one, other)
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
+        return one | other
+    raise Inapplicable
+
+
+def inner_bracket(draft: Draft) -> Broken:
+    """A closing bracket is lost within the object: where it stood nothing tells."""
+    text = draft.family.arguments(draft.values)
+    places = _inner_closers(text)
+    if not places:
+        raise Inapplicable
+    place = draft.rng.choice(places)
+    comma = draft.rng.random() < 0.3
+    return Broken(Style(text=_without(place, comma=comma)), one=False)
+
+
+def _without(place: int, *, comma: bool) -> Callable[[str], str]:
+    """Take away the bracket at a place, and with `comma` the comma behind it too."""
+
+    def shorter(text: str) -> str:
+        behind = text[place + 1 :]
+        return text[:place] + (behind.removeprefix(",") if comma else behind)
+
+    return shorter
+
+
+def _inner_closers(text: str) -> list[int]:
+    """Where closing brackets stand that are in no string and not at the end."""
+    found, in_string, at = [], False, 0
+    while at < len(text.rstrip("]} \n")):
+        here = text[at]
+        if here == "\\":
+            at += 1
+        elif here == '"':
+            in_string = not in_string
+        elif here in "]}" and not in_string:
+            found.append(at)
+        at += 1
+    return found
+
+
+BREAKS = (
+    Break("inner_bracket", "a closing bracket lost within the object", inner_bracket, in_json, 0.2),
+    Break("two_breaks", "two of these breaks at once", two_breaks, markup=0.2),
+)
