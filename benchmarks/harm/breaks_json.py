@@ -182,6 +182,8 @@ def comments(draft: Draft) -> Broken:
         raise Inapplicable
     note = draft.rng.choice(("// the first\n", "/* note */ ", "/* a,\n b */", '// it is "quoted"\n'))
     where = draft.rng.choice(("first", "between", "last"))
+    if where == "between" and len(draft.values) < 2:
+        raise Inapplicable
     between = f", {note}" if where == "between" else ", "
     style = JsonStyle(
         between=lambda number, path: between if not path else ", ",

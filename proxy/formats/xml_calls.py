@@ -102,10 +102,7 @@ def parameters(
             # The end tags of call and wrapper are missing: `…</parameter>` ends the reply.
             _check_missing_end(cursor, values)
             break
-        try:
-            found = yield from _next_tag(cursor)
-        except NotACall as refusal:
-            raise _behind_values(refusal, values) from None
+        found = yield from _next_tag_behind(cursor, values)
         if found is None:
             break  # the end tag is missing where a wrapper ends or another call begins
         tag_start = cursor.pos
@@ -123,11 +120,16 @@ def parameters(
     return values
 
 
-def _behind_values(refusal: NotACall, values: Collection[str]) -> NotACall:
-    """Why no call goes on here, behind these values: the last one of them may not have ended."""
-    if not values or isinstance(refusal, Truncated):
-        return refusal
-    return ValueGoesOn(refusal.rejection, str(refusal))
+def _next_tag_behind(cursor: Cursor, values: Collection[str]) -> Parsing[Tag | None]:
+    """The next tag behind these values; if no call goes on so, the last one of them may not have ended."""
+    try:
+        return (yield from _next_tag(cursor))
+    except Truncated:
+        raise
+    except NotACall as refusal:
+        if not values:
+            raise
+        raise ValueGoesOn(refusal.rejection, str(refusal)) from None
 
 
 def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:

@@ -88,7 +88,7 @@ def test_what_is_written_without_a_break_is_read_strictly_as_it_was_meant(form: 
 
 
 # Here nothing is broken; the markup, or what a tool said before, makes it hard.
-WHOLE = ("none", "own_markup", "copied", "shown_otherwise")
+WHOLE = ("none", "own_markup", "other_markup", "copied", "shown_otherwise")
 
 
 @pytest.mark.parametrize("kind", [name for name in BREAKS if name not in WHOLE])
