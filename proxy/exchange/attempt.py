@@ -110,6 +110,7 @@ class Attempt:
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
+        exchange.wait.start_over()
         tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=self._up.raw_text)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))

@@ -36,13 +36,10 @@ class Said:
         self._blanks = 0
         self._finish: Finished | None = None
         self.saying = Saying.NOTHING
+        # There is an answer: then nothing more has to be listened to.
+        self.answered = False
         # What would end the reasoning that the reply's text leaves open, `</think>`; known at its end.
         self.open_thought = ""
-
-    @property
-    def answered(self) -> bool:
-        """True once there is an answer: then nothing more has to be listened to."""
-        return self.saying is Saying.ANSWER
 
     def hear(self, events: Iterable[Event]) -> None:
         """Listen to what the engine says."""
@@ -109,6 +106,7 @@ class Said:
 
     def _raise(self, saying: Saying) -> None:
         self.saying = max(self.saying, saying)
+        self.answered = self.saying is Saying.ANSWER
 
 
 def _was_stopped(finish: Finished) -> bool:

@@ -109,6 +109,10 @@ class AnswerWait:
         """Wake at this time (`time.monotonic`) at the latest."""
         self._alarm = at
 
+    def start_over(self) -> None:
+        """Another answer is asked for: no alarm and no end of the one before says anything of it."""
+        self._alarm = self._end = NEVER
+
     def expect_end(self, seconds: float) -> None:
         """The body should end by itself now; after so many seconds it counts as ended."""
         self._end = min(self._end, time.monotonic() + seconds)
@@ -171,8 +175,6 @@ class AnswerWait:
         """
         self.descriptor = call.fileno()
         poll = self._poll_of(call)
-        # What was said of an earlier answer says nothing of this one.
-        self._alarm = self._end = NEVER
         self._heard = time.monotonic()
         headless = True
         while not call.complete:

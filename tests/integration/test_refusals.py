@@ -115,7 +115,7 @@ def test_a_line_that_names_no_path_leaves_it_to_the_header(bench: Bench, said: s
 
 def test_it_knows_the_paths_that_the_proxy_has() -> None:
     """It can import nothing of the package, so it has a list of its own."""
-    chats = {route.path for route in API if not route.path.startswith(("/v1/messages", "/v1/models"))}
+    chats = {route.path for route in API if not route.path.startswith(("/v1/messages", "/v1/responses", "/v1/models"))}
     assert chats == set(refusals.CHAT_PATHS)
 
 

@@ -125,10 +125,9 @@ class ChatWriter:
     def write(self, event: Event) -> bytes:
         """One event as chunks. A call opens in one chunk with the first of its arguments, which always follow."""
         if self._options.calls_as_text:
-            return b"".join(self._write(said) for said in with_calls_as_text(event))
-        return self._write(event)
-
-    def _write(self, event: Event) -> bytes:
+            said = with_calls_as_text(event)
+            if said != (event,):
+                return b"".join(map(self.write, said))
         match event:
             case Unchanged():
                 return self._passed(event)
@@ -156,7 +155,7 @@ class ChatWriter:
         options = self._options
         self._spoke = True
         if self._expand:
-            return b"".join(self._write(inner) for inner in event.events)
+            return b"".join(self.write(inner) for inner in event.events)
         if not options.usage and _is_usage(event):
             return b""
         raw = event.raw
