@@ -107,8 +107,8 @@ ROWS = (
     _text(texts.bare_json),
     _text(texts.think_leak),
     _all("reason_call"),
-    # Nothing came, so nothing can be mended; Claude Code asks once more by itself.
-    _all("empty", "SILENT/2", codex="SILENT/1"),
+    # Nothing comes, so the proxy asks once more; Claude Code asks twice by itself.
+    _all("empty", "SILENT/4", codex="SILENT/2"),
     _all("empty_args_first"),
     _all("no_id"),
     _all("empty_id"),
