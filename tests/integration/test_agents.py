@@ -337,7 +337,7 @@ class TestWords:
         """With what the agent printed, and how to look at it."""
         assert unexpected(CLAUDE, BY_NAME["ok"], GOOD) == ""
         told = unexpected(CLAUDE, BY_NAME["empty"], Run(1, "API Error: 502", "", (None,), 1))
-        assert "CRASH/1, but SILENT/2" in told and "API Error: 502" in told and "--row 'empty'" in told
+        assert "CRASH/1, but SILENT/4" in told and "API Error: 502" in told and "--row 'empty'" in told
         failed = Run(1, "stream disconnected", "", (None,), 1)
         assert "it does not say: ran out of room" in unexpected(CODEX, BY_NAME["context_overflow"], failed)
         assert (verdict([]), verdict([told])[:9]) == ("OK: as expected.", "FAILED: 1")
