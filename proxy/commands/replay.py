@@ -20,7 +20,7 @@ from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.answer import ChatDialect, read_whole, says_nothing
 from proxy.dialects.chat.client_view import ReplyView, view_reply
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
+from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
@@ -94,7 +94,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     if captured.status != 200:
         data = captured.body
     elif captured.streamed:
-        reply = StreamReply(engine, ChatWriter(options), crashes.append, max_event=settings.max_event)
+        reply = StreamReply(engine, new_writer(options), crashes.append, max_event=settings.max_event)
         data = _streamed(captured, reply)
         swallowed = reply.swallowed
     else:
@@ -172,7 +172,7 @@ def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: li
     try:
         answer = read_whole(captured.body)
         if captured.wanted.stream:
-            return answer_as_stream(answer, engine, ChatWriter(options, expand=True))
+            return answer_as_stream(answer, engine, new_writer(options, expand=True))
         return answer_as_answer(captured.body, answer, engine, ChatDialect(options))
     except ProxyError as error:
         told = error

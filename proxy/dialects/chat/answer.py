@@ -13,7 +13,7 @@ from typing import ClassVar
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries, with_calls_as_text
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries, new_writer, with_calls_as_text
 from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
 from proxy.errors import UpstreamBroken, refusal
@@ -31,7 +31,7 @@ class ChatDialect:
 
     def writer(self, *, expand: bool) -> ChatWriter:
         """A writer for one stream; `expand`: what passes is no chunk of a stream, so it is said anew."""
-        return ChatWriter(self.options, expand=expand)
+        return new_writer(self.options, expand=expand)
 
     def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as the events say it, the very bytes of `body` if that is the same."""

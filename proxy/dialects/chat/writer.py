@@ -94,7 +94,7 @@ class ChatWriter:
         options = self._options
         if self._expand or self._due or self._moved:
             return False
-        if options.clean or options.calls_as_text:
+        if options.clean:
             return False
         if options.parsed and _EMPTY_CALLS.search(around):
             return False
@@ -124,10 +124,6 @@ class ChatWriter:
 
     def write(self, event: Event) -> bytes:
         """One event as chunks. A call opens in one chunk with the first of its arguments, which always follow."""
-        if self._options.calls_as_text:
-            said = with_calls_as_text(event)
-            if said != (event,):
-                return b"".join(map(self.write, said))
         match event:
             case Unchanged():
                 return self._passed(event)
@@ -282,6 +278,28 @@ class ChatWriter:
             return b""
         kept = {key: value for key, value in usage.items() if key not in self._options.clean.usage}
         return sse.encode(dump_json({**self._envelope(), "choices": [], "usage": kept}))
+
+
+class TextCallsWriter(ChatWriter):
+    """For a client that reads calls in the text alone."""
+
+    def passes(self, around: bytes) -> bool:
+        """No: a call is text once it is whole."""
+        return False
+
+    def write(self, event: Event) -> bytes:
+        """One event as chunks, a call as text."""
+        said = with_calls_as_text(event)
+        if said == (event,):
+            return super().write(event)
+        return b"".join(map(self.write, said))
+
+
+def new_writer(options: ChatOptions, *, expand: bool = False) -> ChatWriter:
+    """The writer of one reply for a client that wants this."""
+    if options.calls_as_text:
+        return TextCallsWriter(options, expand=expand)
+    return ChatWriter(options, expand=expand)
 
 
 def with_calls_as_text(event: Event) -> tuple[Event, ...]:
