@@ -16,6 +16,7 @@ from proxy.dialects.chat.request import read_chat
 from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine, Task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
+from proxy.exchange.second_try import Why
 from proxy.exchange.task import make_task
 from proxy.repair.policy import Policy
 from tests.same.cases import Case, cases
@@ -228,6 +229,22 @@ def test_without_tools_any_text_passes() -> None:
     one = a_reply(Engine(Task(tools=None, seed=SEED)))
     one.receive(wire([ROLE, says("So"), says(" it")], done=False))
     assert one.open_lane() and one.pass_by(says(' <tool_call>\n"{"').raw)
+
+
+def test_a_thought_in_the_text_that_passed_is_none_the_less_one() -> None:
+    """Where nobody tells it from the text: what a reply of thoughts alone is asked again for is not that a parser has
+    swallowed a call (F63).
+    """
+    usage = chunk(usage={"completion_tokens": 9})
+    parts = [ROLE, *map(says, ("<think>", "So", " it", "</think>")), ends()]
+    seen = []
+    for feed in (lambda one: one.receive, lambda one: Lane(one).feed):
+        one = a_reply(new_engine())
+        for part in (*(each.raw for each in parts), usage.raw, DONE):
+            feed(one)(part)
+        one.finish()
+        seen.append((one.silence, one.swallowed))
+    assert seen == [(Why.THOUGHT, False)] * 2
 
 
 def test_the_engine_is_told_before_too_much_has_passed() -> None:
