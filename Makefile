@@ -38,11 +38,11 @@ ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
 # of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
-TEXT_ALONE := $(patsubst %,tests/integration/test_%.py,quoted_keys quoted_calls replay messages_faults observe prepare \
-  demo held_and_rest whole_reply_fronts web_origins loop_guard deploy_files)
+RUNNING := app client client_gone client_socket answer_wait cli drain end_to_end gunicorn_conf healing lane log_stream \
+  passthrough pump reload responses_store shared_counters shared_memory state
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
   tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
-  $(filter-out $(TEXT_ALONE),$(wildcard tests/integration/test_*.py))
+  $(patsubst %,tests/integration/test_%.py,$(RUNNING))
 # In the order of the folders: short files are last, so that no core waits long for another.
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 

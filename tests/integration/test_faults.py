@@ -87,9 +87,12 @@ from tests.support.scripted import (
     text,
 )
 
-EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-# Only `make faults` runs these, and whole answers.
+# Only `make faults` runs these, whole answers, and the dialect that is translated in the same way as another one.
 heavy = pytest.mark.heavy
+EACH = pytest.mark.parametrize(
+    "dialect",
+    [pytest.param(each, marks=heavy if name == "responses" else (), id=name) for name, each in DIALECTS.items()],
+)
 MODES = pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=heavy)], ids=["streamed", "whole"])
 # What is special on another Python is in the tests of the parts.
 pytestmark = pytest.mark.once

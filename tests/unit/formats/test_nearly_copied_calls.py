@@ -52,6 +52,9 @@ DIFFERENCES = {
     "a carriage return": ("one\ntwo\nthree", "one\r\ntwo\nthree"),
     "a colour": ("one\ntwo", "one\n\\x1b[1mtwo"),
 }
+TAGGED = ("hermes", "qwen3_coder", "deepseek_v32", "glm45", "kimi_k2", "minimax_m3")
+# Of so many pairs the other families are tried with one.
+PART = 7
 # Blanks before the edge of a frame may be those of the line.
 TRAILING = {"blanks at the end": ("one\ntwo\nthree", "one  \ntwo\nthree")}
 PADDED = ("a frame",)
@@ -74,13 +77,19 @@ def shows_verbatim(call: str, name: str, decorated: str) -> bool:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
-    """However a result shows the other one, as a whole."""
+    """However a result shows the other one, as a whole. Six families are tried with every difference shown every way,
+    each of the others with a part of these pairs.
+    """
+    turn = 0 if form in TAGGED else list(RENDERERS).index(form)
     for kind, values in {**DIFFERENCES, **TRAILING}.items():
         if any(map(RENDERERS[form].cannot, values)):
             continue
         for shown, called in (values, values[::-1]):
             copy, own = written(form, shown), written(form, called)
             for name, decorate in DECORATIONS.items():
+                turn += 1
+                if form not in TAGGED and turn % PART:
+                    continue
                 if kind in TRAILING and name in PADDED:
                     continue
                 if name == SPACED and not tags_end_lines(copy):
@@ -91,7 +100,6 @@ def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
                 assert copies.hold(own) is shows_verbatim(own, name, decorated), (kind, name)
 
 
-TAGGED = ("hermes", "qwen3_coder", "deepseek_v32", "glm45", "kimi_k2", "minimax_m3")
 SHOWN = ("cat -n", "indented", "quoted", "a diff in it", "CRLF", "JSON", "HTML")
 
 
