@@ -91,7 +91,8 @@ class SeenTags:
             self.placed = alike or self._stands_as_written(mark, start)
         self.begun = mark.level is Level.VALUE
         alone = self._is_alone()
-        self.shows_value |= self._begins_undeclared(mark)
+        if alone:
+            self.shows_value |= self._begins_undeclared(mark)
         quoted = yield from self._quoted(mark, start)
         if alone:
             self._note_key(mark, start, quoted)

@@ -132,7 +132,7 @@ class RawValues:
         if self.is_text(key):
             yield from self._check_end(markup, text, end, own_line=own_line, quotes_key=ends.seen.quotes_key)
         # `<parameter=old>⏎a⏎<parameter=KEY>⏎b⏎</parameter>`: where end tags are missing, that of `old` may be too.
-        lacks_tags = self._doubted or end.unended or not self.is_text(key)
+        lacks_tags = self._doubted or end.unended
         cursor.reject_if(ends.seen.shows_value and lacks_tags, TWO_WAYS)
         # `<parameter=old>⏎a⏎<parameter=new>⏎b⏎<parameter=new>`: the first one may be shown.
         cursor.reject_if(self._doubted and key in ends.seen.keys, TWO_WAYS)

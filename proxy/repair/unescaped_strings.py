@@ -51,7 +51,7 @@ _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
 _CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
 # Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`, `" {"path":`.
 _MORE_KEYS = re.compile(
-    r"""[ \t\r\n]*+[,;{}\[\]][ \t\r\n,;:{}\[\]]*+"""
+    r"""(?:[ \t\r\n]*+[,;}\]]|[ \t\r\n]++\{)[ \t\r\n,;:{}\[\]]*+"""
     r"""(["'])[^"'\r\n]{1,128}\1{1,2}(?:[ \t\r\n,;{}\[\]]*+:|[ \t\r\n]*+["'])""",
 )
 # Another string behind a mark: `"a" + "b"`, `"a", "b"`, `"a" "b"`.
