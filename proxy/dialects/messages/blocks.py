@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.dialects.block_start import BlockStart
 from proxy.dialects.messages.tool_ids import client_id
 from proxy.dialects.surrogates import SurrogateFilter
 from proxy.dialects.thinking import Kind, ThinkingSplitter
@@ -40,7 +41,6 @@ _MAX_WAITING = 1024
 # A call is looked at again when there is so much more of it.
 _GROWTH = 1.5
 _SMALL = 4096
-_MAX_BLANKS = 4096
 # Where servers say which stop sequence ended the reply: vLLM, SGLang.
 _MATCHED = ("stop_reason", "matched_stop")
 
@@ -102,8 +102,7 @@ class Blocks:
         self._begun = False
         self._open: Kind | None = None
         self._next = 0
-        self._blank = ""
-        self._after_thinking = False
+        self._start_of_text = BlockStart()
         self._digest = blake2b(digest_size=24)
         self._call: _OpenCall | None = None
         self._behind: deque[Event] = deque()
@@ -226,7 +225,7 @@ class Blocks:
 
     def _opened(self, event: CallOpened) -> list[JsonObject]:
         before = [*self._flushed(), *self._stopped(), *self._started()]
-        self._blank, self._after_thinking = "", False
+        self._start_of_text.forget()
         self._calls += 1
         self._call = _OpenCall(event.index)
         id_ = event.id
@@ -271,39 +270,17 @@ class Blocks:
             if not text:
                 return []
             return [self._text_delta(kind, text)]
-        text = self._without_blanks(kind, text)
+        text = self._start_of_text.take(kind, text)
         if not text:
             return []
         before = [*self._stopped(), *self._started()]
         self._open = kind
-        self._after_thinking = kind == "thinking"
         if kind == "text":
             start = self._start({"type": "text", "text": ""})
         else:
             self._digest = blake2b(digest_size=24)
             start = self._start({"type": "thinking", "thinking": "", "signature": ""})
         return [*before, start, self._text_delta(kind, text)]
-
-    def _without_blanks(self, kind: Kind, text: str) -> str:
-        """The text with which a block of this kind begins, "" as long as it is blank.
-
-        The blanks before text are kept until it comes, those around thinking go: `<think> a</think> Hello` is `a`, and
-        then `Hello`.
-        """
-        if kind == "thinking":
-            self._blank = ""
-            text = text.lstrip()
-            if not text:
-                self._after_thinking = True
-            return text
-        text = self._blank + text
-        self._blank = ""
-        if self._after_thinking:
-            text = text.lstrip()
-        if text.strip():
-            return text
-        self._blank = text[:_MAX_BLANKS]
-        return ""
 
     def _text_delta(self, kind: Kind, text: str) -> JsonObject:
         if kind == "text":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
+from proxy.dialects.block_start import BlockStart
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.open_items import PREFIXES, CallItem, TextItem, part_of
 from proxy.dialects.responses.tools import Kind, OfferedTools
@@ -32,7 +33,6 @@ from proxy.engine.events import (
 )
 from proxy.errors import ContextFull, NotKept, ProxyError, UpstreamBroken
 
-_MAX_BLANKS = 4096
 # So near to its end a context is full: servers keep some tokens back.
 _MARGIN = 8
 
@@ -76,8 +76,7 @@ class Output:
         self._begun = asked.progress.begun
         self._splitter = ThinkingSplitter()
         self._text: TextItem | None = None
-        self._blank = ""
-        self._after_thinking = False
+        self._start_of_text = BlockStart()
         self._calls: dict[int, CallItem] = {}
         self._newest: int | None = None
         self._call_ids: set[str] = set()
@@ -189,37 +188,16 @@ class Output:
             if not text:
                 return []
             return [self._delta(self._text, text)]
-        text = self._without_blanks(kind, text)
+        text = self._start_of_text.take(kind, text)
         if not text:
             return []
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
         prefix = "rs" if kind == "thinking" else "msg"
         index = self._new_item()
         self._text = opened = TextItem(kind, index, f"{prefix}_{self._asked.id}_{index}")
-        self._after_thinking = kind == "thinking"
         added = self._added(index, opened.item("in_progress", []))
         part = self._of_item("response.content_part.added", opened, content_index=0, part=part_of(kind, ""))
         return [*before, added, part, self._delta(opened, text)]
-
-    def _without_blanks(self, kind: TextKind, text: str) -> str:
-        """The text with which an item of this kind begins, "" as long as it is blank.
-
-        The blanks before text are kept until it comes, those around reasoning go.
-        """
-        if kind == "thinking":
-            self._blank = ""
-            text = text.lstrip()
-            if not text:
-                self._after_thinking = True
-            return text
-        text = self._blank + text
-        self._blank = ""
-        if self._after_thinking:
-            text = text.lstrip()
-        if text.strip():
-            return text
-        self._blank = text[:_MAX_BLANKS]
-        return ""
 
     def _delta(self, item: TextItem, text: str) -> JsonObject:
         item.said.append(text)
@@ -278,7 +256,7 @@ class Output:
         if event.index in self._calls:
             return []  # a server that opens it again only repeats itself (F39, F45)
         before = [*self._begin(), *self._flushed(), *self._end_text("completed"), *self._end_newest()]
-        self._blank, self._after_thinking = "", False
+        self._start_of_text.forget()
         index = self._new_item()
         called = self._asked.tools.called(event.name)
         call_id = event.id
