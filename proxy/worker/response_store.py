@@ -91,7 +91,7 @@ class ResponseStore:
         """The file for one transaction. It is made where it is not there, for this user alone."""
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            with contextlib.closing(sqlite3.connect(self.path, _PATIENCE)) as database:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=_PATIENCE)) as database:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = NORMAL")
                 database.executescript(_SCHEMA)
