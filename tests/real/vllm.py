@@ -142,16 +142,16 @@ class VllmServer:
         log = self._log.read_text(encoding="utf-8", errors="replace")
         return [(path, int(status)) for path, status in _POSTED.findall(log)]
 
-    def finished(self, reason: str) -> int:
-        """How many requests ended for this reason (`stop`, `abort`, …), by vLLM's own count."""
-        return total(self._metrics(), "vllm:request_success_total", f'finished_reason="{reason}"')
+    def finished(self) -> int:
+        """How many requests vLLM has answered to their end; those that it aborted are none of them."""
+        return total(self._metrics(), "vllm:request_success_total")
 
-    def idle(self, patience: float = 60) -> bool:
-        """True as soon as no request runs or waits; False if that never comes."""
+    def awaits(self, unfinished: int, patience: float = 60) -> bool:
+        """True as soon as so many requests run or wait; False if that never comes."""
         deadline = time.monotonic() + patience
         while True:
             text = self._metrics()
-            if total(text, "vllm:num_requests_running") + total(text, "vllm:num_requests_waiting") == 0:
+            if total(text, "vllm:num_requests_running") + total(text, "vllm:num_requests_waiting") == unfinished:
                 return True
             if time.monotonic() > deadline:
                 return False
@@ -175,7 +175,7 @@ class VllmServer:
         ]
 
 
-def total(metrics: str, name: str, label: str = "") -> int:
-    """The sum of a metric over all its labels that hold `label`, out of what /metrics says."""
+def total(metrics: str, name: str) -> int:
+    """The sum of a metric over all its labels, out of what /metrics says."""
     values = (line.rpartition(" ") for line in metrics.splitlines() if not line.startswith("#"))
-    return int(sum(float(value) for key, _, value in values if key.partition("{")[0] == name and label in key))
+    return int(sum(float(value) for key, _, value in values if key.partition("{")[0] == name))

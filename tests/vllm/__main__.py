@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.agents.tap import Tap
 from tests.conftest import start
 from tests.real import processes, vllm, vllm_install
-from tests.vllm.ask import Side, cell, misshapen, same
+from tests.vllm.ask import Side, bodies, cell, misshapen
 from tests.vllm.reply import Reply
 from tests.vllm.rows import ROWS, SAID, SERVERS, Row, scripts
 
@@ -65,36 +66,35 @@ def table(name: str, rows: Sequence[Row], keep: Path | None) -> Iterator[str]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if keep is None else keep / name
         folder.mkdir(parents=True, exist_ok=True)
         # A name of the model for each row: what the proxy learns of one row is not known in the next.
-        names, log = [f"tiny-{number}" for number in range(len(rows))], folder / "vllm.log"
+        names, log = [f"{row.model}-{number}" for number, row in enumerate(rows)], folder / "vllm.log"
         server = vllm.VllmServer(
             *SERVERS[name].flags, scripts=scripts(), cache=CACHE, template=template, names=names, log=log
         )
         stack.enter_context(server)
-        proxy = start(server.url, folder=folder, stack=stack)
+        tap = stack.enter_context(Tap(server.url))
+        proxy = start(tap.url, folder=folder, stack=stack)
         print(f"\n{line((name, 'direct', 'through the proxy'))}", flush=True)
         for row, model in zip(rows, names, strict=True):
-            direct, proxied, why = asked(row, model, server, proxy.url, folder)
+            sides = (Side(server.url, server, model), Side(proxy.url, server, model, tap))
+            direct, proxied, why = cells(row, *sides, folder)
             fault = fault_of(row, direct, proxied) or why
             print(line((row.name, direct, proxied)) + f"   {fault}" * bool(fault), flush=True)
             if fault:
                 yield f"{name}, {row.name}: {direct} and {proxied}: {fault}"
 
 
-def asked(row: Row, model: str, server: vllm.VllmServer, proxy: str, folder: Path) -> tuple[str, str, str]:
+def cells(row: Row, direct: Side, through: Side, folder: Path) -> tuple[str, str, str]:
     """Return the cells of a row, directly and through the proxy, and which rule of the dialect the proxy broke."""
-    direct = Side(server.url, server, model, through=False)
-    through = Side(proxy, server, model, through=True)
     if row.do is not None:
         return row.do(direct), row.do(through), ""
     one, other = [*_replies(row, direct, folder)], [*_replies(row, through, folder)]
     why = "; ".join(filter(None, (misshapen(row.dialect, reply) for reply, _ in other)))
-    cells = [_cell(row, reply, posts) for reply, posts in one]
-    if row.proxied.startswith("same"):
-        pairs = zip(one, other, strict=True)
-        others = [f"{'same' if same(its, ours) else 'other'}/{posts}" for (its, _), (ours, posts) in pairs]
+    if row.proxied.startswith("same") and through.tap is not None:
+        sent = {body for got in through.tap.got() for body in bodies(got)}
+        words = [f"{'same' if reply.data in sent else 'other'}/{posts}" for reply, posts in other]
     else:
-        others = [_cell(row, reply, posts) for reply, posts in other]
-    return " ".join(cells), " ".join(others), why
+        words = [_cell(row, reply, posts) for reply, posts in other]
+    return " ".join(_cell(row, reply, posts) for reply, posts in one), " ".join(words), why
 
 
 def _replies(row: Row, side: Side, folder: Path) -> Iterator[tuple[Reply, int]]:
@@ -102,8 +102,8 @@ def _replies(row: Row, side: Side, folder: Path) -> Iterator[tuple[Reply, int]]:
     for number in range(row.times):
         before = len(side.server.posted())
         reply = side.post(row.dialect, side.body(row.dialect, row.says, **row.more))
-        kept = folder / f"{row.name}-{'proxy' if side.through else 'direct'}-{number}-{reply.status}.txt"
-        kept.write_bytes(reply.data)
+        way = "direct" if side.tap is None else "proxy"
+        (folder / f"{row.name}-{way}-{number}-{reply.status}.txt").write_bytes(reply.data)
         yield reply, len(side.server.posted()) - before
 
 

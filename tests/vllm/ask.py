@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPResponse
+from io import BytesIO
 from typing import Any
 
 import requests
 
+from tests.agents.tap import Tap
 from tests.real.vllm import VllmServer
 from tests.support import messages_checker, messages_client, responses_checker, responses_client
 from tests.support.scripted import WRITE_FILE
@@ -22,18 +24,18 @@ _CHECKERS: Mapping[str, tuple[Checker, Checker]] = {
     "messages": (messages_checker.check_message, messages_checker.check_stream),
     "responses": (responses_checker.check_response, responses_checker.check_stream),
 }
-# What differs from one answer to the next: ids and times, the seed of a hash, and padding.
-_CHANGING = re.compile(rb'"(?:id|created|created_at|obfuscation)": ?(?:"[^"]*"|[\d.]+)')
 
 
 @dataclass(frozen=True)
 class Side:
-    """Where a row asks: the `url`, the vLLM that is there or behind it, and the name it knows the row's model by."""
+    """Where a row asks: the `url`, the vLLM that is there or behind it, and the name it knows the row's model by.
+    Between vLLM and the proxy is a `tap`.
+    """
 
     url: str
     server: VllmServer
     model: str
-    through: bool
+    tap: Tap | None = None
 
     def body(self, dialect: str, script: str, **more: Any) -> dict[str, Any]:
         """A request that picks a script, with a tool on offer; what is None is left out of it."""
@@ -92,10 +94,23 @@ def misshapen(dialect: str, reply: Reply) -> str:
     return ""
 
 
-def same(one: Reply, other: Reply) -> bool:
-    """True if two answers are the same bytes, ids and times aside."""
-    return one.status == other.status and _still(one.data) == _still(other.data)
+def bodies(got: bytes) -> list[bytes]:
+    """The bodies of the answers that came on one connection, in their order."""
+    source = _Source(got)
+    found = []
+    while source.tell() < len(got):
+        response = HTTPResponse(source)  # type: ignore[arg-type]  # of a socket it takes the file alone
+        response.begin()
+        found.append(response.read())
+    return found
 
 
-def _still(data: bytes) -> bytes:
-    return _CHANGING.sub(b"", data)
+class _Source(BytesIO):
+    """What came, as `HTTPResponse` wants to have it: of a socket, and open for the next answer."""
+
+    def makefile(self, mode: str) -> BytesIO:
+        """Itself."""
+        return self
+
+    def close(self) -> None:
+        """Nothing: the next answer follows."""

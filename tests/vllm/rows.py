@@ -8,7 +8,8 @@ A row is one entry of `ROWS`. What stands in a cell, by what it asks:
     thought   thoughts, and nothing else
     400       the status of a refusal
     ERROR     an error in the midst of the stream
-    same      through the proxy: the bytes that vLLM itself answers, ids and times aside
+    same      through the proxy: the very bytes that vLLM sent
+    aborted   the client went away, and vLLM ended the request
 
 With `a+b` for two choices of one answer, and `a b` where the row asks twice. Behind the bar is how many requests vLLM
 got for it: `call/2` was asked for once more by the proxy.
@@ -59,6 +60,7 @@ class Said:
 
 WRITTEN = {"path": "a.txt", "content": "hi\n"}
 _SCRIPTS = llama.load_scripts()
+_HERMES = _SCRIPTS["hermes"][0].partition("\n")[2]
 # By name; a text that only a row of this table needs is written here.
 SAID: Mapping[str, Said] = {
     "hermes": Said((*_SCRIPTS["hermes"],), (("write_file", WRITTEN),)),
@@ -68,7 +70,8 @@ SAID: Mapping[str, Said] = {
     "fence": Said((*_SCRIPTS["fence"],), (("write_file", {"path": "a.txt", "content": "hi"}),)),
     "plain": Said((*_SCRIPTS["plain"],)),
     "long": Said(("word " * 3000,)),
-    # What the grammar of a forced tool lets through, on vLLM: the arguments alone, or a list of calls.
+    # What the grammar of a forced tool lets through: with a parser its family's calls, else the arguments, or a list.
+    "alone": Said((_HERMES,), (("write_file", WRITTEN),)),
     "forced": Said((json.dumps(WRITTEN),), (("write_file", WRITTEN),)),
     "required": Said((json.dumps([{"name": "write_file", "parameters": WRITTEN}]),), (("write_file", WRITTEN),)),
 }
@@ -78,6 +81,7 @@ SAID: Mapping[str, Said] = {
 class Row:
     """One row of the table: on this server (`on`) the model says a script (`says`), and a client asks for it in a
     `dialect`, with these fields (`more`; `stream` is one of them) beside those that every request has, so many `times`.
+    The `model` has a number behind this name, so that nothing is known of it.
 
     `do` is instead of all that: it asks a side as it likes, and returns the cell.
     """
@@ -90,6 +94,7 @@ class Row:
     dialect: str = "chat"
     more: Mapping[str, Any] = field(default_factory=dict)
     times: int = 1
+    model: str = "tiny"
     do: Callable[[Side], str] | None = None
 
 
@@ -116,14 +121,15 @@ def _everywhere(on: str, says: str, direct: Mapping[str, str], proxied: str) -> 
 
 
 def gone(side: Side) -> str:
-    """A client that goes away in the midst of a stream: for which reason vLLM ends the request."""
-    before = side.server.finished("abort")
+    """A client that goes away in the midst of a stream, which takes half a minute to its end: what vLLM does then."""
+    before = side.server.finished()
     # Without a tool: with one this server refuses.
     body = side.body("chat", "long", stream=True, tools=None)
     with session() as client, client.post(side.url + PATHS["chat"], json=body, stream=True, timeout=60) as answer:
         next(answer.iter_content(64))
-    ended = side.server.idle()
-    return "aborted" if ended and side.server.finished("abort") == before + 1 else "ran on"
+        began = side.server.awaits(1)
+    ended = side.server.awaits(0)
+    return "aborted" if began and ended and side.server.finished() == before else "ran on"
 
 
 def poisoned(shape: str) -> Callable[[Side], str]:
@@ -137,9 +143,12 @@ def poisoned(shape: str) -> Callable[[Side], str]:
 
 
 REFUSED = {"chat": "400/1", "messages": "400/1", "responses": "TEXT/1"}
+PARSED = {"chat": "call/1", "messages": "call/1", "responses": "call/1"}
 _FORCED = {"tool_choice": {"type": "function", "function": {"name": "write_file"}}}
 _REQUIRED = {"tool_choice": "required"}
 
+_STREAM = {"stream": True}
+_USAGE = {"stream_options": {"include_usage": True}}
 ROWS: tuple[Row, ...] = (
     # Without a parser vLLM refuses tools; Responses alone gives the raw text.
     *_everywhere("no parser", "hermes", REFUSED, "call/2"),
@@ -149,39 +158,45 @@ ROWS: tuple[Row, ...] = (
     *_everywhere("no parser", "two", REFUSED, "call/2"),
     *_everywhere("no parser", "plain", REFUSED, "TEXT/2"),
     Row("it is remembered", "no parser", "400/1 400/1", "call/2 call/1", "hermes", times=2),
-    Row("n: 2, streamed", "no parser", "400/1", "call+call/2", "hermes", more={"n": 2, "stream": True}),
+    Row("n: 2, streamed", "no parser", "400/1", "call+call/2", "hermes", more={**_STREAM, "n": 2}),
     Row("n: 2, whole", "no parser", "400/1", "call+call/2", "hermes", more={"n": 2}),
-    Row("stream_options, whole", "no parser", "400/1", "call/2", "hermes", more={"stream_options": {}}),
+    Row("logprobs, streamed", "no parser", "400/1", "call/2", "hermes", more={**_STREAM, "logprobs": True}),
+    Row("logprobs, whole", "no parser", "400/1", "call/2", "hermes", more={"logprobs": True}),
+    Row("forced, streamed", "no parser", "call/1", "call/1", "forced", more={**_FORCED, **_STREAM}),
+    Row("forced, whole", "no parser", "call/1", "call/1", "forced", more=_FORCED),
+    Row("required, streamed", "no parser", "call/1", "call/1", "required", more={**_REQUIRED, **_STREAM}),
+    Row("required, whole", "no parser", "call/1", "call/1", "required", more=_REQUIRED),
+    Row("stream_options, whole", "no parser", "400/1", "call/2", "hermes", more=_USAGE),
     Row("a client goes away", "no parser", "aborted", "aborted", do=gone),
     # The parser of the family.
-    *_everywhere("hermes", "hermes", {"chat": "call/1", "messages": "call/1", "responses": "call/1"}, "call/1"),
-    Row("right parser, streamed", "hermes", "call/1", "same/1", "hermes", more={"stream": True}),
+    *_everywhere("hermes", "hermes", PARSED, "call/1"),
+    Row("right parser, streamed", "hermes", "call/1", "same/1", "hermes", more=_STREAM),
     Row("right parser, whole", "hermes", "call/1", "same/1", "hermes"),
-    Row("two calls, streamed", "hermes", "call/1", "same/1", "two", more={"stream": True}),
+    Row("two calls, streamed", "hermes", "call/1", "same/1", "two", more=_STREAM),
     Row("two calls, whole", "hermes", "call/1", "same/1", "two"),
-    Row("a text, streamed", "hermes", "TEXT/1", "same/1", "plain", more={"stream": True}),
+    Row("a text, streamed", "hermes", "TEXT/1", "same/1", "plain", more=_STREAM),
     Row("a text, whole", "hermes", "TEXT/1", "same/1", "plain"),
-    Row("n: 2, streamed", "hermes", "call+call/1", "same/1", "hermes", more={"stream": True, "n": 2}),
+    Row("n: 2, streamed", "hermes", "call+call/1", "same/1", "hermes", more={**_STREAM, "n": 2}),
     Row("n: 2, whole", "hermes", "call+call/1", "same/1", "hermes", more={"n": 2}),
-    Row("logprobs, streamed", "hermes", "call/1", "same/1", "hermes", more={"stream": True, "logprobs": True}),
+    Row("logprobs, streamed", "hermes", "call/1", "same/1", "hermes", more={**_STREAM, "logprobs": True}),
     Row("logprobs, whole", "hermes", "call/1", "same/1", "hermes", more={"logprobs": True}),
-    Row("stream_options, whole", "hermes", "400/1", "call/1", "hermes", more={"stream_options": {}}),
-    Row("forced, streamed", "hermes", "call/1", "call/1", "forced", more={**_FORCED, "stream": True}),
-    Row("forced, whole", "hermes", "call/1", "call/1", "forced", more=_FORCED),
-    Row("required, streamed", "hermes", "call/1", "call/1", "required", more={**_REQUIRED, "stream": True}),
-    Row("required, whole", "hermes", "call/1", "call/1", "required", more=_REQUIRED),
+    Row("stream_options, whole", "hermes", "400/1", "call/1", "hermes", more=_USAGE),
+    Row("forced, streamed", "hermes", "call/1", "call/1", "alone", more={**_FORCED, **_STREAM}),
+    Row("forced, whole", "hermes", "call/1", "call/1", "alone", more=_FORCED),
+    Row("required, streamed", "hermes", "call/1", "call/1", "alone", more={**_REQUIRED, **_STREAM}),
+    Row("required, whole", "hermes", "call/1", "call/1", "alone", more=_REQUIRED),
     Row("a client goes away", "hermes", "aborted", "aborted", do=gone),
-    # The parser of another family swallows the call.
-    Row("swallowed, streamed", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more={"stream": True}, times=2),
-    Row("swallowed, whole", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", times=2),
-    Row(
-        "swallowed, usage asked for",
-        "hermes",
-        "SILENT/1 SILENT/1",
-        "call/2 call/1",
-        "coder",
-        more={"stream": True, "stream_options": {"include_usage": True}},
-        times=2,
+    # The parser of another family swallows the call; this one leaves it in the text of a whole answer.
+    Row("swallowed, streamed", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM, times=2),
+    Row("swallowed, usage", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM | _USAGE, times=2),
+    Row("left in the text, whole", "hermes", "TEXT/1", "call/1", "coder"),
+    *_everywhere("qwen3_xml, thoughts", "coder", PARSED, "call/1"),
+    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "call/2", "hermes", more=_STREAM),
+    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "call/2", "hermes"),
+    # Of a template that refuses, and a server without a parser: the model's name says the family, or nothing.
+    *(
+        Row(shape, "Mistral's template", "400 400", "200 200", model="Mistral-Nemo-Instruct", do=poisoned(shape))
+        for shape in POISONED
     ),
-    *(Row(f"{shape}", "Mistral's template", "400 400", "200 200", do=poisoned(shape)) for shape in POISONED),
+    *(Row(f"{shape}, learnt", "Mistral's template", "400 400", "200 200", do=poisoned(shape)) for shape in POISONED),
 )
