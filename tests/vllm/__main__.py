@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.agents.tap import Tap
 from tests.conftest import start
 from tests.real import processes, vllm, vllm_install
-from tests.vllm.ask import Side, bodies, cell, misshapen
+from tests.vllm.ask import Side, bodies, cell, is_one_of, misshapen
 from tests.vllm.reply import Reply
 from tests.vllm.rows import ROWS, SAID, SERVERS, Row, scripts
 
@@ -90,8 +90,8 @@ def cells(row: Row, direct: Side, through: Side, folder: Path) -> tuple[str, str
     one, other = [*_replies(row, direct, folder)], [*_replies(row, through, folder)]
     why = "; ".join(filter(None, (misshapen(row.dialect, reply) for reply, _ in other)))
     if row.proxied.startswith("same") and through.tap is not None:
-        sent = {body for got in through.tap.got() for body in bodies(got)}
-        words = [f"{'same' if reply.data in sent else 'other'}/{posts}" for reply, posts in other]
+        sent = [body for got in through.tap.got() for body in bodies(got)]
+        words = [f"{'same' if is_one_of(sent, reply.data) else 'other'}/{posts}" for reply, posts in other]
     else:
         words = [_cell(row, reply, posts) for reply, posts in other]
     return " ".join(_cell(row, reply, posts) for reply, posts in one), " ".join(words), why

@@ -14,7 +14,7 @@ from tests.agents.tap import Tap
 from tests.real.vllm import VllmServer
 from tests.support import messages_checker, messages_client, responses_checker, responses_client
 from tests.support.scripted import WRITE_FILE
-from tests.vllm.reply import Call, Reply, Seen, read
+from tests.vllm.reply import Call, Reply, Seen, events, read
 
 PATIENCE = 120
 Checker = Callable[[bytes], object]
@@ -92,6 +92,22 @@ def misshapen(dialect: str, reply: Reply) -> str:
     except AssertionError as error:
         return str(error)
     return ""
+
+
+def is_one_of(sent: Sequence[bytes], got: bytes) -> bool:
+    """True if the answer is one of those that were sent. The events of two choices may pass each other by: what of one
+    may become a call waits, and the other goes on.
+    """
+    return got in sent or any(_by_choice(each) == _by_choice(got) for each in sent)
+
+
+def _by_choice(data: bytes) -> dict[tuple[int, ...], list[bytes]]:
+    """The events of a stream, those of each choice by themselves."""
+    found: dict[tuple[int, ...], list[bytes]] = {}
+    for event in data.split(b"\n\n"):
+        indexes = tuple(entry["index"] for body in events(event) for entry in body.get("choices") or ())
+        found.setdefault(indexes, []).append(event)
+    return found
 
 
 def bodies(got: bytes) -> list[bytes]:
