@@ -35,16 +35,18 @@ AUTO = ("--enable-auto-tool-choice", "--tool-call-parser")
 
 @dataclass(frozen=True)
 class Server:
-    """A vLLM: its flags, and the file of its chat template."""
+    """A vLLM: its flags, the file of its chat template, and the rules of the proxy before it."""
 
     flags: tuple[str, ...] = ()
     template: Path = CHATML
+    rules: str = ""
 
 
 SERVERS: Mapping[str, Server] = {
     "no parser": Server(),
     "hermes": Server((*AUTO, "hermes")),
     "qwen3_xml, thoughts": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
+    "qwen3_xml, parse: proxy": Server((*AUTO, "qwen3_xml"), rules="models: [{match: '*', parse: proxy}]\n"),
     "Mistral's template": Server((), FOLDER / f"{TEMPLATE}.jinja"),
 }
 
@@ -192,9 +194,13 @@ ROWS: tuple[Row, ...] = (
     Row("swallowed, usage", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM | _USAGE, times=2),
     Row("left in the text, whole", "hermes", "TEXT/1", "call/1", "coder"),
     *_everywhere("qwen3_xml, thoughts", "coder", PARSED, "call/1"),
-    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "call/3", "alone", more=_STREAM),
-    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "call/2", "alone"),
     *_everywhere("qwen3_xml, thoughts", "thinking", PARSED, "call/1"),
+    # This one takes what begins like a call out of the text under `tool_choice: "none"`, too: another family's is lost,
+    # and its own is found by the server alone.
+    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "SILENT/3", "alone", more=_STREAM),
+    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "SILENT/2", "alone"),
+    Row("behind it, whole", "qwen3_xml, thoughts", "call/1", "same/1", "coder"),
+    *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2"),
     # Of a template that refuses, and a server without a parser: the model's name says the family, or nothing.
     *(
         Row(shape, "Mistral's template", "400 400", "200 200", model="Mistral-Nemo-Instruct", do=poisoned(shape))
