@@ -342,7 +342,8 @@ def test_what_the_server_keeps_back_from_the_proxy_goes_up_for_its_own_parser(
 ) -> None:
     rules = 'models: [{match: "*", parse: proxy, server: vllm}]'
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "write_file", "arguments": INPUT}}
-    parsed = told({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls", used=40, streamed=streamed)
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    parsed = told(message, "tool_calls", used=40, streamed=streamed)
     swallowed = told(EMPTY, used=40, streamed=streamed)
     tries: list[Script] = [swallowed, parsed]
     body = asked(streamed)

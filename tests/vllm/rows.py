@@ -200,7 +200,8 @@ ROWS: tuple[Row, ...] = (
     Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "SILENT/3", "alone", more=_STREAM),
     Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "SILENT/2", "alone"),
     Row("behind it, whole", "qwen3_xml, thoughts", "call/1", "same/1", "coder"),
-    *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2"),
+    *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2")[1:],
+    Row("coder, chat, streamed", "qwen3_xml, parse: proxy", "call/1", "call/3", "coder", more=_STREAM),
     # Of a template that refuses, and a server without a parser: the model's name says the family, or nothing.
     *(
         Row(shape, "Mistral's template", "400 400", "200 200", model="Mistral-Nemo-Instruct", do=poisoned(shape))
