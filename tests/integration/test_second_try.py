@@ -324,6 +324,18 @@ def test_what_is_kept_back_however_it_is_asked_is_not_remembered(inside: Inside,
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none", None]
 
 
+@pytest.mark.parametrize(("rules", "advice"), [("parse: server", "set parse: proxy"), ("parse: auto", "start it with")])
+def test_the_log_advises_what_was_not_tried(
+    inside: Inside, logged: pytest.LogCaptureFixture, rules: str, advice: str
+) -> None:
+    swallowed = told(EMPTY, used=40)
+    with Upstream(swallowed, swallowed) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", server: vllm, {rules}}}]')
+        client.post(CHAT, json=asked(False))
+    (line,) = [line for line in logged.messages if line.startswith("model ")]
+    assert advice in line
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_text_behind_a_swallowed_call_is_no_sign_that_the_server_cannot_parse(inside: Inside, streamed: bool) -> None:
     swallowed, answered = told(EMPTY, used=40, streamed=streamed), told("Hi.", used=4, streamed=streamed)
