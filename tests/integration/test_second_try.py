@@ -311,19 +311,129 @@ def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(insi
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, None]
 
 
-def test_two_that_were_swallowed_in_a_row_are_remembered_too(inside: Inside) -> None:
-    """A stream whose client asks for no usage: that tokens were used is known late."""
-    silent = stream(ROLE, finish(), DONE)
-    with Upstream(silent, told(EMPTY, used=40, streamed=True), told(CALL, streamed=True)) as server:
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_is_kept_back_however_it_is_asked_is_not_remembered(inside: Inside, streamed: bool) -> None:
+    """vLLM's newer parsers take their family's calls out of the text under `none`, too."""
+    swallowed = told(EMPTY, used=40, streamed=streamed)
+    with Upstream(swallowed, swallowed, told("Hi.", streamed=streamed)) as server:
         server.paths["/v1/models"] = models("vllm")
         client = inside(server.url)
-        body = chat(tools=[WRITE_FILE])
-        assert said(client.post(CHAT, json=body).data, True)["calls"] == []
-        assert said(client.post(CHAT, json=body).data, True)["calls"] == ["write_file"]
+        for text_ in ("", "Hi."):
+            found = said(client.post(CHAT, json=asked(streamed)).data, streamed)
+            assert (found["text"], found["calls"], found["end"]) == (text_, [], ["stop"])
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none", None]
+
+
+@pytest.mark.parametrize(("rules", "advice"), [("parse: server", "set parse: proxy"), ("parse: auto", "start it with")])
+def test_the_log_advises_what_was_not_tried(
+    inside: Inside, logged: pytest.LogCaptureFixture, rules: str, advice: str
+) -> None:
+    swallowed = told(EMPTY, used=40)
+    with Upstream(swallowed, swallowed) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", server: vllm, {rules}}}]')
+        client.post(CHAT, json=asked(False))
+    (line,) = [line for line in logged.messages if line.startswith("model ")]
+    assert advice in line
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_text_behind_a_swallowed_call_is_no_sign_that_the_server_cannot_parse(inside: Inside, streamed: bool) -> None:
+    swallowed, answered = told(EMPTY, used=40, streamed=streamed), told("Hi.", used=4, streamed=streamed)
+    with Upstream(swallowed, answered, answered) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        for _ in range(2):
+            assert said(client.post(CHAT, json=asked(streamed)).data, streamed)["text"] == "Hi."
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none", None]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("counted_", [True, False])
+def test_what_the_server_keeps_back_from_the_proxy_goes_up_for_its_own_parser(
+    inside: Inside, streamed: bool, counted_: bool
+) -> None:
+    rules = 'models: [{match: "*", parse: proxy, server: vllm}]'
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "write_file", "arguments": INPUT}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    parsed = told(message, "tool_calls", used=40, streamed=streamed)
+    swallowed = told(EMPTY, used=40, streamed=streamed)
+    tries: list[Script] = [swallowed, parsed]
+    body = asked(streamed)
+    if streamed and not counted_:
+        tries, body = [SILENT, *tries], chat(tools=[WRITE_FILE])
+    with Upstream(*tries) as server:
+        found = said(inside(server.url, rules=rules).post(CHAT, json=body).data, streamed)
+        assert (found["calls"], found["end"], found["roles"]) == (["write_file"], ["tool_calls"], 1)
+        sent = [seen.json.get("tool_choice") for seen in server.seen]
+    assert sent == ["none"] * (len(tries) - 1) + [None]
+
+
+INPUT = json.dumps({"path": "a", "content": "b"})
+SILENT = stream(ROLE, finish(), DONE)
+SWALLOWED = told(EMPTY, used=40, streamed=True)
+
+
+def test_a_call_swallowed_twice_goes_up_as_proxy_a_third_time(inside: Inside) -> None:
+    """A stream whose client asks for no usage: that tokens were used is known by the second reply."""
+    raw = told(CALL, used=40, streamed=True)
+    with Upstream(SILENT, SWALLOWED, raw, raw) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        for _ in range(2):
+            found = said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+            assert (found["calls"], found["end"], found["roles"]) == (["write_file"], ["tool_calls"], 1)
+            assert (len(found["ids"]), found["usage"]) == (1, None), "it did not ask for them"
         sent = [seen.json for seen in server.seen]
-    assert [each.get("tool_choice") for each in sent] == [None, None, "none"]
+    assert [each.get("tool_choice") for each in sent] == [None, None, "none", "none"]
     assert sent[1]["stream_options"] == {"include_usage": True}, "so that it is known"
-    assert "stream_options" not in sent[2]
+    assert "stream_options" not in sent[3]
+
+
+@pytest.mark.parametrize(
+    ("second", "text_", "thoughts"),
+    [
+        (told(EMPTY, used=1, streamed=True), "", ""),
+        (told(THOUGHT, used=40, streamed=True), "", "Hm."),
+        (told("<think>Hm.", used=40, streamed=True), "<think>Hm.", ""),
+        (told("Hi.", used=40, streamed=True), "Hi.", ""),
+    ],
+)
+def test_no_other_reply_is_asked_for_a_third_time(inside: Inside, second: Script, text_: str, thoughts: str) -> None:
+    with Upstream(SILENT, second) as server:
+        server.paths["/v1/models"] = models("vllm")
+        found = said(inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+        assert len(server.seen) == 2
+    assert (found["text"], found["thoughts"], found["calls"], found["end"]) == (text_, thoughts, [], ["stop"])
+
+
+@pytest.mark.parametrize("words", ["parse: server", "server: sglang"])
+def test_where_the_proxy_cannot_parse_there_is_no_third_time(inside: Inside, words: str) -> None:
+    with Upstream(SILENT, SWALLOWED) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", {words}}}]')
+        found = said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+        assert len(server.seen) == 2
+    assert (found["text"], found["calls"], found["end"]) == ("", [], ["stop"])
+
+
+@pytest.mark.parametrize("third", [[answer({"error": {"message": "no"}}, 500)], [], SWALLOWED])
+def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: Script) -> None:
+    with Upstream(SILENT, SWALLOWED, third) as server:
+        server.paths["/v1/models"] = models("vllm")
+        found = said(inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+        assert len(server.seen) == 3
+    assert (found["text"], found["calls"], found["end"], found["roles"]) == ("", [], ["stop"], 1)
+
+
+def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: Inside) -> None:
+    blank = stream(ROLE, text(" "), finish(), DONE)
+    with Upstream(blank, SWALLOWED, told(CALL, streamed=True)) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        first, second = (said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True) for _ in range(2))
+        sent = [seen.json.get("tool_choice") for seen in server.seen]
+    assert (first["calls"], first["end"], first["roles"]) == ([], ["stop"], 1)
+    assert (second["calls"], second["end"]) == (["write_file"], ["tool_calls"])
+    assert sent == [None, None, "none"]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
