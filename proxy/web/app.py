@@ -26,7 +26,7 @@ from proxy.web import messages_views, responses_views, routes
 from proxy.web.access import check_target
 from proxy.web.access_log import log_request, measure
 from proxy.web.context import json_response, request_context
-from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
+from proxy.web.prepare import prepare_chat, prepare_compact, prepare_messages, prepare_responses
 from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secret, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker
@@ -74,7 +74,7 @@ def _views() -> dict[routes.Route, _View]:
         routes.COUNT_TOKENS: messages_views.count_tokens,
         routes.RESPONSES: partial(views.reply, prepare_responses),
         routes.INPUT_TOKENS: responses_views.input_tokens,
-        routes.COMPACT: responses_views.compact,
+        routes.COMPACT: partial(views.reply, prepare_compact),
         routes.RESPONSE: responses_views.one_response,
         routes.CANCEL: responses_views.cancel,
         routes.INPUT_ITEMS: responses_views.input_items,

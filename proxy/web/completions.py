@@ -79,7 +79,7 @@ def reply(prepare: Prepare) -> Response:
     if settings.observe:
         # It goes up as it came, and once.
         asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
-    ending = _ending(ctx, wanted)
+    ending = _ending(ctx, wanted) if asked.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)

@@ -27,7 +27,8 @@ from proxy.worker.state import WorkerState
 class PreparedRequest:
     """What a client asks of a model, in chat completions, and how the reply goes back to it.
 
-    `server` is where it goes, chosen once, and `headers` are all that it goes up with.
+    `server` is where it goes, chosen once, and `headers` are all that it goes up with. `ends_loops`: a conversation
+    that turns in a circle is ended.
     """
 
     chat: ChatRequest
@@ -35,6 +36,7 @@ class PreparedRequest:
     dialect: Dialect
     server: ModelServer
     headers: Mapping[str, str]
+    ends_loops: bool = True
 
 
 @dataclass(slots=True)

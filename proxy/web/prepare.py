@@ -24,7 +24,7 @@ from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
 from proxy.dialects.responses.kept import Resumed, resume
-from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.healing.heal import heal_request
@@ -112,7 +112,20 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
-    asked = resumed(ctx, environ, parse_body(ctx.body, ctx.snapshot.settings.max_depth))
+    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    return _prepared_response(ctx, environ, resumed(ctx, environ, body), ResponsesDialect)
+
+
+def prepare_compact(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+    """`POST /v1/responses/compact`: the same for a conversation of which a summary is wanted; it is not kept."""
+    body = responses.compacting(parse_body(ctx.body, ctx.snapshot.settings.max_depth))
+    asked = replace(resumed(ctx, environ, body), keep=False)
+    return _prepared_response(ctx, environ, asked, CompactDialect)
+
+
+def _prepared_response(
+    ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed, dialect: type[ResponsesDialect]
+) -> PreparedRequest:
     body = asked.body
     given = translated(ctx, environ, body, responses.translate)
     translation = given.translation
@@ -130,7 +143,9 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
         lambda: int(time.time()),
         _keeper(ctx, environ, asked),
     )
-    return PreparedRequest(wanted, given.profile, ResponsesDialect(options), given.server, given.headers)
+    compacts = translation.compacts
+    made = dialect(options, compacts)
+    return PreparedRequest(wanted, given.profile, made, given.server, given.headers, ends_loops=not compacts)
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -202,6 +217,8 @@ def translated(
         thinking=profile.thinking,
         reasoning_history=_reasoning_history(ctx, served, profile),
         server_tools=profile.server_tools or "",
+        compaction=profile.compaction,
+        grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)
     return TranslatedRequest(how(body, options), profile, server, kind, headers, context)

@@ -57,11 +57,6 @@ def input_items(name: str) -> Response:
     return json_response(dump_json(page(listed(name, store.given(name)), **asked)))
 
 
-def compact() -> Response:
-    """`POST /v1/responses/compact`: the client has to do it by an ordinary request."""
-    raise _nothing_kept()
-
-
 def _store() -> ResponseStore:
     """What is kept for the key that asks. BadRequest where nothing is."""
     store = response_store(request_context(), request.environ)
@@ -83,6 +78,5 @@ def _unknown(id_: str) -> NotFound:
 
 def _nothing_kept() -> BadRequest:
     return BadRequest(
-        "this server keeps no responses; configure the client to send the whole conversation each time "
-        "(`store: false`), and to compact it by an ordinary request (Codex: a provider that is not named OpenAI)"
+        "this server keeps no responses; configure the client to send the whole conversation each time (`store: false`)"
     )

@@ -136,6 +136,11 @@ _OUTPUT = {
     "status": _STATUS,
     "caller": _CALLER,
 }
+_COMPACTION = {
+    "type": "text of the user's",
+    "encrypted_content": "the summary, if it was written here; else refused",
+    "id": _ID,
+}
 _NAMESPACE = "part of the function's name"
 _ACTION = "the function's `arguments`"
 ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
@@ -226,6 +231,8 @@ ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
             "content": "the text; encrypted parts are dropped",
             "id": _ID,
         },
+        **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _COMPACTION),
+        "compaction_trigger": {"type": "as the last item: the model is asked for a summary; see compaction", "id": _ID},
     }
 )
 # Items of which nothing can be carried.
@@ -233,11 +240,6 @@ OTHER_ITEM_ROWS: Rows = MappingProxyType(
     {
         "item_reference": "refused: nothing is kept here; send the item itself; with `store` it is the item that it "
         "means",
-        "compaction": "refused: only the server that wrote it can read it; send the conversation itself",
-        "compaction_summary": "refused: only the server that wrote it can read it; send the conversation itself",
-        "context_compaction": "refused: only the server that wrote it can read it; send the conversation itself",
-        "compaction_trigger": "refused: this server writes no compactions; give the provider in the client's "
-        "configuration another name than OpenAI, and the client compacts by an ordinary request",
         "configuration_update": f"{DROPPED}the request's own fields say it",
         "web_search_call": f"{DROPPED}what the search found is not in it",
         **dict.fromkeys(

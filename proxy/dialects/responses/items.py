@@ -22,6 +22,7 @@ from proxy.dialects.chat_turns import (
     texts_since_user,
     turn_of,
 )
+from proxy.dialects.responses.compaction import INSTRUCTION, TRIGGER, recall
 from proxy.dialects.responses.content import parts_of, text_of
 from proxy.dialects.responses.fields import (
     DROPPED_ITEMS,
@@ -108,12 +109,21 @@ class History:
             "apply_patch_call_output": self._patch_output,
             "additional_tools": self._no_message,
             "agent_message": self._agent_message,
+            "compaction": self._compaction,
+            "compaction_summary": self._compaction,
+            "context_compaction": self._compaction,
+            TRIGGER: self._trigger,
         }
 
     def instruct(self, text: str) -> None:
         """Instructions that stand before all items."""
         if text:
             self._system.append(text)
+
+    def summarise(self, item: JsonObject, place: FieldPath) -> None:
+        """The last item, which asks for a summary of all that was said."""
+        self._losses.leave(item, ITEM_FIELDS[TRIGGER], place)
+        self._user.parts.append(text_part(INSTRUCTION))
 
     def add(self, item: JsonObject, place: FieldPath) -> None:
         """The next item. BadRequest for what is none, or cannot be carried."""
@@ -194,6 +204,12 @@ class History:
             texts.append(text_of([part], here, self._losses))
         head = f"Message from {optional(item, 'author', place)} to {optional(item, 'recipient', place)}:"
         self._user.parts.append(text_part("\n".join((head, *texts))))
+
+    def _compaction(self, item: JsonObject, place: FieldPath) -> None:
+        recall(self._user, item, place)
+
+    def _trigger(self, item: JsonObject, place: FieldPath) -> None:
+        raise place.bad(f"{TRIGGER} must be the last item")
 
     def _no_message(self, item: JsonObject, place: FieldPath) -> None:
         """Its tools are offered (`offered_tools`)."""

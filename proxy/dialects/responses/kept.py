@@ -16,7 +16,9 @@ from proxy.errors import ResponseNotFound
 
 # The fields that say what is kept, and from where it goes on.
 _STATE = ("store", "background", "previous_response_id", "conversation")
-_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "compaction": "cmp"}
+# What of a conversation stays in force beside a summary of it.
+_STAYS = ("system", "developer")
 _MAX_PAGE = 100
 _PAGE = 20
 # Digits of a number that could be one.
@@ -90,11 +92,15 @@ def _conversation(body: JsonObject) -> str:
 
 
 def _up_to(id_: str, kept: Kept) -> list[Json]:
-    """All items up to the end of a response."""
+    """All items up to the end of a response; a summary stands for those before it."""
     found = kept.response(id_) if id_ else None
     if found is None:
         return []
-    return [*kept.given(id_), *as_list(found.get("output"))]
+    output = as_list(found.get("output"))
+    given = kept.given(id_)
+    if any(item.get("type") == "compaction" for item in objects_in(output)):
+        given = [item for item in objects_in(given) if item.get("role") in _STAYS]
+    return [*given, *output]
 
 
 def _own_items(body: JsonObject, kept: Kept) -> list[Json]:

@@ -137,7 +137,7 @@ class Output:
             raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
         cut = was_cut(reason)
         if not cut:
-            self._check_calls()
+            self._check_whole()
         elif reason != "content_filter" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
         events = [*self._begin(), *self._flushed()]
@@ -304,7 +304,7 @@ class Output:
             events.append(self._of_item("response.function_call_arguments.done", call, arguments=call.arguments))
         return [*events, self._done(call.index, call.as_it_is("completed"))]
 
-    def _check_calls(self) -> None:
+    def _check_whole(self) -> None:
         """The model stopped by itself: what is open is whole, or an error (C4)."""
         if not all(call.is_blank or call.is_whole for call in self._calls.values()):
             raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")

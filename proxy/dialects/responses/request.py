@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.responses.compaction import TRIGGER, asks_for_summary, check_allowed
 from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
 from proxy.dialects.responses.items import History, input_items
 from proxy.dialects.responses.tools import OfferedTools, choice_fields, offered_tools
@@ -37,13 +38,14 @@ class Translation:
 
     `results`: the texts of the outputs since the last message of the user's own, and of the reminders there (C3, F89).
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
-    the names under which the server knows them.
+    the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
     """
 
     body: JsonObject
     results: tuple[str, ...]
     dropped: tuple[Repair, ...]
     tools: OfferedTools
+    compacts: bool
 
 
 # What needs a store, and what to do instead.
@@ -62,6 +64,7 @@ _EFFORTS = {
     **{"none": "low", "minimal": "low", "low": "low", "medium": "medium"},
     **{"high": "high", "xhigh": "high", "max": "high"},
 }
+_NOT_FOR_SUMMARY = ("text", "tools", "tool_choice", "parallel_tool_calls")
 _NO_SWITCH = "the rules name no switch for the model's thinking"
 _VERBOSITIES = ("low", "medium", "high")
 
@@ -77,8 +80,15 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     tools = offered_tools(body, items, losses)
     history = History(tools, losses, options.reasoning_history)
     history.instruct(optional(body, "instructions", BODY))
+    compacts = asks_for_summary(items)
+    if compacts:
+        trigger, where = items.pop()
+        check_allowed(options.compaction, where)
+        body = _without_choice(body, losses)
     for item, place in items:
         history.add(item, place)
+    if compacts:
+        history.summarise(trigger, where)
     conversation = history.conversation()
     translated: JsonObject = {
         "model": options.model,
@@ -86,18 +96,36 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
         **_stream(body),
         **_reasoning(body, options.thinking, losses),
         **_text(body, losses),
-        **choice_fields(body, tools, losses),
     }
+    if not compacts:
+        translated |= choice_fields(body, tools, losses)
     _let_call(translated, options.server, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, conversation.results, losses.records(), tools)
+    return Translation(translated, conversation.results, losses.records(), tools, compacts)
+
+
+def _without_choice(body: JsonObject, losses: DroppedFields) -> JsonObject:
+    """The request without what would make of a summary something else: a form, a call."""
+    for name in _NOT_FOR_SUMMARY:
+        if body.get(name):
+            losses.lost(name, "a summary is plain text")
+    return {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARY}
+
+
+def compacting(body: JsonObject) -> JsonObject:
+    """A request of `compact` as one that ends with the wish to compact."""
+    given = body
+    if body.get("input") is None:
+        given = {**body, "input": []}
+    items: list[Json] = [item for item, _ in input_items(given)]
+    return {**body, "input": [*items, {"type": TRIGGER}], "stream": None, "background": None}
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     """The same for `input_tokens`: only what the prompt is made of."""
     whole = translate({**body, "stream": None}, options)
     counted = {key: whole.body[key] for key in _COUNTED if key in whole.body}
-    return Translation(counted, whole.results, whole.dropped, whole.tools)
+    return Translation(counted, whole.results, whole.dropped, whole.tools, whole.compacts)
 
 
 def wants_json(body: JsonObject) -> bool:

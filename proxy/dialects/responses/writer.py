@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump_strict
 from proxy.dialects.responses.output import Output, ReplyOptions
+from proxy.dialects.responses.summary import SummaryOutput
 from proxy.engine.events import Chunk, Event
-from proxy.errors import ProxyError
+from proxy.errors import ProxyError, UpstreamBroken
 
 
 class _Names(dict[Json, bytes]):
@@ -28,25 +30,47 @@ _NAMES = _Names()
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """Responses for one request."""
+    """Responses for one request; one that `compacts` is answered by a summary."""
 
     asked: ReplyOptions
+    compacts: bool = False
     verbatim: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
-        return ResponsesWriter(self.asked)
+        return ResponsesWriter(self.asked, self._output())
 
     def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
-        output = Output(self.asked)
+        return dump_strict(self._response(answer, events))
+
+    def _response(self, answer: JsonObject, events: Iterable[Event]) -> JsonObject:
+        output = self._output()
         output.see(answer)
         for event in events:
             output.take(event)
         response = output.end()[-1]["response"]
         if output.not_kept is not None:
             raise output.not_kept
-        return dump_strict(response)
+        return as_object(response)
+
+    def _output(self) -> Output:
+        return SummaryOutput(self.asked) if self.compacts else Output(self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactDialect(ResponsesDialect):
+    """`POST /v1/responses/compact`: the conversation that a client goes on from."""
+
+    compacts: bool = True
+
+    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """A whole answer as a compacted response. UpstreamBroken for half a summary."""
+        response = self._response(answer, events)
+        if response["status"] != "completed":
+            raise UpstreamBroken("the summary of the conversation was cut off")
+        kept = {name: response[name] for name in ("id", "created_at", "output", "usage")}
+        return dump_strict({**kept, "object": "response.compaction"})
 
 
 class ResponsesWriter:
@@ -54,10 +78,10 @@ class ResponsesWriter:
 
     verbatim = False
 
-    def __init__(self, asked: ReplyOptions) -> None:
+    def __init__(self, asked: ReplyOptions, output: Output | None = None) -> None:
         self._progress = asked.progress
         self._sequence = asked.progress.sequence
-        self._output = Output(asked)
+        self._output = Output(asked) if output is None else output
 
     def see(self, chunk: Chunk) -> None:
         """Keep the newest token counts."""
