@@ -171,6 +171,15 @@ class Output:
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
 
+    def open_text(self, *, reasoning: bool) -> TextItem | None:
+        """The item that the next text, or the next reasoning, goes on, if that is all that it does."""
+        item = self._text
+        if item is None:
+            return None
+        if reasoning:
+            return item if item.kind == "thinking" and not self._splitter.waits else None
+        return item if item.kind == "text" and self._splitter.in_text else None
+
     # Text and reasoning.
 
     def _split(self, text: str) -> list[JsonObject]:
@@ -201,9 +210,7 @@ class Output:
 
     def _delta(self, item: TextItem, text: str) -> JsonObject:
         item.said.append(text)
-        if item.kind == "thinking":
-            return self._of_item("response.reasoning_text.delta", item, content_index=0, delta=text)
-        return self._of_item("response.output_text.delta", item, content_index=0, delta=text, logprobs=[])
+        return delta_event(item, text)
 
     def _end_text(self, status: str) -> list[JsonObject]:
         """The end of the item of text or reasoning that is open, if one is."""
@@ -387,6 +394,16 @@ class Output:
 
     def _of_item(self, kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
         return {"type": kind, "item_id": item.id, "output_index": item.index, **fields}
+
+
+def delta_event(item: TextItem, text: str) -> JsonObject:
+    """What goes on an item of text or of reasoning."""
+    kind = "response.reasoning_text.delta" if item.kind == "thinking" else "response.output_text.delta"
+    event: JsonObject = {"type": kind, "item_id": item.id, "output_index": item.index, "content_index": 0}
+    event["delta"] = text
+    if item.kind == "text":
+        event["logprobs"] = []
+    return event
 
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:

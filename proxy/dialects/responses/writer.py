@@ -5,15 +5,18 @@ Source: OpenAI's API reference, "Create a model response", "Streaming events".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump_strict
-from proxy.dialects.responses.output import Output, ReplyOptions
+from proxy.dialects.responses.open_items import TextItem
+from proxy.dialects.responses.output import Output, ReplyOptions, delta_event
 from proxy.dialects.responses.summary import SummaryOutput
-from proxy.engine.events import Chunk, Event
+from proxy.engine.events import Chunk, Event, Reasoning, Text
+from proxy.engine.fast_path import CallTemplate
+from proxy.engine.lane import Lane
 from proxy.errors import ProxyError, UpstreamBroken
 
 
@@ -91,6 +94,14 @@ class ResponsesWriter:
         """Nothing leaves as it came."""
         return False
 
+    def teller(self, lane: Lane) -> ItemTeller | None:
+        """What tells the texts of a lane, while they go on the item that is open."""
+        template = lane.template
+        if isinstance(template, CallTemplate) or template.choice != 0:
+            return None
+        item = self._output.open_text(reasoning=template.reasoning)
+        return None if item is None else ItemTeller(item, self)
+
     def comment(self, raw: bytes) -> bytes:
         """Comments do not pass: this dialect has none."""
         return b""
@@ -119,6 +130,12 @@ class ResponsesWriter:
             self._progress.sequence = self._sequence
         return given
 
+    def take_numbers(self, count: int) -> int:
+        """The number of the first of so many events."""
+        first = self._sequence
+        self._sequence += count
+        return first
+
     def _encode(self, events: Iterable[JsonObject]) -> bytes:
         """Events with their names and numbers, of which none is left out."""
         given: list[bytes] = []
@@ -127,3 +144,25 @@ class ResponsesWriter:
             given.append(b"event: %b\ndata: %b\n\n" % (_NAMES[event["type"]], dump_strict(event)))
             self._sequence += 1
         return b"".join(given)
+
+
+class ItemTeller:
+    """Texts of a lane as the deltas of the item that is open, which differ by text and number alone."""
+
+    def __init__(self, item: TextItem, writer: ResponsesWriter) -> None:
+        self._item = item
+        self._writer = writer
+        event = delta_event(item, "")
+        before, delta, after = dump_strict(event).partition(b'"delta":"')
+        self._before = b"event: %b\ndata: %b%b" % (_NAMES[event["type"]], before, delta)
+        self._after = after[:-1] + b',"sequence_number":'
+
+    def tell(self, texts: Sequence[bytes]) -> bytes:
+        """These texts, as they stand in strings of JSON, as events."""
+        first = self._writer.take_numbers(len(texts))
+        before, after = self._before, self._after
+        return b"".join([b"%b%b%b%d}\n\n" % (before, text, after, at) for at, text in enumerate(texts, first)])
+
+    def told(self, events: Iterable[Event]) -> None:
+        """Keep what these texts say, for the end of the item."""
+        self._item.said += [event.text for event in events if isinstance(event, Text | Reasoning)]
