@@ -74,6 +74,11 @@ def reply(prepare: Prepare) -> Response:
     """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
     ctx = request_context()
     ctx.prepared = asked = prepare(ctx, request.environ)
+    return answered(ctx, asked)
+
+
+def answered(ctx: RequestContext, asked: PreparedRequest) -> Response:
+    """The reply to a request that was read."""
     wanted, settings = asked.chat, ctx.snapshot.settings
     ctx.outcome.observe = settings.observe
     if settings.observe:

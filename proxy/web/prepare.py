@@ -23,7 +23,7 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
-from proxy.dialects.responses.kept import Resumed, resume
+from proxy.dialects.responses.kept import Pending, Resumed, resume
 from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
@@ -40,6 +40,8 @@ from proxy.worker.response_store import ResponseStore
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
 _DAY = 86400.0
+# Under this name the environment of a request that is made in the background has its response (web/background.py).
+RUN = "tool_proxy.run"
 
 
 class _Translation(Protocol):
@@ -112,6 +114,9 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
+    run: Pending | None = environ.get(RUN)
+    if run is not None:
+        return _prepared_response(ctx, environ, run.asked, ResponsesDialect)
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     return _prepared_response(ctx, environ, resumed(ctx, environ, body), ResponsesDialect)
 
@@ -133,8 +138,9 @@ def _prepared_response(
     wanted = read_chat(dump_request(translation.body), translation.body)
     wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
     limit = translation.body.get("max_tokens")
+    run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
-        token_hex(12),
+        token_hex(12) if run is None else run.id.removeprefix("resp_"),
         echo(body) | asked.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
@@ -145,7 +151,10 @@ def _prepared_response(
     )
     compacts = translation.compacts
     made = dialect(options, compacts)
-    return PreparedRequest(wanted, given.profile, made, given.server, given.headers, ends_loops=not compacts)
+    prepared = PreparedRequest(wanted, given.profile, made, given.server, given.headers, ends_loops=not compacts)
+    if not asked.background or wanted.stream or run is not None:
+        return prepared
+    return replace(prepared, later=Pending(output.begun_response(options, "queued"), asked))
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -171,7 +180,8 @@ def _keeper(ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed) -> 
     store = response_store(ctx, environ)
     if store is None or not asked.keep:
         return lambda response: None
-    return lambda response: store.keep(response, asked.given, asked.conversation)
+    keep = store.end if RUN in environ else store.keep
+    return lambda response: keep(response, asked.given, asked.conversation)
 
 
 def _stop_sequences(body: JsonObject) -> frozenset[str]:

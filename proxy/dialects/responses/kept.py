@@ -43,7 +43,7 @@ class Resumed:
     """A request without state: `body` holds the whole conversation, and so does `given`, its input as items.
 
     `echo` are the fields of the response that say what is kept. `keep`: the response is to be kept, as one of the
-    `conversation` ("" is none).
+    `conversation` ("" is none). `background`: the client will ask for it later.
     """
 
     body: JsonObject
@@ -51,6 +51,20 @@ class Resumed:
     echo: JsonObject = field(default_factory=dict)
     keep: bool = False
     conversation: str = ""
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A response that is made later: as it is before it began, and the request that it is made for."""
+
+    response: JsonObject
+    asked: Resumed
+
+    @property
+    def id(self) -> str:
+        """The response's id."""
+        return str(self.response["id"])
 
 
 def resume(body: JsonObject, kept: Kept) -> Resumed:
@@ -65,14 +79,23 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
     start = previous
     if conversation:
         start = kept.newest(conversation)
+    _check_ended(start, kept, "conversation" if conversation else "previous_response_id")
     given = [*_up_to(start, kept), *_own_items(body, kept)]
     keep = _is_to_be_kept(body)
-    echo: JsonObject = {"store": keep, "background": body.get("background") is True}
+    background = body.get("background") is True
+    echo: JsonObject = {"store": keep, "background": background}
     echo["previous_response_id"] = previous or None
     if conversation:
         echo["conversation"] = {"id": conversation}
     stateless = {name: value for name, value in body.items() if name not in _STATE}
-    return Resumed({**stateless, "input": given}, given, echo, keep, conversation)
+    return Resumed({**stateless, "input": given}, given, echo, keep, conversation, background)
+
+
+def _check_ended(id_: str, kept: Kept, name: str) -> None:
+    """BadRequest for a response from which nothing can go on yet."""
+    found = kept.response(id_) if id_ else None
+    if found is not None and found.get("status") in ("queued", "in_progress"):
+        raise BODY.field(name).bad(f"the response {shown(id_)} has not ended yet; wait for it, or cancel it")
 
 
 def _is_to_be_kept(body: JsonObject) -> bool:

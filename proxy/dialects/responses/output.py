@@ -367,18 +367,7 @@ class Output:
     def _response(
         self, status: str, *, output: list[Json], usage: JsonObject | None, error: JsonObject | None = None
     ) -> JsonObject:
-        return {
-            "id": f"resp_{self._asked.id}",
-            "object": "response",
-            "created_at": self._asked.created_at,
-            "completed_at": None,
-            "status": status,
-            "error": error,
-            "incomplete_details": None,
-            **self._asked.echo,
-            "output": output,
-            "usage": usage,
-        }
+        return {**begun_response(self._asked, status), "error": error, "output": output, "usage": usage}
 
     def _new_item(self) -> int:
         """The index of an item that opens; its place among the items is kept."""
@@ -394,6 +383,22 @@ class Output:
 
     def _of_item(self, kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
         return {"type": kind, "item_id": item.id, "output_index": item.index, **fields}
+
+
+def begun_response(asked: ReplyOptions, status: str) -> JsonObject:
+    """A response with nothing in it so far."""
+    return {
+        "id": f"resp_{asked.id}",
+        "object": "response",
+        "created_at": asked.created_at,
+        "completed_at": None,
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        **asked.echo,
+        "output": [],
+        "usage": None,
+    }
 
 
 def delta_event(item: TextItem, text: str) -> JsonObject:
