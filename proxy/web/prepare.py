@@ -213,7 +213,7 @@ def translated(
     """
     snapshot, model = ctx.snapshot, body.get("model")
     if not isinstance(model, str) or not model:
-        raise BadRequest("model: the name of a model is required, as a string")
+        raise BadRequest("model: the name of a model is required, as a string", "model")
     headers = conversation_headers(ctx, environ, body)
     # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
     cards = snapshot.cards(headers)

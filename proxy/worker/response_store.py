@@ -72,7 +72,7 @@ class ResponseStore:
 
     def _put(self, database: sqlite3.Connection, response: JsonObject, given: list[Json], conversation: str) -> None:
         now = time.time()
-        row = (self.owner, response["id"], conversation, now, dump_json(response), dump_json(given))
+        row = (self.owner, response["id"], _text(conversation), now, dump_json(response), dump_json(given))
         database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?)", row)
         database.execute("DELETE FROM responses WHERE made < ?", (now - self.seconds,))
         oldest = "SELECT rowid FROM responses ORDER BY made DESC, rowid DESC LIMIT -1 OFFSET ?"
@@ -88,7 +88,7 @@ class ResponseStore:
         found = database.execute(
             "SELECT response, beat FROM responses LEFT JOIN runs USING (owner, id) "
             "WHERE owner = ? AND id = ? AND made >= ?",
-            (self.owner, id_, now - self.seconds),
+            (self.owner, _text(id_), now - self.seconds),
         ).fetchone()
         if found is None:
             return None
@@ -161,7 +161,7 @@ class ResponseStore:
     def _one(self, query: str, value: str) -> bytes | None:
         """The first column of the first row."""
         with self._open() as database:
-            row = database.execute(query, (self.owner, value, time.time() - self.seconds)).fetchone()
+            row = database.execute(query, (self.owner, _text(value), time.time() - self.seconds)).fetchone()
             return None if row is None else row[0]
 
     @contextlib.contextmanager
@@ -178,3 +178,8 @@ class ResponseStore:
         except (sqlite3.Error, OSError, ValueError) as error:
             log.error("responses cannot be kept in %s: %s", self.path, error)
             raise NotKept(f"this server cannot use the file in which it keeps responses: {error}") from error
+
+
+def _text(said: str) -> str:
+    """What a client says, as SQLite takes it: lone surrogates are no text there."""
+    return said.encode("utf-8", "backslashreplace").decode()

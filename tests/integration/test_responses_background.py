@@ -247,3 +247,19 @@ def test_whichever_worker_is_asked_ends_it(tmp_path: Path) -> None:
             assert server.seen[0].closed.wait(PATIENCE)
             assert {client.responses.retrieve(made.id).status for _ in range(20)} == {"cancelled"}
         gate.open()
+
+
+def test_what_is_made_ends_with_its_worker_and_the_next_one_tells(tmp_path: Path) -> None:
+    flags = ("--store", str(tmp_path / "kept.db"))
+    with ExitStack() as stack, serving() as server:
+        gate = held(server)
+        with ExitStack() as first:
+            proxy = start(server.url, *flags, folder=tmp_path / "first", stack=first)
+            with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="k", max_retries=0) as client:
+                made = client.responses.create(model="tiny", input="Hi", background=True)
+            gate.wait()
+        gate.open()
+        proxy = start(server.url, *flags, folder=tmp_path / "second", stack=stack)
+        with openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="k", max_retries=0) as client:
+            last = client.responses.retrieve(made.id)
+    assert (last.status, last.error and last.error.code) == ("failed", "server_is_overloaded")

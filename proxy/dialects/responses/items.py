@@ -31,6 +31,7 @@ from proxy.dialects.responses.fields import (
     MESSAGE_FIELDS,
     REFUSED_ITEMS,
 )
+from proxy.dialects.responses.open_calls import OpenCalls
 from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.validation import (
     BODY,
@@ -89,9 +90,7 @@ class History:
         self._reasoning = reasoning_history
         self._system: list[str] = []
         self._turns: list[UserTurn | AssistantTurn] = []
-        # The calls that have no output yet: the client's id, the server's, and the function's name.
-        self._open: list[tuple[str, str, str]] = []
-        self._ids: set[str] = set()
+        self._open = OpenCalls()
         self._say: dict[str, Callable[[JsonObject, FieldPath], None]] = {
             "message": self._message,
             "reasoning": self._think,
@@ -121,7 +120,9 @@ class History:
             self._system.append(text)
 
     def summarise(self, item: JsonObject, place: FieldPath) -> None:
-        """The last item, which asks for a summary of all that was said."""
+        """The last item, which asks for a summary of all that was said. BadRequest if that is nothing."""
+        if all(turn.empty for turn in self._turns):
+            raise _PLACE.bad("there is no content in it")
         self._losses.leave(item, ITEM_FIELDS[TRIGGER], place)
         self._user.parts.append(text_part(INSTRUCTION))
 
@@ -244,14 +245,7 @@ class History:
 
     def _call(self, name: str, arguments: str, call_id: str) -> None:
         """A call. Where an id is there already, the server gets another one: they are paired by their place (F48)."""
-        own = call_id or f"call_{len(self._ids)}"
-        id_ = own
-        count = 1
-        while id_ in self._ids:
-            count += 1
-            id_ = f"{own}_{count}"
-        self._ids.add(id_)
-        self._open.append((call_id, id_, name))
+        id_ = self._open.add(call_id, name)
         function: JsonObject = {"name": name, "arguments": arguments}
         turn = self._assistant
         turn.calls.append({"id": id_, "type": "function", "function": function})
@@ -291,7 +285,7 @@ class History:
         """
         turn = self._user
         others = [part for part in parts if not is_text(part)]
-        id_ = self._answered(call_id, name)
+        id_ = self._open.answered(call_id, name)
         if not id_:
             head = text_part(f"Output of the call {call_id or name}, which is not in the conversation:")
             turn.parts += [head, *parts]
@@ -299,15 +293,6 @@ class History:
         turn.results.append({"role": "tool", "tool_call_id": id_, "content": joined(parts)})
         if others:
             turn.shown += [text_part(f"From the result of the call {id_}:"), *others]
-
-    def _answered(self, call_id: str, name: str) -> str:
-        """The server's id of the call that an output is of; "" if there is none."""
-        for at in range(len(self._open) - 1, -1, -1):
-            known, id_, called = self._open[at]
-            if (known == call_id) if call_id else (called == name):
-                del self._open[at]
-                return id_
-        return ""
 
     @property
     def _user(self) -> UserTurn:

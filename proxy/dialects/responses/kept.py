@@ -75,7 +75,7 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
         raise BODY.field("conversation").bad("cannot stand beside previous_response_id")
     if previous and kept.response(previous) is None:
         words = f"previous_response_id: {shown(previous)} is not kept here; send the whole conversation as `input`"
-        raise ResponseNotFound(words)
+        raise ResponseNotFound(words, "previous_response_id")
     start = previous
     if conversation:
         start = kept.newest(conversation)

@@ -28,6 +28,7 @@ from proxy.dialects.validation import (
     number,
     optional,
     shown,
+    string,
     whole_number,
 )
 
@@ -66,6 +67,7 @@ _EFFORTS = {
 }
 _NOT_FOR_SUMMARY = ("text", "tools", "tool_choice", "parallel_tool_calls")
 _NO_SWITCH = "the rules name no switch for the model's thinking"
+_TRUNCATIONS = ("", "auto", "disabled")
 _VERBOSITIES = ("low", "medium", "high")
 
 
@@ -76,6 +78,7 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     nonempty_string(body, "model", BODY)
     losses.leave(body, BODY_FIELDS, BODY)
     _check_state(body, losses)
+    _check_echoed(body)
     items = input_items(body)
     tools = offered_tools(body, items, losses)
     history = History(tools, losses, options.reasoning_history)
@@ -117,8 +120,11 @@ def compacting(body: JsonObject) -> JsonObject:
     given = body
     if body.get("input") is None:
         given = {**body, "input": []}
-    items: list[Json] = [item for item, _ in input_items(given)]
-    return {**body, "input": [*items, {"type": TRIGGER}], "stream": None, "background": None}
+    found = input_items(given)
+    items: list[Json] = [item for item, _ in found]
+    if not asks_for_summary(found):
+        items.append({"type": TRIGGER})
+    return {**body, "input": items, "stream": None, "background": None}
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
@@ -137,14 +143,29 @@ def wants_json(body: JsonObject) -> bool:
 def _check_state(body: JsonObject, losses: DroppedFields) -> None:
     """Fields that need a store, without which the answer would be another one."""
     for name, words in _NO_STORE.items():
-        if body.get(name):
+        if body.get(name) not in (None, ""):
             raise BODY.field(name).bad(words)
     if flag(body, "background", BODY):
         raise BODY.field("background").bad(_NO_BACKGROUND)
     if flag(body, "store", BODY):
         losses.lost("store", "nothing is kept, and the response says so")
-    if optional(body, "truncation", BODY) == "auto":
+    truncation = optional(body, "truncation", BODY)
+    if truncation not in _TRUNCATIONS:
+        raise BODY.field("truncation").bad(f"{shown(truncation)} is none of auto, disabled")
+    if truncation == "auto":
         losses.lost("truncation", "nothing is truncated; the client gets the error that tells it to compact")
+
+
+def _check_echoed(body: JsonObject) -> None:
+    """Fields that only come back in the response: clients read them there by their type."""
+    metadata = mapping(body, "metadata", BODY, needed=False)
+    for name in metadata:
+        string(metadata, name, BODY.field("metadata"))
+    for name in ("prompt_cache_key", "safety_identifier"):
+        optional(body, name, BODY)
+    if body.get("max_tool_calls") is not None:
+        whole_number(body, "max_tool_calls", BODY)
+    flag(body, "parallel_tool_calls", BODY)
 
 
 def _limits(body: JsonObject) -> JsonObject:

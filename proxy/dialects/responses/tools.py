@@ -234,19 +234,27 @@ def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) 
         for name in ("tool_choice", "parallel_tool_calls"):
             if body.get(name) is not None:
                 losses.lost(name, _NO_TOOLS)
+        _check_kind(choice)
         if isinstance(choice, dict):
             _check_object(choice, tools)
         return {}
     fields: JsonObject = {"tools": tools.functions}
+    _check_kind(choice)
     if isinstance(choice, dict):
         fields |= _object_choice(choice, tools, losses)
     elif choice is not None:
-        if choice not in _CHOICES:
-            raise _PLACE.bad(f"must be one of {', '.join(_CHOICES)}, or an object")
         fields["tool_choice"] = choice
     if body.get("parallel_tool_calls") is not None:
         fields["parallel_tool_calls"] = flag(body, "parallel_tool_calls", BODY)
     return fields
+
+
+def _check_kind(choice: Json) -> None:
+    """BadRequest for what is no choice at all."""
+    if choice is None or isinstance(choice, dict):
+        return
+    if not isinstance(choice, str) or choice not in _CHOICES:
+        raise _PLACE.bad(f"must be one of {', '.join(_CHOICES)}, or an object")
 
 
 def _object_choice(choice: JsonObject, tools: OfferedTools, losses: DroppedFields) -> JsonObject:
