@@ -150,7 +150,7 @@ def _prepared_response(
         _keeper(ctx, environ, asked),
     )
     compacts = translation.compacts
-    made = dialect(options, compacts)
+    made = dialect(options, compacts, translation.written)
     prepared = PreparedRequest(wanted, given.profile, made, given.server, given.headers, ends_loops=not compacts)
     if not asked.background or wanted.stream or run is not None:
         return prepared

@@ -10,10 +10,8 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 from pydantic import BaseModel
@@ -21,6 +19,7 @@ from pydantic import BaseModel
 from tests.conftest import Front, Proxy
 from tests.integration.test_sdk import SCRIPTS
 from tests.support.messages_client import HERMES, INPUT, MODELS, call, cards, reply
+from tests.support.noting import Noting
 from tests.support.responses_checker import check_error, check_response, check_stream
 from tests.support.responses_client import TOOL
 from tests.support.scripted import SSE, Act, Script, Upstream, answer, chunked, completion, opened
@@ -28,61 +27,6 @@ from tests.support.scripted import arguments as fragment
 from tests.support.scripted import text as said
 
 pytestmark = pytest.mark.once
-
-
-@dataclass
-class Answered:
-    """One answer of the proxy: its bytes as they came, and whether all of them did."""
-
-    request: httpx2.Request
-    status: int
-    kind: str
-    data: bytearray = field(default_factory=bytearray)
-    whole: bool = False
-
-    def check(self) -> None:
-        """An error is one of the API, and so is every response."""
-        data = bytes(self.data)
-        if self.status >= 400:
-            check_error(data, self.status)
-        elif self.request.url.path.endswith("/responses") and self.whole:
-            (check_stream if self.kind.startswith("text/event-stream") else check_response)(data)
-
-
-class _Noted(httpx2.SyncByteStream):
-    """The body on its way to the SDK, noted."""
-
-    def __init__(self, inner: httpx2.SyncByteStream, answered: Answered) -> None:
-        self._inner, self._answered = inner, answered
-
-    def __iter__(self) -> Iterator[bytes]:
-        for part in self._inner:
-            self._answered.data += part
-            yield part
-        self._answered.whole = True
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class Noting(httpx2.BaseTransport):
-    """What goes over the wire, beside what the SDK makes of it."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answered] = []
-        self._inner = httpx2.HTTPTransport()
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = self._inner.handle_request(request)
-        self.answers.append(Answered(request, response.status_code, response.headers.get("content-type", "")))
-        assert isinstance(response.stream, httpx2.SyncByteStream)
-        noted = _Noted(response.stream, self.answers[-1])
-        return httpx2.Response(
-            response.status_code, headers=response.headers, stream=noted, extensions=response.extensions
-        )
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 @contextlib.contextmanager
@@ -101,7 +45,7 @@ def talking(url: str) -> Iterator[openai.OpenAI]:
         yield client
     assert wire.answers
     for answered in wire.answers:
-        answered.check()
+        answered.check("/responses", error=check_error, stream=check_stream, body=check_response)
 
 
 @pytest.fixture

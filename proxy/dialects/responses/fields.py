@@ -271,7 +271,7 @@ TOOL_ROWS: Mapping[str, Rows] = MappingProxyType(
         "custom": {
             **_TOOL,
             "type": "a function with one string, `input`",
-            "format": "a grammar goes into the description",
+            "format": "a grammar goes into the description, and by `grammars` to vLLM; see the grammars",
         },
         "namespace": {
             "type": "its functions, each under the joined name `NAMESPACE__NAME`",

@@ -17,7 +17,7 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses.compaction import TRIGGER, asks_for_summary, check_allowed
 from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
 from proxy.dialects.responses.items import History, input_items
-from proxy.dialects.responses.tools import OfferedTools, choice_fields, offered_tools
+from proxy.dialects.responses.tools import OfferedTools, choice_fields, forced_tool, offered_tools
 from proxy.dialects.validation import (
     BODY,
     DroppedFields,
@@ -40,6 +40,7 @@ class Translation:
     `results`: the texts of the outputs since the last message of the user's own, and of the reminders there (C3, F89).
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
     the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
+    `written`: the tool whose input the model writes as its text, "" if it calls as it will.
     """
 
     body: JsonObject
@@ -47,6 +48,7 @@ class Translation:
     dropped: tuple[Repair, ...]
     tools: OfferedTools
     compacts: bool
+    written: str = ""
 
 
 # What needs a store, and what to do instead.
@@ -103,8 +105,26 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     if not compacts:
         translated |= choice_fields(body, tools, losses)
     _let_call(translated, options.server, losses)
+    written = ""
+    if options.grammars == "structured_outputs" and options.server == "vllm":
+        written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, conversation.results, losses.records(), tools, compacts)
+    return Translation(translated, conversation.results, losses.records(), tools, compacts, written)
+
+
+def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
+    """Let vLLM keep the reply to the grammar of the custom tool that must be called, if one must; give its name.
+
+    In a call the text would stand in a string of JSON, to which its grammar does not fit: so the text is the reply, and
+    what the client gets is the call. The tools stay in the prompt.
+    """
+    name = forced_tool(fields)
+    if name not in tools.grammars:
+        return ""
+    if fields.pop("response_format", None) is not None:
+        losses.lost("text.format", "the answer has to keep to the grammar of the tool that is called")
+    fields |= {"tool_choice": "none", "structured_outputs": tools.grammars[name]}
+    return name
 
 
 def _without_choice(body: JsonObject, losses: DroppedFields) -> JsonObject:

@@ -14,6 +14,7 @@ from proxy.codec.json_text import Json, JsonObject, dump_strict
 from proxy.dialects.responses.open_items import TextItem
 from proxy.dialects.responses.output import Output, ReplyOptions, delta_event
 from proxy.dialects.responses.summary import SummaryOutput
+from proxy.dialects.responses.written_input import WrittenInputOutput
 from proxy.engine.events import Chunk, Event, Reasoning, Text
 from proxy.engine.fast_path import CallTemplate
 from proxy.engine.lane import Lane
@@ -33,10 +34,13 @@ _NAMES = _Names()
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """Responses for one request; one that `compacts` is answered by a summary."""
+    """Responses for one request; one that `compacts` is answered by a summary, in one for which an input is `written`
+    the text is that of the tool with this name.
+    """
 
     asked: ReplyOptions
     compacts: bool = False
+    written: str = ""
     verbatim: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
@@ -58,7 +62,11 @@ class ResponsesDialect:
         return as_object(response)
 
     def _output(self) -> Output:
-        return SummaryOutput(self.asked) if self.compacts else Output(self.asked)
+        if self.compacts:
+            return SummaryOutput(self.asked)
+        if self.written:
+            return WrittenInputOutput(self.asked, self.written)
+        return Output(self.asked)
 
 
 @dataclass(frozen=True, slots=True)
