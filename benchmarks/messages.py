@@ -14,14 +14,16 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 from benchmarks import measure, report, run, targets
 from benchmarks.measure import Asking, Figures, Sizes
 from benchmarks.report import Row
 from benchmarks.targets import Target
 
-LIMIT_SECONDS = 150
+LIMIT_SECONDS = 200
 FULL = Sizes(paced_streams=100, paced_seconds=2.0, flat_streams=20, flat_events=1_000, whole=200)
 QUICK = Sizes(paced_streams=40, paced_seconds=1.0, flat_streams=10, flat_events=500, whole=60)
 # What medians are taken of.
@@ -47,11 +49,21 @@ _RATIOS = (("paced.ratio", "paced.content_us"), ("flat.ratio", "flat.content_us"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What is measured: whose the upstream's models are, and what the client asks."""
+    """What is measured: whose the upstream's models are, what the client asks, and beside which column it is put.
+
+    `slow`: the proxy looks for repetition, so that nothing of a stream takes the lane.
+    """
 
     name: str
     owner: str
     asking: Asking
+    beside: str = "chat"
+    slow: bool = False
+
+    @property
+    def place(self) -> tuple[str, bool]:
+        """Return which of the running proxies is asked."""
+        return self.owner, self.slow
 
 
 COLUMNS = (
@@ -60,7 +72,11 @@ COLUMNS = (
     Column("responses", UNKNOWN, Asking("responses")),
     Column("chat, counts", "vllm", Asking("chat", counts=True)),
     Column("messages, counts", "vllm", Asking("messages", counts=True)),
+    Column("chat, no lane", UNKNOWN, Asking("chat"), "chat, no lane", slow=True),
+    Column("responses, no lane", UNKNOWN, Asking("responses"), "chat, no lane", slow=True),
 )
+# Rules by which no lane is open.
+SLOW_RULES = 'models:\n  - {match: "*", repetition: {longest: 10, times: 100}}\n'
 
 
 def main() -> int:
@@ -74,9 +90,9 @@ def main() -> int:
     seen: list[report.Results] = []
     with ExitStack() as stack:
         try:
-            running = {owner: _started(stack, owner) for owner in (UNKNOWN, "vllm")}
+            running = {place: _started(stack, *place) for place in dict.fromkeys(each.place for each in COLUMNS)}
             for _ in range(rounds):
-                seen.append({column.name: _figures(running[column.owner], column, sizes) for column in COLUMNS})
+                seen.append({column.name: _figures(running[column.place], column, sizes) for column in COLUMNS})
                 compare(seen[-1])
         except (targets.Unavailable, measure.Failed) as error:
             print(f"not measured: {error}", file=sys.stderr)
@@ -88,20 +104,29 @@ def main() -> int:
 
 
 def compare(results: report.Results) -> None:
-    """Add to each column of a round how many times the CPU of `chat` it needs: the two ran shortly after each other."""
-    chat = results["chat"]
-    for figures in results.values():
+    """Add to each column of a round how many times the CPU of `chat`, or of chat without a lane, it needs: the two ran
+    shortly after each other.
+    """
+    for column in COLUMNS:
+        if column.name not in results:
+            continue
+        figures, least = results[column.name], results[column.beside]
         for ratio, figure in _RATIOS:
-            cpu, least = figures.get(figure), chat.get(figure)
-            figures[ratio] = cpu / least if cpu is not None and least else None
+            cpu, chats = figures.get(figure), least.get(figure)
+            figures[ratio] = cpu / chats if cpu is not None and chats else None
 
 
-def _started(stack: ExitStack, owner: str) -> Target:
+def _started(stack: ExitStack, owner: str, slow: bool) -> Target:
     """Start an upstream of this owner and a proxy in front of it, both until the stack ends; both fronts are warm."""
     port = stack.enter_context(targets.upstream(LIMIT_SECONDS, owner))
-    target = stack.enter_context(targets.proxy()(port))
+    options: tuple[str, ...] = ()
+    if slow:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-rules-")))
+        (folder / "rules.yaml").write_text(SLOW_RULES)
+        options = ("--rules", str(folder / "rules.yaml"))
+    target = stack.enter_context(targets.proxy(options)(port))
     for column in COLUMNS:
-        if column.owner == owner:
+        if column.place == (owner, slow):
             measure.warm(target, column.asking)
     return target
 

@@ -57,10 +57,14 @@ class ProxyError(Exception):
 
 
 class BadRequest(ProxyError):
-    """The request cannot be used; the message says where and why."""
+    """The request cannot be used; the message says where and why. `param` is the place in the body, or empty."""
 
     status = 400
     kind = "invalid_request_error"
+
+    def __init__(self, message: str, param: str = "") -> None:
+        super().__init__(message)
+        self.param = param
 
 
 class NoThreads(BadRequest):

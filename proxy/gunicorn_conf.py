@@ -251,6 +251,9 @@ class Worker(ThreadWorker):
         self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death)
         self._pump.start()
         super().run()
+        # What is made for no client (web/background.py) ends now: the process waits for its threads.
+        if self._drain != -1:
+            os.eventfd_write(self._drain, 1)
         self._pump.stop()
         self._lingering.close_all()
 

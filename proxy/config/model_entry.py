@@ -12,7 +12,7 @@ from proxy.config.rules import Model
 _GLOB = re.compile(r"([*?\[])")
 _WORDS = (
     *("parse", "upstream", "server", "url", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools"),
+    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars"),
 )
 
 

@@ -33,6 +33,8 @@ ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 ReasoningHistory = Literal["drop", "reasoning", "reasoning_content"]
 ServerTools = Literal["refuse", "drop"]
+Compaction = Literal["summary", "refuse"]
+Grammars = Literal["description", "structured_outputs"]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -46,11 +48,14 @@ _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
+_COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
+_GRAMMARS: tuple[Grammars, ...] = get_args(Grammars)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry", "repetition"),
+    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars"),
+    *("heal", "sampling", "tools", "retry", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "calls")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -88,7 +93,8 @@ class Profile:
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
     thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
-    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. `retry` is how often a
+    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. Two are for Responses
+    clients: what becomes of a request to compact, and of a custom tool's grammar. `retry` is how often a
     reply that says nothing is asked for once more; `repetition` the longest piece, and how often it may be repeated, at
     which a stream is ended.
     """
@@ -102,6 +108,8 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools | None = None
+    compaction: Compaction = "summary"
+    grammars: Grammars = "description"
     retry: int = 1
     repetition: tuple[int, int] | None = None
     calls: CallsAs = "structured"
@@ -124,6 +132,8 @@ class Model:
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
+    compaction: Compaction | None = None
+    grammars: Grammars | None = None
     url: str = ""
     requests: RequestRules = field(default_factory=RequestRules)
 
@@ -197,6 +207,8 @@ class Rules:
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "drop"),
             server_tools=its.server_tools,
+            compaction=_first(its.compaction, "summary"),
+            grammars=_first(its.grammars, "description"),
             retry=its.requests.retry,
             repetition=its.requests.repetition,
         )
@@ -339,6 +351,8 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         thinking=_option(keys, "thinking", what, _THINKINGS),
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
+        compaction=_option(keys, "compaction", what, _COMPACTIONS),
+        grammars=_option(keys, "grammars", what, _GRAMMARS),
         requests=parse_request_rules(keys, what),
     )
 

@@ -5,12 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Chunk, Event
+from proxy.engine.lane import Lane
 from proxy.errors import ProxyError
+
+
+class LaneTeller(Protocol):
+    """What leaves by the lane of a dialect that says everything anew: texts that go on what is being said."""
+
+    def tell(self, texts: Sequence[bytes]) -> bytes:
+        """Texts, as they stand in strings of JSON, as the events of the dialect's stream."""
+
+    def told(self, events: Iterable[Event]) -> None:
+        """Keep what these texts, joined, say."""
 
 
 class Writer(Protocol):
@@ -31,6 +42,9 @@ class Writer(Protocol):
 
     def passes(self, around: bytes) -> bool:
         """True if events that say a text, or a fragment of a call, leave as they came; `around` is all else of them."""
+
+    def teller(self, lane: Lane) -> LaneTeller | None:
+        """What tells the texts of a lane, if events that do not leave as they came still differ by their text alone."""
 
     def comment(self, raw: bytes) -> bytes:
         """An upstream event without data (a comment), as it leaves."""

@@ -13,7 +13,9 @@ class ModelOptions:
     "" if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`
     (enable_thinking, thinking), or reasoning_effort. `reasoning_history`: the field of assistant messages in which
     earlier thinking goes back (drop, reasoning, reasoning_content). `server_tools`: what becomes of tools that only
-    the servers of the dialect's maker have (refuse, drop); "" is as the dialect has it.
+    the servers of the dialect's maker have (refuse, drop); "" is as the dialect has it. `compaction`: whether the model
+    writes a summary where a client asks for one (summary, refuse). `grammars`: where those of custom tools go
+    (description, structured_outputs).
     """
 
     model: str
@@ -21,3 +23,5 @@ class ModelOptions:
     thinking: str = ""
     reasoning_history: str = "drop"
     server_tools: str = ""
+    compaction: str = "summary"
+    grammars: str = "description"

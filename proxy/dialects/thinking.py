@@ -41,6 +41,16 @@ class ThinkingSplitter:
         """What would end the reasoning that is open; "" if none is."""
         return next(iter(self._closers), "")
 
+    @property
+    def waits(self) -> bool:
+        """True while text is waited with."""
+        return bool(self._pending)
+
+    @property
+    def in_text(self) -> bool:
+        """True if all that comes is text, until something else than text does."""
+        return not (self._fresh or self._closers or self._pending)
+
     def feed(self, text: str) -> list[Piece]:
         """Take the next text; give what is decided."""
         if not (self._fresh or self._closers or self._pending):

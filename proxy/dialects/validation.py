@@ -64,7 +64,8 @@ class FieldPath:
 
     def bad(self, text: str) -> BadRequest:
         """The error for this place."""
-        return BadRequest(f"{self.where}: {text}" if self.where else text)
+        where = self.where
+        return BadRequest(f"{where}: {text}" if where else text, where)
 
 
 BODY = FieldPath()

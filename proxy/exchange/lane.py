@@ -29,12 +29,13 @@ class ReplyLane:
         return self._reply.open_lane()
 
     def __call__(self) -> bytes | None:
-        """What has come and leaves as it came; b"" if nothing has come, None if the generator must look at it."""
+        """What has come, as it leaves; b"" if nothing has come, None if the generator must look at it."""
         body = self._call.look()
         if not body:
             return body
-        if not self._reply.pass_by(body):
+        given = self._reply.pass_by(body)
+        if given is None:
             return None
         self._call.take()
         self._tape.note(body)
-        return self._wait.leaves(body)
+        return self._wait.leaves(given)

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from proxy.codec import sse
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json, load_chunk
-from proxy.dialects.base import Dialect, Writer
+from proxy.dialects.base import Dialect, LaneTeller, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
@@ -91,6 +91,7 @@ class StreamReply:
         self._events: deque[sse.ServerSentEvent] = deque()
         # The lane that is open, and the texts that have left by it and are not in the engine yet.
         self._lane: Lane | None = None
+        self._teller: LaneTeller | None = None
         self._passed: list[bytes] = []
         self._passed_size = 0
         # The upstream said `[DONE]`.
@@ -177,11 +178,16 @@ class StreamReply:
         be changed.
         """
         self._leave_lane()
-        if self._is_at_rest:
-            lane = self._engine.lane()
-            if lane is not None and self._writer.passes(lane.template.before + lane.template.after):
-                self._lane = lane
-        return self._lane is not None
+        lane = self._engine.lane() if self._is_at_rest else None
+        if lane is None:
+            return False
+        if self._writer.passes(lane.template.before + lane.template.after):
+            self._lane = lane
+            return True
+        self._teller = self._writer.teller(lane)
+        if self._teller is not None:
+            self._lane = lane
+        return self._teller is not None
 
     @property
     def _is_at_rest(self) -> bool:
@@ -195,16 +201,16 @@ class StreamReply:
             return False
         return self._decoder.between_events and not (self._events or self._unsent or self._engine.held)
 
-    def pass_by(self, body: bytes) -> bool:
-        """True if the next bytes of the body can leave as they came; then they are taken."""
+    def pass_by(self, body: bytes) -> bytes | None:
+        """What the next bytes of the body are for the client, if they can leave by the lane; then they are taken."""
         if self._passed_size > MAX_PASSED and not self.open_lane():
-            return False
+            return None
         texts = None if self._lane is None else self._lane.texts(body)
         if texts is None:
-            return False
+            return None
         self._passed += texts
         self._passed_size += len(body)
-        return True
+        return body if self._teller is None else self._teller.tell(texts)
 
     def _catch_up(self) -> None:
         """Tell the engine what has left by the lane."""
@@ -214,13 +220,15 @@ class StreamReply:
         if lane is not None and text and self._state is not _PASSING:
             if self._said.saying is not Saying.ANSWER:
                 self._said.hear(lane.events(text))
+            if self._teller is not None:
+                self._teller.told(lane.events(text))
             self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def _leave_lane(self) -> None:
         """Something else is to be done."""
         if self._passed:
             self._catch_up()
-        self._lane = None
+        self._lane = self._teller = None
 
     def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
         """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for

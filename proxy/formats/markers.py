@@ -186,7 +186,7 @@ BEFORE_TEXT = (
 
 def encoded(*texts: str) -> tuple[bytes, ...]:
     """The texts in UTF-8."""
-    return tuple(text.encode() for text in texts)
+    return tuple(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 MARKER_BY_OPENER = {marker.opener.encode(): marker for marker in MARKERS}

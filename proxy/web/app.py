@@ -26,7 +26,7 @@ from proxy.web import messages_views, responses_views, routes
 from proxy.web.access import check_target
 from proxy.web.access_log import log_request, measure
 from proxy.web.context import json_response, request_context
-from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
+from proxy.web.prepare import RUN, prepare_chat, prepare_compact, prepare_messages
 from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secret, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker
@@ -72,9 +72,9 @@ def _views() -> dict[routes.Route, _View]:
         routes.CHAT: partial(views.reply, prepare_chat),
         routes.MESSAGES: partial(views.reply, prepare_messages),
         routes.COUNT_TOKENS: messages_views.count_tokens,
-        routes.RESPONSES: partial(views.reply, prepare_responses),
+        routes.RESPONSES: responses_views.create,
         routes.INPUT_TOKENS: responses_views.input_tokens,
-        routes.COMPACT: responses_views.compact,
+        routes.COMPACT: partial(views.reply, prepare_compact),
         routes.RESPONSE: responses_views.one_response,
         routes.CANCEL: responses_views.cancel,
         routes.INPUT_ITEMS: responses_views.input_items,
@@ -146,7 +146,7 @@ def _before_request(worker: WorkerState) -> Response | None:
         return None  # Flask raises it next
     identity = steps.authenticate(route, environ, context.snapshot)
     context.key, context.secrets = identity.key, identity.secrets
-    steps.admit(context, route)
+    steps.admit(context, route, background=RUN in environ)
     context.client = steps.client_name(context.key, context.snapshot, target.client)
     context.body = steps.read(context, route, environ)
     return None if request.routing_exception is None else views.passed(route.path)
@@ -188,6 +188,8 @@ def _closing(response: Response) -> Response:
             measure(ctx, response.status_code)
             for step in ctx.outcome.later:
                 step()
+        for step in ctx.afterwards:
+            step()
 
     response.call_on_close(ended)
     _mask(response, ctx.secrets)

@@ -86,12 +86,13 @@ def authenticate(route: Route, environ: dict[str, Any], snapshot: Snapshot) -> I
     return Identity(key, secrets_of(environ))
 
 
-def admit(context: RequestContext, route: Route) -> None:
-    """Count the request of a key, and take a thread where the route may keep it for long.
+def admit(context: RequestContext, route: Route, *, background: bool = False) -> None:
+    """Count the request of a key, and take a thread where the route may keep it for long. One that is made in the
+    `background` was counted when it came.
 
     Raises TooMany or Unavailable.
     """
-    if context.key is not None:
+    if context.key is not None and not background:
         access.count_request(context.key, context.worker.memory.tally)
     if route.takes_thread:
         context.take_thread()

@@ -74,12 +74,17 @@ def reply(prepare: Prepare) -> Response:
     """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
     ctx = request_context()
     ctx.prepared = asked = prepare(ctx, request.environ)
+    return answered(ctx, asked)
+
+
+def answered(ctx: RequestContext, asked: PreparedRequest) -> Response:
+    """The reply to a request that was read."""
     wanted, settings = asked.chat, ctx.snapshot.settings
     ctx.outcome.observe = settings.observe
     if settings.observe:
         # It goes up as it came, and once.
         asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
-    ending = _ending(ctx, wanted)
+    ending = _ending(ctx, wanted) if asked.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -13,6 +13,7 @@ from proxy.config.api_keys import ClientKey
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
+from proxy.dialects.responses.kept import Pending
 from proxy.exchange.outcome import Outcome
 from proxy.healing.heal import HealPlan
 from proxy.upstream.answer_wait import HasDescriptor
@@ -27,7 +28,8 @@ from proxy.worker.state import WorkerState
 class PreparedRequest:
     """What a client asks of a model, in chat completions, and how the reply goes back to it.
 
-    `server` is where it goes, chosen once, and `headers` are all that it goes up with.
+    `server` is where it goes, chosen once, and `headers` are all that it goes up with. `ends_loops`: a conversation
+    that turns in a circle is ended. `later`: the response for a client that will ask for it later.
     """
 
     chat: ChatRequest
@@ -35,6 +37,8 @@ class PreparedRequest:
     dialect: Dialect
     server: ModelServer
     headers: Mapping[str, str]
+    ends_loops: bool = True
+    later: Pending | None = None
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ class RequestContext:
     what the request has to give back when it has ended, `thread` what it gives back when it needs its thread no more.
     `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
     that let it in, `denied` why it was not let in; `secrets` are what no log may show of it; `cors` are the headers for
-    the web page that asks. How it ended says its `outcome`.
+    the web page that asks. How it ended says its `outcome`; `afterwards` is done once it has given all back.
     """
 
     id: str
@@ -68,6 +72,7 @@ class RequestContext:
     outcome: Outcome = field(default_factory=Outcome)
     held: ExitStack = field(default_factory=ExitStack)
     thread: ExitStack = field(default_factory=ExitStack)
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def dialect(self) -> str:

@@ -23,8 +23,8 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
-from proxy.dialects.responses.kept import Resumed, resume
-from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.dialects.responses.kept import Pending, Resumed, resume
+from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.healing.heal import heal_request
@@ -40,6 +40,8 @@ from proxy.worker.response_store import ResponseStore
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
 _DAY = 86400.0
+# Under this name the environment of a request that is made in the background has its response (web/background.py).
+RUN = "tool_proxy.run"
 
 
 class _Translation(Protocol):
@@ -112,7 +114,23 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
-    asked = resumed(ctx, environ, parse_body(ctx.body, ctx.snapshot.settings.max_depth))
+    run: Pending | None = environ.get(RUN)
+    if run is not None:
+        return _prepared_response(ctx, environ, run.asked, ResponsesDialect)
+    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    return _prepared_response(ctx, environ, resumed(ctx, environ, body), ResponsesDialect)
+
+
+def prepare_compact(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+    """`POST /v1/responses/compact`: the same for a conversation of which a summary is wanted; it is not kept."""
+    body = responses.compacting(parse_body(ctx.body, ctx.snapshot.settings.max_depth))
+    asked = replace(resumed(ctx, environ, body), keep=False)
+    return _prepared_response(ctx, environ, asked, CompactDialect)
+
+
+def _prepared_response(
+    ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed, dialect: type[ResponsesDialect]
+) -> PreparedRequest:
     body = asked.body
     given = translated(ctx, environ, body, responses.translate)
     translation = given.translation
@@ -120,8 +138,9 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
     wanted = read_chat(dump_request(translation.body), translation.body)
     wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
     limit = translation.body.get("max_tokens")
+    run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
-        token_hex(12),
+        token_hex(12) if run is None else run.id.removeprefix("resp_"),
         echo(body) | asked.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
@@ -130,7 +149,12 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
         lambda: int(time.time()),
         _keeper(ctx, environ, asked),
     )
-    return PreparedRequest(wanted, given.profile, ResponsesDialect(options), given.server, given.headers)
+    compacts = translation.compacts
+    made = dialect(options, compacts, translation.written)
+    prepared = PreparedRequest(wanted, given.profile, made, given.server, given.headers, ends_loops=not compacts)
+    if not asked.background or wanted.stream or run is not None:
+        return prepared
+    return replace(prepared, later=Pending(output.begun_response(options, "queued"), asked))
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -156,7 +180,8 @@ def _keeper(ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed) -> 
     store = response_store(ctx, environ)
     if store is None or not asked.keep:
         return lambda response: None
-    return lambda response: store.keep(response, asked.given, asked.conversation)
+    keep = store.end if RUN in environ else store.keep
+    return lambda response: keep(response, asked.given, asked.conversation)
 
 
 def _stop_sequences(body: JsonObject) -> frozenset[str]:
@@ -188,7 +213,7 @@ def translated(
     """
     snapshot, model = ctx.snapshot, body.get("model")
     if not isinstance(model, str) or not model:
-        raise BadRequest("model: the name of a model is required, as a string")
+        raise BadRequest("model: the name of a model is required, as a string", "model")
     headers = conversation_headers(ctx, environ, body)
     # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
     cards = snapshot.cards(headers)
@@ -202,6 +227,8 @@ def translated(
         thinking=profile.thinking,
         reasoning_history=_reasoning_history(ctx, served, profile),
         server_tools=profile.server_tools or "",
+        compaction=profile.compaction,
+        grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)
     return TranslatedRequest(how(body, options), profile, server, kind, headers, context)

@@ -9,11 +9,23 @@ from proxy.dialects.responses.kept import listed, page
 from proxy.dialects.responses.request import translate_count
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound
+from proxy.web.background import begin
+from proxy.web.completions import answered
 from proxy.web.context import json_response, request_context
 from proxy.web.messages_views import ask
-from proxy.web.prepare import response_store, resumed, translated
+from proxy.web.prepare import prepare_responses, response_store, resumed, translated
 from proxy.web.request_body import parse_body
 from proxy.worker.response_store import ResponseStore
+
+
+def create() -> Response:
+    """`POST /v1/responses`: answered, or begun for a client that will ask for it later."""
+    ctx = request_context()
+    ctx.prepared = asked = prepare_responses(ctx, request.environ)
+    if asked.later is None:
+        return answered(ctx, asked)
+    begin(ctx, request.environ, _store(), asked.later)
+    return json_response(dump_json(asked.later.response))
 
 
 def input_tokens() -> Response:
@@ -45,8 +57,11 @@ def one_response(name: str) -> Response:
 
 
 def cancel(name: str) -> Response:
-    """`POST /v1/responses/{response}/cancel`: what is kept has ended, so the response is given as it is."""
-    return json_response(dump_json(_kept(_store(), name)))
+    """`POST /v1/responses/{response}/cancel`: what is being made in the background ends; else it is as it is."""
+    found = _store().cancel(name)
+    if found is None:
+        raise _unknown(name)
+    return json_response(dump_json(found))
 
 
 def input_items(name: str) -> Response:
@@ -55,11 +70,6 @@ def input_items(name: str) -> Response:
     _kept(store, name)
     asked = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
     return json_response(dump_json(page(listed(name, store.given(name)), **asked)))
-
-
-def compact() -> Response:
-    """`POST /v1/responses/compact`: the client has to do it by an ordinary request."""
-    raise _nothing_kept()
 
 
 def _store() -> ResponseStore:
@@ -83,6 +93,5 @@ def _unknown(id_: str) -> NotFound:
 
 def _nothing_kept() -> BadRequest:
     return BadRequest(
-        "this server keeps no responses; configure the client to send the whole conversation each time "
-        "(`store: false`), and to compact it by an ordinary request (Codex: a provider that is not named OpenAI)"
+        "this server keeps no responses; configure the client to send the whole conversation each time (`store: false`)"
     )

@@ -24,6 +24,11 @@ stream_max_retries = 1
 [analytics]
 enabled = false
 """
+# The files of a run in which Codex compacts as it does at OpenAI's own server: by an item that asks for a summary.
+COMPACTS = {
+    ".codex/config.toml": _CONFIG.replace('name = "Local"', 'name = "OpenAI"')
+    % "model_context_window = 131072\nmodel_auto_compact_token_limit = 100000\n"
+}
 # What Codex has to know of a model so that it offers `apply_patch` as free text: without an entry it never does.
 _CATALOG = {
     "models": [

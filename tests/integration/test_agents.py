@@ -375,7 +375,7 @@ class TestAgent:
     def test_rows_of_one_agent_are_not_for_the_others(self) -> None:
         """Nor is what it makes of a fault."""
         own = [row.name for row in ROWS if row.is_for(CODEX) and not row.is_for(CLAUDE)]
-        assert own == ["namespaced", "apply_patch", "context_overflow", "context_full"]
+        assert own == ["namespaced", "apply_patch", "context_overflow", "context_full", "compacted"]
 
     def test_its_files_are_written(self, tmp_path: Path) -> None:
         """With the URL in its place, and other braces as they are."""

@@ -18,6 +18,9 @@ from proxy.exchange import attempt
 from proxy.exchange.reply_stream import LONG
 from proxy.web.completions import HAND_OVER
 from tests.conftest import Front, Inside
+from tests.support.messages_client import MODELS, cards
+from tests.support.responses_checker import check_stream, events, text_of
+from tests.support.responses_client import RESPONSES, TOOL, ask
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -42,6 +45,7 @@ pytestmark = pytest.mark.once
 CHAT = "/v1/chat/completions"
 BEGIN = [ROLE, text("So"), text(" it")]
 WORDS = [text(word) for word in (" is,", " Tom", " said", " and", " went", " on")]
+SAID = "So it is, Tom said and went on"
 EVENTS = [*BEGIN, *WORDS, finish(), DONE]
 PLAIN = {"Content-Type": "text/event-stream"}
 
@@ -57,16 +61,24 @@ class Driven:
     needs: list[str] = field(default_factory=list)
 
 
-def drive(client: Any, upstream: Upstream, script: Sequence[Action], *, lanes: bool = True) -> Driven:
+CHATS = (CHAT, chat(tools=[WRITE_FILE]))
+
+
+def drive(
+    client: Any, upstream: Upstream, script: Sequence[Action], *, lanes: bool = True, asks: tuple[str, Any] = CHATS
+) -> Driven:
     """Play a script, each of its actions once the one before has been read, and drive the stream to its end."""
     beginning, *rest = script
     gates = [upstream.gate() for _ in rest]
     upstream.play([beginning, *(each for pair in zip(gates, rest, strict=True) for each in pair)])
+    upstream.paths[MODELS] = cards("tiny")
     closed = iter(gates)
     waits: list[Any] = []
     driven = Driven()
     given = {HAND_OVER: waits.append}
-    with client.post(CHAT, json=chat(tools=[WRITE_FILE]), buffered=False, environ_overrides=given) as response:
+    path, body = asks
+    with client.post(path, json=body, buffered=False, environ_overrides=given) as response:
+        assert response.status_code == 200, response.data
         [wait] = waits
         wait.driven = True
         for part in response.iter_encoded():
@@ -167,6 +179,23 @@ def test_the_same_leaves_with_and_without_a_lane(inside: Inside, name: str) -> N
         assert with_lane.data.replace(b": ping\n\n", b"") == b"".join(EVENTS)
     if name in LIES:
         assert DONE not in with_lane.data
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_responses_client_gets_the_same_with_and_without_a_lane(inside: Inside, name: str) -> None:
+    asks = (RESPONSES, ask("Hi", tools=[TOOL]))
+    with Upstream() as upstream:
+        client = inside(upstream.url)
+        by_lane = drive(client, upstream, HONEST[name], asks=asks)
+        usual = drive(client, upstream, HONEST[name], lanes=False, asks=asks)
+    assert b"".join(by_lane.passed).count(b"event: response.output_text.delta\n") == len(WORDS)
+    assert text_of(check_stream(by_lane.data)) == text_of(check_stream(usual.data)) == SAID
+    assert _deltas(by_lane.data) == _deltas(usual.data)
+
+
+def _deltas(data: bytes) -> list[str]:
+    found = (json.loads(said) for _, said in events(data))
+    return [event["delta"] for event in found if "delta" in event]
 
 
 def test_a_reset_in_the_lane_is_told_as_everywhere(inside: Inside) -> None:

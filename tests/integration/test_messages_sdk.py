@@ -11,11 +11,10 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import anthropic
-import httpx2
 import pytest
 from anthropic.lib.tools import ToolError
 from anthropic.types import Message
@@ -23,6 +22,7 @@ from anthropic.types import Message
 from tests.conftest import Front, Proxy, Start
 from tests.integration.test_sdk import SCRIPTS
 from tests.support.messages_checker import check_error, check_message, check_stream
+from tests.support.noting import Answered, Noting
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -56,61 +56,6 @@ WRITE_FILE: dict[str, Any] = {
     },
 }
 MODELS = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm", "root": "tiny"}]})]
-
-
-@dataclass
-class Answered:
-    """One answer of the proxy: its bytes as they came, and whether all of them did."""
-
-    request: httpx2.Request
-    status: int
-    kind: str
-    data: bytearray = field(default_factory=bytearray)
-    whole: bool = False
-
-    def check(self) -> None:
-        """An error is one of the API, and so is every message."""
-        path, data = self.request.url.path, bytes(self.data)
-        if self.status >= 400:
-            check_error(data, self.status)
-        elif path.endswith("/v1/messages") and self.whole:
-            (check_stream if self.kind.startswith("text/event-stream") else check_message)(data)
-
-
-class _Noted(httpx2.SyncByteStream):
-    """The body on its way to the SDK, noted."""
-
-    def __init__(self, inner: httpx2.SyncByteStream, answered: Answered) -> None:
-        self._inner, self._answered = inner, answered
-
-    def __iter__(self) -> Iterator[bytes]:
-        for part in self._inner:
-            self._answered.data += part
-            yield part
-        self._answered.whole = True
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class Noting(httpx2.BaseTransport):
-    """What goes over the wire, beside what the SDK makes of it."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answered] = []
-        self._inner = httpx2.HTTPTransport()
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = self._inner.handle_request(request)
-        self.answers.append(Answered(request, response.status_code, response.headers.get("content-type", "")))
-        assert isinstance(response.stream, httpx2.SyncByteStream)
-        noted = _Noted(response.stream, self.answers[-1])
-        return httpx2.Response(
-            response.status_code, headers=response.headers, stream=noted, extensions=response.extensions
-        )
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 @dataclass
@@ -150,7 +95,7 @@ def talking(url: str, **options: Any) -> Iterator[Sdk]:
         yield Sdk(client, wire)
     assert wire.answers
     for answered in wire.answers:
-        answered.check()
+        answered.check("/v1/messages", error=check_error, stream=check_stream, body=check_message)
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,8 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 from pydantic import BaseModel
@@ -21,6 +19,7 @@ from pydantic import BaseModel
 from tests.conftest import Front, Proxy
 from tests.integration.test_sdk import SCRIPTS
 from tests.support.messages_client import HERMES, INPUT, MODELS, call, cards, reply
+from tests.support.noting import Noting
 from tests.support.responses_checker import check_error, check_response, check_stream
 from tests.support.responses_client import TOOL
 from tests.support.scripted import SSE, Act, Script, Upstream, answer, chunked, completion, opened
@@ -28,61 +27,6 @@ from tests.support.scripted import arguments as fragment
 from tests.support.scripted import text as said
 
 pytestmark = pytest.mark.once
-
-
-@dataclass
-class Answered:
-    """One answer of the proxy: its bytes as they came, and whether all of them did."""
-
-    request: httpx2.Request
-    status: int
-    kind: str
-    data: bytearray = field(default_factory=bytearray)
-    whole: bool = False
-
-    def check(self) -> None:
-        """An error is one of the API, and so is every response."""
-        data = bytes(self.data)
-        if self.status >= 400:
-            check_error(data, self.status)
-        elif self.request.url.path.endswith("/responses") and self.whole:
-            (check_stream if self.kind.startswith("text/event-stream") else check_response)(data)
-
-
-class _Noted(httpx2.SyncByteStream):
-    """The body on its way to the SDK, noted."""
-
-    def __init__(self, inner: httpx2.SyncByteStream, answered: Answered) -> None:
-        self._inner, self._answered = inner, answered
-
-    def __iter__(self) -> Iterator[bytes]:
-        for part in self._inner:
-            self._answered.data += part
-            yield part
-        self._answered.whole = True
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class Noting(httpx2.BaseTransport):
-    """What goes over the wire, beside what the SDK makes of it."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answered] = []
-        self._inner = httpx2.HTTPTransport()
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = self._inner.handle_request(request)
-        self.answers.append(Answered(request, response.status_code, response.headers.get("content-type", "")))
-        assert isinstance(response.stream, httpx2.SyncByteStream)
-        noted = _Noted(response.stream, self.answers[-1])
-        return httpx2.Response(
-            response.status_code, headers=response.headers, stream=noted, extensions=response.extensions
-        )
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 @contextlib.contextmanager
@@ -101,7 +45,7 @@ def talking(url: str) -> Iterator[openai.OpenAI]:
         yield client
     assert wire.answers
     for answered in wire.answers:
-        answered.check()
+        answered.check("/responses", error=check_error, stream=check_stream, body=check_response)
 
 
 @pytest.fixture
@@ -313,7 +257,7 @@ def test_errors_are_of_the_sdks_classes(
         assert (caught.value.status_code, caught.value.response.json()["error"]["message"]) == (status, "no")
 
 
-@pytest.mark.parametrize("what", ["retrieve", "delete", "cancel", "input_items", "compact"])
+@pytest.mark.parametrize("what", ["retrieve", "delete", "cancel", "input_items"])
 def test_what_needs_a_store_is_a_bad_request(scripted: Scripted, what: str) -> None:
     with scripted() as (client, upstream):
         ways: dict[str, Callable[[], Any]] = {
@@ -321,11 +265,21 @@ def test_what_needs_a_store_is_a_bad_request(scripted: Scripted, what: str) -> N
             "delete": lambda: client.responses.delete("resp_1"),
             "cancel": lambda: client.responses.cancel("resp_1"),
             "input_items": lambda: client.responses.input_items.list("resp_1"),
-            "compact": lambda: client.responses.compact(model="tiny", input="a"),
         }
         with pytest.raises(openai.BadRequestError, match="keeps no responses"):
             ways[what]()
         assert upstream.seen == []
+
+
+def test_a_conversation_is_compacted_and_goes_on_from_its_summary(scripted: Scripted) -> None:
+    with scripted(reply(False, "The user said a."), reply(False, "b")) as (client, upstream):
+        made = client.responses.compact(model="tiny", input="a")
+        assert [item.type for item in made.output] == ["compaction"]
+        items: Any = [*(item.to_dict() for item in made.output), {"role": "user", "content": "and?"}]
+        assert client.responses.create(model="tiny", input=items).output_text == "b"
+        (first,), (second,) = (seen.json["messages"] for seen in upstream.seen)
+    assert first["content"].startswith("a\n\nThe conversation so far is about to be replaced by a summary")
+    assert second["content"].endswith("The user said a.\n\nand?")
 
 
 def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:

@@ -62,9 +62,9 @@ def test_what_is_kept_can_be_asked_for(keeping: Keeping, streamed: bool) -> None
     """The response as it was, what was given for it, and neither once it is deleted."""
     with serving(reply(streamed, "Hello")) as server:
         client = keeping(server.url)
-        made = response_of(client.post(RESPONSES, json=ask("Hi", stream=streamed, background=True)))
+        made = response_of(client.post(RESPONSES, json=ask("Hi", stream=streamed)))
     path = f"{RESPONSES}/{made['id']}"
-    assert made["background"] is True
+    assert made["background"] is False
     assert client.get(path).json == client.post(f"{path}/cancel").json == made
     items = client.get(f"{path}/input_items").json
     assert items is not None and [item["content"] for item in items["data"]] == [[{"type": "input_text", "text": "Hi"}]]

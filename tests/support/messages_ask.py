@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from proxy.codec.json_text import dump_request
 from proxy.dialects.messages.request import Translation, translate
-from proxy.dialects.model_options import ModelOptions
-from proxy.errors import BadRequest
+from tests.support.translations import MODEL, checked, lost, messages_of, options, refused
 
+# What tests take from here beside its own.
+__all__ = ["MODEL", "lost", "messages_of"]
 Block = dict[str, Any]
-MODEL = "served/model"
 PIXEL = "iVBORw0KGgo="
 PICTURE: Block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
 PICTURE_PART: Block = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
@@ -50,40 +47,16 @@ def result(content: Any = "done", id_: str = "toolu_1", **fields: Any) -> Block:
     return {"type": "tool_result", "tool_use_id": id_, "content": content, **fields}
 
 
-def sent(body: dict[str, Any], **options: Any) -> Translation:
+def sent(body: dict[str, Any], **said: Any) -> Translation:
     """The translation, which must be JSON with the messages last (C8)."""
-    translation = translate(body, ModelOptions(**{"model": MODEL, **options}))
-    assert [*translation.body][-1] == "messages"
-    dump_request(translation.body)
-    return translation
+    return checked(translate(body, options(**said)))
 
 
-def messages(*given: Any, **options: Any) -> list[Any]:
+def messages(*given: Any, **said: Any) -> list[Any]:
     """The chat messages for these Messages."""
-    return messages_of(sent(ask(*given), **options))
+    return messages_of(sent(ask(*given), **said))
 
 
-def messages_of(translation: Translation) -> list[Any]:
-    """The chat messages of a translated request."""
-    found = translation.body["messages"]
-    assert isinstance(found, list)
-    return found
-
-
-def lost(translation: Translation) -> dict[str, int]:
-    """How many of each kind of field were dropped."""
-    assert {repair.id for repair in translation.dropped} <= {"dropped_field"}
-    pairs = [repair.before.rsplit(": ", 1) for repair in translation.dropped]
-    assert len({kind for kind, _ in pairs}) == len(pairs), "one record for each kind"
-    assert all(repair.why.startswith(f"{kind}: ") for repair, (kind, _) in zip(translation.dropped, pairs, strict=True))
-    return {kind: int(count) for kind, count in pairs}
-
-
-def refusal(body: dict[str, Any], **options: Any) -> str:
-    """What the client is told about a request that cannot be used: one line, and not too long (400)."""
-    with pytest.raises(BadRequest) as caught:
-        sent(body, **options)
-    assert caught.value.status == 400
-    assert "\n" not in caught.value.message
-    assert len(caught.value.message) < 300
-    return caught.value.message
+def refusal(body: dict[str, Any], **said: Any) -> str:
+    """What the client is told about a request that cannot be used."""
+    return refused(lambda: sent(body, **said))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from proxy.dialects.responses.request import translate
+from tests.support.translations import MODEL, checked, content, lost, messages_of, options, refused
 
-from proxy.codec.json_text import dump_request
-from proxy.dialects.model_options import ModelOptions
-from proxy.dialects.responses.request import Translation, translate
-from proxy.errors import BadRequest
-
+# What tests take from here beside its own.
+__all__ = ["MODEL", "lost"]
 Item = dict[str, Any]
-MODEL = "served/model"
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 SCHEMA: Item = {"type": "object", "properties": {"x": {"type": "integer"}}}
 TOOL: Item = {"type": "function", "name": "run", "parameters": SCHEMA}
@@ -29,7 +26,7 @@ def ask(*items: Any, **fields: Any) -> dict[str, Any]:
 
 def user(*parts: Any, **fields: Any) -> Item:
     """A user's message: of one text, or of these parts."""
-    return {"type": "message", "role": "user", "content": _content(parts), **fields}
+    return {"type": "message", "role": "user", "content": content(parts), **fields}
 
 
 def assistant(text: str, **fields: Any) -> Item:
@@ -38,11 +35,7 @@ def assistant(text: str, **fields: Any) -> Item:
 
 
 def developer(*parts: Any, role: str = "developer", **fields: Any) -> Item:
-    return {"type": "message", "role": role, "content": _content(parts), **fields}
-
-
-def _content(parts: tuple[Any, ...]) -> Any:
-    return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else [*parts]
+    return {"type": "message", "role": role, "content": content(parts), **fields}
 
 
 def text(said: str) -> Item:
@@ -57,34 +50,16 @@ def output(said: Any = "done", id_: str = "c1", **fields: Any) -> Item:
     return {"type": "function_call_output", "call_id": id_, "output": said, **fields}
 
 
-def sent(body: dict[str, Any], **options: Any) -> Any:
-    """The translation, which must be JSON with the messages last (C8); its body is looked into at any depth."""
-    translation = translate(body, ModelOptions(**{"model": MODEL, **options}))
-    assert [*translation.body][-1] == "messages"
-    dump_request(translation.body)
-    return translation
+def sent(body: dict[str, Any], **said: Any) -> Any:
+    """The translation; its body is looked into at any depth."""
+    return checked(translate(body, options(**said)))
 
 
-def messages(*items: Any, **options: Any) -> list[Any]:
+def messages(*items: Any, **said: Any) -> list[Any]:
     """The chat messages for these items."""
-    found = sent(ask(*items), **options).body["messages"]
-    assert isinstance(found, list)
-    return found
+    return messages_of(sent(ask(*items), **said))
 
 
-def lost(translation: Translation) -> dict[str, int]:
-    """How many of each kind of field were dropped."""
-    assert {repair.id for repair in translation.dropped} <= {"dropped_field"}
-    pairs = [repair.before.rsplit(": ", 1) for repair in translation.dropped]
-    assert len({kind for kind, _ in pairs}) == len(pairs), "one record for each kind"
-    return {kind: int(count) for kind, count in pairs}
-
-
-def refusal(body: dict[str, Any], **options: Any) -> str:
-    """What the client is told about a request that cannot be used: one line, and not too long (400)."""
-    with pytest.raises(BadRequest) as caught:
-        sent(body, **options)
-    assert caught.value.status == 400
-    assert "\n" not in caught.value.message
-    assert len(caught.value.message) < 300
-    return caught.value.message
+def refusal(body: dict[str, Any], **said: Any) -> str:
+    """What the client is told about a request that cannot be used."""
+    return refused(lambda: sent(body, **said))

@@ -13,6 +13,7 @@ from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.engine.events import Chunk, Event
+from proxy.engine.lane import Lane
 from proxy.errors import ProxyError, UpstreamRefused
 from proxy.upstream.context_overflow import read_overflow
 
@@ -68,6 +69,9 @@ class MessagesWriter:
     def passes(self, around: bytes) -> bool:
         """Nothing leaves as it came."""
         return False
+
+    def teller(self, lane: Lane) -> None:
+        """Nothing tells its texts."""
 
     def comment(self, raw: bytes) -> bytes:
         """Comments do not pass: this dialect has none."""

@@ -7,7 +7,7 @@ Codex asks again after `server_error`, waits after `rate_limit_exceeded` and `se
 from __future__ import annotations
 
 from proxy.codec.json_text import JsonObject, dump_strict
-from proxy.errors import CONTEXT_FULL, ProxyError, UpstreamRefused
+from proxy.errors import CONTEXT_FULL, BadRequest, ProxyError, UpstreamRefused
 from proxy.upstream.context_overflow import read_overflow
 
 _BY_STATUS = {429: "rate_limit_exceeded", 503: "server_is_overloaded", 529: "server_is_overloaded"}
@@ -43,6 +43,8 @@ def failure(error: ProxyError) -> JsonObject:
 def error_body(error: ProxyError) -> bytes:
     """The body of an answer that is an error."""
     said: JsonObject = {"message": _words(error), "type": error.kind, "param": None, "code": error_code(error) or None}
+    if isinstance(error, BadRequest) and error.param:
+        said["param"] = error.param
     return dump_strict({"error": said})
 
 

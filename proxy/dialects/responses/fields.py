@@ -50,8 +50,8 @@ BODY_ROWS: Rows = MappingProxyType(
         "store": "without the setting `store` nothing is kept: true is dropped, and the response says `store: false`; "
         "with it all but false are kept",
         "truncation": "`disabled` is what happens; `auto` is dropped: the client is told by an error to compact",
-        "background": "refused if true: nothing is kept here that could be asked for later; with `store` the answer "
-        "comes at once, and can be asked for",
+        "background": "refused if true: nothing is kept here that could be asked for later; with `store` the response "
+        "is made in the background, unless it streams",
         "previous_response_id": _NO_STATE,
         "conversation": _NO_STATE,
         "prompt": "refused: no prompts are kept here; send `instructions` and `input`",
@@ -135,6 +135,11 @@ _OUTPUT = {
     "id": _ID,
     "status": _STATUS,
     "caller": _CALLER,
+}
+_COMPACTION = {
+    "type": "text of the user's",
+    "encrypted_content": "the summary, if it was written here; else refused",
+    "id": _ID,
 }
 _NAMESPACE = "part of the function's name"
 _ACTION = "the function's `arguments`"
@@ -226,6 +231,8 @@ ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
             "content": "the text; encrypted parts are dropped",
             "id": _ID,
         },
+        **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _COMPACTION),
+        "compaction_trigger": {"type": "as the last item: the model is asked for a summary; see compaction", "id": _ID},
     }
 )
 # Items of which nothing can be carried.
@@ -233,11 +240,6 @@ OTHER_ITEM_ROWS: Rows = MappingProxyType(
     {
         "item_reference": "refused: nothing is kept here; send the item itself; with `store` it is the item that it "
         "means",
-        "compaction": "refused: only the server that wrote it can read it; send the conversation itself",
-        "compaction_summary": "refused: only the server that wrote it can read it; send the conversation itself",
-        "context_compaction": "refused: only the server that wrote it can read it; send the conversation itself",
-        "compaction_trigger": "refused: this server writes no compactions; give the provider in the client's "
-        "configuration another name than OpenAI, and the client compacts by an ordinary request",
         "configuration_update": f"{DROPPED}the request's own fields say it",
         "web_search_call": f"{DROPPED}what the search found is not in it",
         **dict.fromkeys(
@@ -269,7 +271,7 @@ TOOL_ROWS: Mapping[str, Rows] = MappingProxyType(
         "custom": {
             **_TOOL,
             "type": "a function with one string, `input`",
-            "format": "a grammar goes into the description",
+            "format": "a grammar goes into the description, and by `grammars` to vLLM; see the grammars",
         },
         "namespace": {
             "type": "its functions, each under the joined name `NAMESPACE__NAME`",

@@ -22,6 +22,7 @@ from proxy.dialects.chat_turns import (
     texts_since_user,
     turn_of,
 )
+from proxy.dialects.responses.compaction import INSTRUCTION, TRIGGER, recall
 from proxy.dialects.responses.content import parts_of, text_of
 from proxy.dialects.responses.fields import (
     DROPPED_ITEMS,
@@ -30,6 +31,7 @@ from proxy.dialects.responses.fields import (
     MESSAGE_FIELDS,
     REFUSED_ITEMS,
 )
+from proxy.dialects.responses.open_calls import OpenCalls
 from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.validation import (
     BODY,
@@ -88,9 +90,7 @@ class History:
         self._reasoning = reasoning_history
         self._system: list[str] = []
         self._turns: list[UserTurn | AssistantTurn] = []
-        # The calls that have no output yet: the client's id, the server's, and the function's name.
-        self._open: list[tuple[str, str, str]] = []
-        self._ids: set[str] = set()
+        self._open = OpenCalls()
         self._say: dict[str, Callable[[JsonObject, FieldPath], None]] = {
             "message": self._message,
             "reasoning": self._think,
@@ -108,12 +108,23 @@ class History:
             "apply_patch_call_output": self._patch_output,
             "additional_tools": self._no_message,
             "agent_message": self._agent_message,
+            "compaction": self._compaction,
+            "compaction_summary": self._compaction,
+            "context_compaction": self._compaction,
+            TRIGGER: self._trigger,
         }
 
     def instruct(self, text: str) -> None:
         """Instructions that stand before all items."""
         if text:
             self._system.append(text)
+
+    def summarise(self, item: JsonObject, place: FieldPath) -> None:
+        """The last item, which asks for a summary of all that was said. BadRequest if that is nothing."""
+        if all(turn.empty for turn in self._turns):
+            raise _PLACE.bad("there is no content in it")
+        self._losses.leave(item, ITEM_FIELDS[TRIGGER], place)
+        self._user.parts.append(text_part(INSTRUCTION))
 
     def add(self, item: JsonObject, place: FieldPath) -> None:
         """The next item. BadRequest for what is none, or cannot be carried."""
@@ -195,6 +206,12 @@ class History:
         head = f"Message from {optional(item, 'author', place)} to {optional(item, 'recipient', place)}:"
         self._user.parts.append(text_part("\n".join((head, *texts))))
 
+    def _compaction(self, item: JsonObject, place: FieldPath) -> None:
+        recall(self._user, item, place)
+
+    def _trigger(self, item: JsonObject, place: FieldPath) -> None:
+        raise place.bad(f"{TRIGGER} must be the last item")
+
     def _no_message(self, item: JsonObject, place: FieldPath) -> None:
         """Its tools are offered (`offered_tools`)."""
 
@@ -228,14 +245,7 @@ class History:
 
     def _call(self, name: str, arguments: str, call_id: str) -> None:
         """A call. Where an id is there already, the server gets another one: they are paired by their place (F48)."""
-        own = call_id or f"call_{len(self._ids)}"
-        id_ = own
-        count = 1
-        while id_ in self._ids:
-            count += 1
-            id_ = f"{own}_{count}"
-        self._ids.add(id_)
-        self._open.append((call_id, id_, name))
+        id_ = self._open.add(call_id, name)
         function: JsonObject = {"name": name, "arguments": arguments}
         turn = self._assistant
         turn.calls.append({"id": id_, "type": "function", "function": function})
@@ -275,7 +285,7 @@ class History:
         """
         turn = self._user
         others = [part for part in parts if not is_text(part)]
-        id_ = self._answered(call_id, name)
+        id_ = self._open.answered(call_id, name)
         if not id_:
             head = text_part(f"Output of the call {call_id or name}, which is not in the conversation:")
             turn.parts += [head, *parts]
@@ -283,15 +293,6 @@ class History:
         turn.results.append({"role": "tool", "tool_call_id": id_, "content": joined(parts)})
         if others:
             turn.shown += [text_part(f"From the result of the call {id_}:"), *others]
-
-    def _answered(self, call_id: str, name: str) -> str:
-        """The server's id of the call that an output is of; "" if there is none."""
-        for at in range(len(self._open) - 1, -1, -1):
-            known, id_, called = self._open[at]
-            if (known == call_id) if call_id else (called == name):
-                del self._open[at]
-                return id_
-        return ""
 
     @property
     def _user(self) -> UserTurn:

@@ -16,7 +16,9 @@ from proxy.errors import ResponseNotFound
 
 # The fields that say what is kept, and from where it goes on.
 _STATE = ("store", "background", "previous_response_id", "conversation")
-_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "compaction": "cmp"}
+# What of a conversation stays in force beside a summary of it.
+_STAYS = ("system", "developer")
 _MAX_PAGE = 100
 _PAGE = 20
 # Digits of a number that could be one.
@@ -41,7 +43,7 @@ class Resumed:
     """A request without state: `body` holds the whole conversation, and so does `given`, its input as items.
 
     `echo` are the fields of the response that say what is kept. `keep`: the response is to be kept, as one of the
-    `conversation` ("" is none).
+    `conversation` ("" is none). `background`: the client will ask for it later.
     """
 
     body: JsonObject
@@ -49,6 +51,20 @@ class Resumed:
     echo: JsonObject = field(default_factory=dict)
     keep: bool = False
     conversation: str = ""
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A response that is made later: as it is before it began, and the request that it is made for."""
+
+    response: JsonObject
+    asked: Resumed
+
+    @property
+    def id(self) -> str:
+        """The response's id."""
+        return str(self.response["id"])
 
 
 def resume(body: JsonObject, kept: Kept) -> Resumed:
@@ -59,18 +75,27 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
         raise BODY.field("conversation").bad("cannot stand beside previous_response_id")
     if previous and kept.response(previous) is None:
         words = f"previous_response_id: {shown(previous)} is not kept here; send the whole conversation as `input`"
-        raise ResponseNotFound(words)
+        raise ResponseNotFound(words, "previous_response_id")
     start = previous
     if conversation:
         start = kept.newest(conversation)
+    _check_ended(start, kept, "conversation" if conversation else "previous_response_id")
     given = [*_up_to(start, kept), *_own_items(body, kept)]
     keep = _is_to_be_kept(body)
-    echo: JsonObject = {"store": keep, "background": body.get("background") is True}
+    background = body.get("background") is True
+    echo: JsonObject = {"store": keep, "background": background}
     echo["previous_response_id"] = previous or None
     if conversation:
         echo["conversation"] = {"id": conversation}
     stateless = {name: value for name, value in body.items() if name not in _STATE}
-    return Resumed({**stateless, "input": given}, given, echo, keep, conversation)
+    return Resumed({**stateless, "input": given}, given, echo, keep, conversation, background)
+
+
+def _check_ended(id_: str, kept: Kept, name: str) -> None:
+    """BadRequest for a response from which nothing can go on yet."""
+    found = kept.response(id_) if id_ else None
+    if found is not None and found.get("status") in ("queued", "in_progress"):
+        raise BODY.field(name).bad(f"the response {shown(id_)} has not ended yet; wait for it, or cancel it")
 
 
 def _is_to_be_kept(body: JsonObject) -> bool:
@@ -90,11 +115,15 @@ def _conversation(body: JsonObject) -> str:
 
 
 def _up_to(id_: str, kept: Kept) -> list[Json]:
-    """All items up to the end of a response."""
+    """All items up to the end of a response; a summary stands for those before it."""
     found = kept.response(id_) if id_ else None
     if found is None:
         return []
-    return [*kept.given(id_), *as_list(found.get("output"))]
+    output = as_list(found.get("output"))
+    given = kept.given(id_)
+    if any(item.get("type") == "compaction" for item in objects_in(output)):
+        given = [item for item in objects_in(given) if item.get("role") in _STAYS]
+    return [*given, *output]
 
 
 def _own_items(body: JsonObject, kept: Kept) -> list[Json]:

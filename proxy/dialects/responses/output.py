@@ -137,7 +137,7 @@ class Output:
             raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
         cut = was_cut(reason)
         if not cut:
-            self._check_calls()
+            self._check_whole()
         elif reason != "content_filter" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
         events = [*self._begin(), *self._flushed()]
@@ -171,6 +171,15 @@ class Output:
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
 
+    def open_text(self, *, reasoning: bool) -> TextItem | None:
+        """The item that the next text, or the next reasoning, goes on, if that is all that it does."""
+        item = self._text
+        if item is None:
+            return None
+        if reasoning:
+            return item if item.kind == "thinking" and not self._splitter.waits else None
+        return item if item.kind == "text" and self._splitter.in_text else None
+
     # Text and reasoning.
 
     def _split(self, text: str) -> list[JsonObject]:
@@ -201,9 +210,7 @@ class Output:
 
     def _delta(self, item: TextItem, text: str) -> JsonObject:
         item.said.append(text)
-        if item.kind == "thinking":
-            return self._of_item("response.reasoning_text.delta", item, content_index=0, delta=text)
-        return self._of_item("response.output_text.delta", item, content_index=0, delta=text, logprobs=[])
+        return delta_event(item, text)
 
     def _end_text(self, status: str) -> list[JsonObject]:
         """The end of the item of text or reasoning that is open, if one is."""
@@ -304,7 +311,7 @@ class Output:
             events.append(self._of_item("response.function_call_arguments.done", call, arguments=call.arguments))
         return [*events, self._done(call.index, call.as_it_is("completed"))]
 
-    def _check_calls(self) -> None:
+    def _check_whole(self) -> None:
         """The model stopped by itself: what is open is whole, or an error (C4)."""
         if not all(call.is_blank or call.is_whole for call in self._calls.values()):
             raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
@@ -360,18 +367,7 @@ class Output:
     def _response(
         self, status: str, *, output: list[Json], usage: JsonObject | None, error: JsonObject | None = None
     ) -> JsonObject:
-        return {
-            "id": f"resp_{self._asked.id}",
-            "object": "response",
-            "created_at": self._asked.created_at,
-            "completed_at": None,
-            "status": status,
-            "error": error,
-            "incomplete_details": None,
-            **self._asked.echo,
-            "output": output,
-            "usage": usage,
-        }
+        return {**begun_response(self._asked, status), "error": error, "output": output, "usage": usage}
 
     def _new_item(self) -> int:
         """The index of an item that opens; its place among the items is kept."""
@@ -387,6 +383,32 @@ class Output:
 
     def _of_item(self, kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
         return {"type": kind, "item_id": item.id, "output_index": item.index, **fields}
+
+
+def begun_response(asked: ReplyOptions, status: str) -> JsonObject:
+    """A response with nothing in it so far."""
+    return {
+        "id": f"resp_{asked.id}",
+        "object": "response",
+        "created_at": asked.created_at,
+        "completed_at": None,
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        **asked.echo,
+        "output": [],
+        "usage": None,
+    }
+
+
+def delta_event(item: TextItem, text: str) -> JsonObject:
+    """What goes on an item of text or of reasoning."""
+    kind = "response.reasoning_text.delta" if item.kind == "thinking" else "response.output_text.delta"
+    event: JsonObject = {"type": kind, "item_id": item.id, "output_index": item.index, "content_index": 0}
+    event["delta"] = text
+    if item.kind == "text":
+        event["logprobs"] = []
+    return event
 
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.responses.compaction import TRIGGER, asks_for_summary, check_allowed
 from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
 from proxy.dialects.responses.items import History, input_items
-from proxy.dialects.responses.tools import OfferedTools, choice_fields, offered_tools
+from proxy.dialects.responses.tools import OfferedTools, choice_fields, forced_tool, offered_tools
 from proxy.dialects.validation import (
     BODY,
     DroppedFields,
@@ -27,6 +28,7 @@ from proxy.dialects.validation import (
     number,
     optional,
     shown,
+    string,
     whole_number,
 )
 
@@ -37,13 +39,16 @@ class Translation:
 
     `results`: the texts of the outputs since the last message of the user's own, and of the reminders there (C3, F89).
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
-    the names under which the server knows them.
+    the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
+    `written`: the tool whose input the model writes as its text, "" if it calls as it will.
     """
 
     body: JsonObject
     results: tuple[str, ...]
     dropped: tuple[Repair, ...]
     tools: OfferedTools
+    compacts: bool
+    written: str = ""
 
 
 # What needs a store, and what to do instead.
@@ -62,7 +67,9 @@ _EFFORTS = {
     **{"none": "low", "minimal": "low", "low": "low", "medium": "medium"},
     **{"high": "high", "xhigh": "high", "max": "high"},
 }
+_NOT_FOR_SUMMARY = ("text", "tools", "tool_choice", "parallel_tool_calls")
 _NO_SWITCH = "the rules name no switch for the model's thinking"
+_TRUNCATIONS = ("", "auto", "disabled")
 _VERBOSITIES = ("low", "medium", "high")
 
 
@@ -73,12 +80,20 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     nonempty_string(body, "model", BODY)
     losses.leave(body, BODY_FIELDS, BODY)
     _check_state(body, losses)
+    _check_echoed(body)
     items = input_items(body)
     tools = offered_tools(body, items, losses)
     history = History(tools, losses, options.reasoning_history)
     history.instruct(optional(body, "instructions", BODY))
+    compacts = asks_for_summary(items)
+    if compacts:
+        trigger, where = items.pop()
+        check_allowed(options.compaction, where)
+        body = _without_choice(body, losses)
     for item, place in items:
         history.add(item, place)
+    if compacts:
+        history.summarise(trigger, where)
     conversation = history.conversation()
     translated: JsonObject = {
         "model": options.model,
@@ -86,18 +101,57 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
         **_stream(body),
         **_reasoning(body, options.thinking, losses),
         **_text(body, losses),
-        **choice_fields(body, tools, losses),
     }
+    if not compacts:
+        translated |= choice_fields(body, tools, losses)
     _let_call(translated, options.server, losses)
+    written = ""
+    if options.grammars == "structured_outputs" and options.server == "vllm":
+        written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, conversation.results, losses.records(), tools)
+    return Translation(translated, conversation.results, losses.records(), tools, compacts, written)
+
+
+def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
+    """Let vLLM keep the reply to the grammar of the custom tool that must be called, if one must; give its name.
+
+    In a call the text would stand in a string of JSON, to which its grammar does not fit: so the text is the reply, and
+    what the client gets is the call. The tools stay in the prompt.
+    """
+    name = forced_tool(fields)
+    if name not in tools.grammars:
+        return ""
+    if fields.pop("response_format", None) is not None:
+        losses.lost("text.format", "the answer has to keep to the grammar of the tool that is called")
+    fields |= {"tool_choice": "none", "structured_outputs": tools.grammars[name]}
+    return name
+
+
+def _without_choice(body: JsonObject, losses: DroppedFields) -> JsonObject:
+    """The request without what would make of a summary something else: a form, a call."""
+    for name in _NOT_FOR_SUMMARY:
+        if body.get(name):
+            losses.lost(name, "a summary is plain text")
+    return {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARY}
+
+
+def compacting(body: JsonObject) -> JsonObject:
+    """A request of `compact` as one that ends with the wish to compact."""
+    given = body
+    if body.get("input") is None:
+        given = {**body, "input": []}
+    found = input_items(given)
+    items: list[Json] = [item for item, _ in found]
+    if not asks_for_summary(found):
+        items.append({"type": TRIGGER})
+    return {**body, "input": items, "stream": None, "background": None}
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     """The same for `input_tokens`: only what the prompt is made of."""
     whole = translate({**body, "stream": None}, options)
     counted = {key: whole.body[key] for key in _COUNTED if key in whole.body}
-    return Translation(counted, whole.results, whole.dropped, whole.tools)
+    return Translation(counted, whole.results, whole.dropped, whole.tools, whole.compacts)
 
 
 def wants_json(body: JsonObject) -> bool:
@@ -109,14 +163,29 @@ def wants_json(body: JsonObject) -> bool:
 def _check_state(body: JsonObject, losses: DroppedFields) -> None:
     """Fields that need a store, without which the answer would be another one."""
     for name, words in _NO_STORE.items():
-        if body.get(name):
+        if body.get(name) not in (None, ""):
             raise BODY.field(name).bad(words)
     if flag(body, "background", BODY):
         raise BODY.field("background").bad(_NO_BACKGROUND)
     if flag(body, "store", BODY):
         losses.lost("store", "nothing is kept, and the response says so")
-    if optional(body, "truncation", BODY) == "auto":
+    truncation = optional(body, "truncation", BODY)
+    if truncation not in _TRUNCATIONS:
+        raise BODY.field("truncation").bad(f"{shown(truncation)} is none of auto, disabled")
+    if truncation == "auto":
         losses.lost("truncation", "nothing is truncated; the client gets the error that tells it to compact")
+
+
+def _check_echoed(body: JsonObject) -> None:
+    """Fields that only come back in the response: clients read them there by their type."""
+    metadata = mapping(body, "metadata", BODY, needed=False)
+    for name in metadata:
+        string(metadata, name, BODY.field("metadata"))
+    for name in ("prompt_cache_key", "safety_identifier"):
+        optional(body, name, BODY)
+    if body.get("max_tool_calls") is not None:
+        whole_number(body, "max_tool_calls", BODY)
+    flag(body, "parallel_tool_calls", BODY)
 
 
 def _limits(body: JsonObject) -> JsonObject:

@@ -37,6 +37,7 @@ SEARCH = "tool_search"
 INPUT = "input"
 _CHOICES = ("auto", "none", "required")
 _PLACE = BODY.field("tool_choice")
+_SYNTAXES = {"lark": "grammar", "regex": "regex"}
 _NO_TOOLS = "there are no tools to choose from"
 
 
@@ -65,6 +66,8 @@ class OfferedTools:
     by_name: dict[str, Called] = field(default_factory=dict)
     # The types of those that were left out.
     gone: set[str] = field(default_factory=set)
+    # What vLLM takes for the grammars of custom tools, by the names under which the server knows them.
+    grammars: dict[str, JsonObject] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def called(self, name: str) -> Called:
@@ -178,8 +181,10 @@ def _offer_plain(
     name = nonempty_string(tool, "name", place)
     kind = Kind(tool["type"])
     losses.leave(tool, TOOL_FIELDS[kind.value], place)
+    grammar = None
     if kind is Kind.CUSTOM:
         function = _custom(tool, place)
+        grammar = _grammar(tool)
     else:
         function = _described(tool, place) | _parameters(tool, place)
         if tool.get("strict") is not None:
@@ -188,6 +193,8 @@ def _offer_plain(
         said = f"{as_text(function.get('description'))}\n\n{namespace}: {about}"
         function = {**function, "description": said.strip()}
     _add(Called(kind, name, namespace), function, place, tools, losses)
+    if grammar is not None:
+        tools.grammars.setdefault(tools.name_of(name, namespace), grammar)
 
 
 def _add(called: Called, function: JsonObject, place: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
@@ -224,6 +231,24 @@ def _custom(tool: JsonObject, place: FieldPath) -> JsonObject:
     return {"description": "\n\n".join(filter(None, said)), "parameters": schema}
 
 
+def _grammar(tool: JsonObject) -> JsonObject | None:
+    """The grammar of a custom tool as vLLM's `structured_outputs`; None if it has none that vLLM knows."""
+    form = as_object(tool.get("format"))
+    key = _SYNTAXES.get(as_text(form.get("syntax")))
+    if form.get("type") != "grammar" or key is None:
+        return None
+    return {key: form["definition"]}
+
+
+def forced_tool(fields: JsonObject) -> str:
+    """The server's name of the only tool that a chat request lets the model call, and makes it call; "" if none."""
+    choice = fields.get("tool_choice")
+    names = [as_text(as_object(tool.get("function")).get("name")) for tool in objects_in(fields.get("tools"))]
+    if choice == "required" and len(names) == 1:
+        return names[0]
+    return as_text(as_object(as_object(choice).get("function")).get("name"))
+
+
 def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) -> JsonObject:
     """`tools`, `tool_choice` and `parallel_tool_calls` of the chat request.
 
@@ -234,19 +259,27 @@ def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) 
         for name in ("tool_choice", "parallel_tool_calls"):
             if body.get(name) is not None:
                 losses.lost(name, _NO_TOOLS)
+        _check_kind(choice)
         if isinstance(choice, dict):
             _check_object(choice, tools)
         return {}
     fields: JsonObject = {"tools": tools.functions}
+    _check_kind(choice)
     if isinstance(choice, dict):
         fields |= _object_choice(choice, tools, losses)
     elif choice is not None:
-        if choice not in _CHOICES:
-            raise _PLACE.bad(f"must be one of {', '.join(_CHOICES)}, or an object")
         fields["tool_choice"] = choice
     if body.get("parallel_tool_calls") is not None:
         fields["parallel_tool_calls"] = flag(body, "parallel_tool_calls", BODY)
     return fields
+
+
+def _check_kind(choice: Json) -> None:
+    """BadRequest for what is no choice at all."""
+    if choice is None or isinstance(choice, dict):
+        return
+    if not isinstance(choice, str) or choice not in _CHOICES:
+        raise _PLACE.bad(f"must be one of {', '.join(_CHOICES)}, or an object")
 
 
 def _object_choice(choice: JsonObject, tools: OfferedTools, losses: DroppedFields) -> JsonObject:

@@ -5,14 +5,20 @@ Source: OpenAI's API reference, "Create a model response", "Streaming events".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump_strict
-from proxy.dialects.responses.output import Output, ReplyOptions
-from proxy.engine.events import Chunk, Event
-from proxy.errors import ProxyError
+from proxy.dialects.responses.open_items import TextItem
+from proxy.dialects.responses.output import Output, ReplyOptions, delta_event
+from proxy.dialects.responses.summary import SummaryOutput
+from proxy.dialects.responses.written_input import WrittenInputOutput
+from proxy.engine.events import Chunk, Event, Reasoning, Text
+from proxy.engine.fast_path import CallTemplate
+from proxy.engine.lane import Lane
+from proxy.errors import ProxyError, UpstreamBroken
 
 
 class _Names(dict[Json, bytes]):
@@ -28,25 +34,54 @@ _NAMES = _Names()
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """Responses for one request."""
+    """Responses for one request; one that `compacts` is answered by a summary, in one for which an input is `written`
+    the text is that of the tool with this name.
+    """
 
     asked: ReplyOptions
+    compacts: bool = False
+    written: str = ""
     verbatim: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
-        return ResponsesWriter(self.asked)
+        return ResponsesWriter(self.asked, self._output())
 
     def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
-        output = Output(self.asked)
+        return dump_strict(self._response(answer, events))
+
+    def _response(self, answer: JsonObject, events: Iterable[Event]) -> JsonObject:
+        output = self._output()
         output.see(answer)
         for event in events:
             output.take(event)
         response = output.end()[-1]["response"]
         if output.not_kept is not None:
             raise output.not_kept
-        return dump_strict(response)
+        return as_object(response)
+
+    def _output(self) -> Output:
+        if self.compacts:
+            return SummaryOutput(self.asked)
+        if self.written:
+            return WrittenInputOutput(self.asked, self.written)
+        return Output(self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactDialect(ResponsesDialect):
+    """`POST /v1/responses/compact`: the conversation that a client goes on from."""
+
+    compacts: bool = True
+
+    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """A whole answer as a compacted response. UpstreamBroken for half a summary."""
+        response = self._response(answer, events)
+        if response["status"] != "completed":
+            raise UpstreamBroken("the summary of the conversation was cut off")
+        kept = {name: response[name] for name in ("id", "created_at", "output", "usage")}
+        return dump_strict({**kept, "object": "response.compaction"})
 
 
 class ResponsesWriter:
@@ -54,10 +89,10 @@ class ResponsesWriter:
 
     verbatim = False
 
-    def __init__(self, asked: ReplyOptions) -> None:
+    def __init__(self, asked: ReplyOptions, output: Output | None = None) -> None:
         self._progress = asked.progress
         self._sequence = asked.progress.sequence
-        self._output = Output(asked)
+        self._output = Output(asked) if output is None else output
 
     def see(self, chunk: Chunk) -> None:
         """Keep the newest token counts."""
@@ -66,6 +101,14 @@ class ResponsesWriter:
     def passes(self, around: bytes) -> bool:
         """Nothing leaves as it came."""
         return False
+
+    def teller(self, lane: Lane) -> ItemTeller | None:
+        """What tells the texts of a lane, while they go on the item that is open."""
+        template = lane.template
+        if isinstance(template, CallTemplate) or template.choice != 0:
+            return None
+        item = self._output.open_text(reasoning=template.reasoning)
+        return None if item is None else ItemTeller(item, self)
 
     def comment(self, raw: bytes) -> bytes:
         """Comments do not pass: this dialect has none."""
@@ -95,6 +138,12 @@ class ResponsesWriter:
             self._progress.sequence = self._sequence
         return given
 
+    def take_numbers(self, count: int) -> int:
+        """The number of the first of so many events."""
+        first = self._sequence
+        self._sequence += count
+        return first
+
     def _encode(self, events: Iterable[JsonObject]) -> bytes:
         """Events with their names and numbers, of which none is left out."""
         given: list[bytes] = []
@@ -103,3 +152,25 @@ class ResponsesWriter:
             given.append(b"event: %b\ndata: %b\n\n" % (_NAMES[event["type"]], dump_strict(event)))
             self._sequence += 1
         return b"".join(given)
+
+
+class ItemTeller:
+    """Texts of a lane as the deltas of the item that is open, which differ by text and number alone."""
+
+    def __init__(self, item: TextItem, writer: ResponsesWriter) -> None:
+        self._item = item
+        self._writer = writer
+        event = delta_event(item, "")
+        before, delta, after = dump_strict(event).partition(b'"delta":"')
+        self._before = b"event: %b\ndata: %b%b" % (_NAMES[event["type"]], before, delta)
+        self._after = after[:-1] + b',"sequence_number":'
+
+    def tell(self, texts: Sequence[bytes]) -> bytes:
+        """These texts, as they stand in strings of JSON, as events."""
+        first = self._writer.take_numbers(len(texts))
+        before, after = self._before, self._after
+        return b"".join([b"%b%b%b%d}\n\n" % (before, text, after, at) for at, text in enumerate(texts, first)])
+
+    def told(self, events: Iterable[Event]) -> None:
+        """Keep what these texts say, for the end of the item."""
+        self._item.said += [event.text for event in events if isinstance(event, Text | Reasoning)]

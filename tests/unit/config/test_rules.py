@@ -157,6 +157,8 @@ def test_what_came_out_cannot_be_changed() -> None:
         ("models: [{match: a, thinking: }]", "thinking of an item of models must be a text"),
         ("models: [{match: a, reasoning_history: keep}]", "cannot be 'keep'; use drop, reasoning, reasoning_content"),
         ("models:\n- match: a\n  server_tools: run\n", "r.yaml:3: server_tools of an item of models cannot be 'run'"),
+        ("models: [{match: a, compaction: drop}]", "compaction of an item of models cannot be 'drop'"),
+        ("models: [{match: a, grammars: both}]", "cannot be 'both'; use description, structured_outputs"),
         ("aliases: [a]", "r.yaml:1: aliases must be a mapping; write lines of the form 'key: value'"),
         ("aliases:\n  a: b\n  claude-*: [m]\n", "r.yaml:3: alias 'claude-*' must be a text of 1 to 200 characters"),
         ("aliases:\n  claude-*:\n", "r.yaml:2: alias 'claude-*' must be a text"),
@@ -207,16 +209,24 @@ def test_a_model_says_how_a_messages_clients_thinking_and_tools_reach_its_server
     found = parsed(
         """
 models:
-  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop}
+  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop, compaction: refuse,
+     grammars: structured_outputs}
   - {match: "*"}
 clients: {x: {parse: proxy}}
 """
     )
-    said = Profile(thinking="thinking", reasoning_history="reasoning_content", server_tools="drop")
+    said = Profile(
+        thinking="thinking",
+        reasoning_history="reasoning_content",
+        server_tools="drop",
+        compaction="refuse",
+        grammars="structured_outputs",
+    )
     assert found.profile("a", "") == said
     assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
     silent = found.profile("b", "")
     assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "drop", None)
+    assert (silent.compaction, silent.grammars) == ("summary", "description")
 
 
 @pytest.mark.parametrize(

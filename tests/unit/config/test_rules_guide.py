@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import ReasoningHistory, Rules, ServerTools, Thinking, parse_rules
+from proxy.config.rules import Compaction, Grammars, ReasoningHistory, Rules, ServerTools, Thinking, parse_rules
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS
 from proxy.formats.grammar import format_names
 from proxy.repair.policy import ToolRule
@@ -46,7 +46,14 @@ def test_each_example_of_the_guide_is_so(text: str, name: str, before: str, new_
 
 
 def test_the_guide_names_every_word_that_a_model_can_say() -> None:
-    for key, words in (("thinking", Thinking), ("reasoning_history", ReasoningHistory), ("server_tools", ServerTools)):
+    said = {
+        "thinking": Thinking,
+        "reasoning_history": ReasoningHistory,
+        "server_tools": ServerTools,
+        "compaction": Compaction,
+        "grammars": Grammars,
+    }
+    for key, words in said.items():
         assert f"| `{key}` | {', '.join(f'`{word}`' for word in get_args(words))} |" in GUIDE
 
 

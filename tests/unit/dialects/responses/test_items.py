@@ -256,12 +256,6 @@ def test_a_reference_is_refused_in_words(item: Any) -> None:
     assert "nothing is kept here; send the item itself" in refusal(ask(user("a"), item))
 
 
-@pytest.mark.parametrize("kind", ["compaction", "compaction_summary", "context_compaction", "compaction_trigger"])
-def test_compactions_are_refused_in_words(kind: str) -> None:
-    words = refusal(ask(user("a"), {"type": kind, "encrypted_content": "x"}))
-    assert words.startswith(f"input.1: an item of type '{kind}': ")
-
-
 @pytest.mark.parametrize("kind", ["file_search_call", "mcp_call", "image_generation_call", "program"])
 def test_items_of_openais_own_tools_go_unless_the_rules_say_so(kind: str) -> None:
     body = ask(user("hi"), {"type": kind, "id": "x"})

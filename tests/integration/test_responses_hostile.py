@@ -1,0 +1,189 @@
+"""Responses requests of anything: 400 that names the place, or a response of the API's types; never a defect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.conftest import Inside
+from tests.support.messages_client import reply, serving
+from tests.support.responses_checker import check_error
+from tests.support.responses_client import RESPONSES, ask, response_of
+from tests.support.scripted import Upstream
+
+pytestmark = pytest.mark.once
+
+ODD: tuple[Any, ...] = (
+    *(7, -1, 1.5, 1e308, 10**400, True, "", "x", "\ud800"),
+    *([], [7], [[]], [{}], [None], {}, {"a": 7}, {"type": 7}, [{"type": 7}], [{"type": "x"}], {"type": "x"}),
+)
+# Each with the values of ODD that it takes.
+FIELDS: dict[str, tuple[Any, ...]] = {
+    "model": ("x", "\ud800"),
+    "input": ("x", "\ud800"),
+    "instructions": ("", "x", "\ud800"),
+    "max_output_tokens": (7, 10**400),
+    "temperature": (7, -1, 1.5, 1e308, 10**400),
+    "top_p": (7, -1, 1.5, 1e308, 10**400),
+    "tools": ([], [{"type": "x"}]),
+    "tool_choice": (),
+    "parallel_tool_calls": (True,),
+    "reasoning": ({}, {"a": 7}, {"type": 7}, {"type": "x"}),
+    "text": ({}, {"a": 7}, {"type": 7}, {"type": "x"}),
+    "user": ("", "x", "\ud800"),
+    "metadata": ({}, {"type": "x"}),
+    "prompt_cache_key": ("", "x", "\ud800"),
+    "safety_identifier": ("", "x", "\ud800"),
+    "max_tool_calls": (7, -1, 10**400),
+    "store": (True,),
+    "truncation": ("",),
+    "background": (),
+    "previous_response_id": ("",),
+    "conversation": ("",),
+    "prompt": ("",),
+}
+
+
+def key_of(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_of_the_wrong_type_is_refused_with_its_place(inside: Inside, name: str) -> None:
+    takes = {key_of(value) for value in FIELDS[name]}
+    with serving(*[reply(False, "Hello")] * len(takes)) as server:
+        client = inside(server.url)
+        for value in ODD:
+            response = client.post(RESPONSES, json={**ask(stream=False), name: value})
+            if key_of(value) in takes:
+                assert response.status_code == 200, value
+                continue
+            assert response.status_code == 400, value
+            error = check_error(response.data, 400)
+            assert error["param"] is not None and error["param"].split(".")[0] == name
+            assert error["message"].startswith(error["param"])
+        assert len(server.seen) == len(takes)
+
+
+ITEMS: dict[str, tuple[Any, str]] = {
+    "an item": (7, "input.0"),
+    "a type": ({"type": 7}, "input.0.type"),
+    "an unknown type": ({"type": "ghost"}, "input.0.type"),
+    "a role": ({"type": "message", "role": 7, "content": "a"}, "input.0.role"),
+    "a content": ({"type": "message", "role": "user", "content": 7}, "input.0.content"),
+    "a part": ({"type": "message", "role": "user", "content": [[]]}, "input.0.content.0"),
+    "a text": ({"role": "user", "content": [{"type": "input_text", "text": {}}]}, "input.0.content.0.text"),
+    "a call's id": ({"type": "function_call", "call_id": [], "name": "a", "arguments": "{}"}, "input.0.call_id"),
+    "a call's name": ({"type": "function_call", "call_id": "c", "name": {}, "arguments": "{}"}, "input.0.name"),
+    "arguments": ({"type": "function_call", "call_id": "c", "name": "a", "arguments": {}}, "input.0.arguments"),
+    "an output": ({"type": "function_call_output", "call_id": "c", "output": 7}, "input.0.output"),
+    "an input": ({"type": "custom_tool_call", "call_id": "c", "name": "a", "input": []}, "input.0.input"),
+    "a summary": ({"type": "reasoning", "summary": [7]}, "input.0.summary"),
+    "found tools": ({"type": "tool_search_output", "call_id": "c", "tools": 7}, "input.0.tools"),
+    "a compaction": ({"type": "compaction", "encrypted_content": {}}, "input.0.encrypted_content"),
+}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_that_cannot_be_read_is_refused_with_its_place(inside: Inside, name: str) -> None:
+    item, place = ITEMS[name]
+    rules = 'models:\n  - {match: "*", reasoning_history: reasoning}\n'
+    with serving() as server:
+        response = inside(server.url, rules).post(RESPONSES, json=ask([item], stream=False))
+        assert server.seen == []
+    assert check_error(response.data, 400)["param"].startswith(place)
+
+
+def test_names_ids_and_texts_of_lone_surrogates_are_carried(inside: Inside, tmp_path: Path) -> None:
+    half = "\ud800"
+    items = [
+        {"type": "message", "role": "user", "content": half},
+        {"type": "function_call", "call_id": half, "name": half, "arguments": half},
+        {"type": "function_call_output", "call_id": half, "output": half},
+        {"type": "custom_tool_call", "call_id": "c", "name": half, "input": half * 3},
+    ]
+    space = {"type": "namespace", "name": half, "description": half, "tools": [{"type": "function", "name": "x"}]}
+    tools = [{"type": "function", "name": half}, space]
+    body = ask(items, stream=False, tools=tools, instructions=half, conversation=half)
+    with serving(reply(False, "Hello"), reply(False, "Hello")) as server:
+        client = inside(server.url, store=str(tmp_path / "kept.db"))
+        made = response_of(client.post(RESPONSES, json={**body, "metadata": {half: half}}))
+        goes_on = response_of(client.post(RESPONSES, json=ask("And?", stream=False, conversation=half)))
+        contents = [message["content"] for message in server.seen[1].json["messages"]]
+        assert (contents[0], contents[-1]) == (half, "And?")
+        unknown = client.post(RESPONSES, json=ask(stream=False, previous_response_id=half))
+    assert made["id"] != goes_on["id"]
+    assert check_error(unknown.data, 400)["code"] == "previous_response_not_found"
+
+
+def test_very_many_items_with_one_id(inside: Inside) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "run", "arguments": "{}"}
+    user = {"type": "message", "role": "user", "content": "a", "id": "msg_1"}
+    with serving(reply(False, "Hello")) as server:
+        body = ask([user, *[call] * 5_000, *[{"type": "function_call_output", "call_id": "c", "output": "x"}] * 5_000])
+        response_of(inside(server.url).post(RESPONSES, json={**body, "stream": False}))
+        messages = server.seen[0].json["messages"]
+    made = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    paired = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
+    assert len(set(made)) == 5_000 and sorted(paired) == sorted(made)
+
+
+@pytest.mark.parametrize("what", ["nothing", "only the wish"])
+def test_nothing_cannot_be_compacted(inside: Inside, what: str) -> None:
+    body = {"model": "tiny", "instructions": "rules"}
+    if what == "only the wish":
+        body |= {"input": [{"type": "compaction_trigger"}]}  # type: ignore[dict-item]
+    with serving() as server:
+        response = inside(server.url).post(f"{RESPONSES}/compact", json=body)
+        assert server.seen == []
+    assert check_error(response.data, 400)["message"] == "input: there is no content in it"
+
+
+def damaged(path: Path, how: str) -> None:
+    """What may become of the file while the proxy runs."""
+    for beside in path.parent.glob("kept.db-*"):
+        beside.unlink()
+    if how == "deleted":
+        path.unlink()
+    elif how == "other bytes":
+        path.write_bytes(b"no database at all, but long enough " * 200)
+    elif how == "broken pages":
+        data = path.read_bytes()
+        path.write_bytes(data[:100] + bytes(at % 251 for at in range(len(data) - 100)))
+
+
+@pytest.mark.parametrize("how", ["deleted", "other bytes", "broken pages"])
+def test_a_file_that_is_damaged_under_way_is_told_in_words(inside: Inside, tmp_path: Path, how: str) -> None:
+    path = tmp_path / "kept.db"
+    with serving(*[reply(False, "Hello")] * 4) as server:
+        client = inside(server.url, store=str(path))
+        made = _made(client)
+        damaged(path, how)
+        later = client.get(f"{RESPONSES}/{made['id']}")
+        if how == "deleted":
+            assert later.status_code == 404
+            assert client.get(f"{RESPONSES}/{_made(client)['id']}").status_code == 200
+            return
+        assert "cannot use the file" in check_error(later.data, 500)["message"]
+        assert "cannot use the file" in _refused(client, {})
+        assert "cannot use the file" in _refused(client, {"background": True})
+        unkept = client.post(RESPONSES, json=ask(stream=False, store=False))
+        assert response_of(unkept)["status"] == "completed"
+        _asked_as_often(server)
+
+
+def _made(client: FlaskClient) -> dict[str, Any]:
+    return response_of(client.post(RESPONSES, json=ask(stream=False)))
+
+
+def _refused(client: FlaskClient, more: dict[str, Any]) -> str:
+    message: str = check_error(client.post(RESPONSES, json=ask(stream=False, **more)).data, 500)["message"]
+    return message
+
+
+def _asked_as_often(server: Upstream) -> None:
+    """What cannot be kept in the background is not begun."""
+    assert len(server.seen) == 3

@@ -1,0 +1,36 @@
+"""Calls and their outputs are paired by their place, whatever the ids, and however many there are (F48, C7)."""
+
+from __future__ import annotations
+
+from proxy.dialects.responses.open_calls import OpenCalls
+
+
+def test_an_output_is_of_the_newest_call_with_its_id() -> None:
+    calls = OpenCalls()
+    assert [calls.add("c", "run") for _ in range(3)] == ["c", "c_2", "c_3"]
+    assert [calls.answered("c", "") for _ in range(4)] == ["c_3", "c_2", "c", ""]
+
+
+def test_an_output_without_an_id_is_of_the_newest_call_of_its_name() -> None:
+    calls = OpenCalls()
+    ids = [calls.add(f"c{number}", name) for number, name in enumerate(("run", "read", "run"))]
+    assert ids == ["c0", "c1", "c2"]
+    assert calls.answered("c2", "") == "c2"
+    assert [calls.answered("", "run"), calls.answered("", "run"), calls.answered("", "read")] == ["c0", "", "c1"]
+
+
+def test_an_id_that_stands_for_another_call_already_is_not_given_twice() -> None:
+    calls = OpenCalls()
+    assert [calls.add(id_, "run") for id_ in ("c_2", "c", "c", "c_2", "", "")] == [
+        *("c_2", "c", "c_3", "c_2_2", "call_4", "call_5")
+    ]
+    assert calls.answered("", "other") == ""
+
+
+def test_very_many_calls_of_one_id_and_outputs_of_none() -> None:
+    """Were each step to look at all of them, this would take minutes."""
+    calls = OpenCalls()
+    ids = [calls.add("c", "run") for _ in range(50_000)]
+    assert (len(set(ids)), ids[-1]) == (50_000, "c_50000")
+    assert {calls.answered("other", "run") for _ in range(50_000)} == {""}
+    assert [calls.answered("c", "") for _ in range(50_000)] == ids[::-1]
