@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
-from proxy.config.heal_rules import Family, RequestRules, parse_families, parse_request_rules
+from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
 from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
@@ -51,6 +51,7 @@ _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools", "heal", "sampling", "tools", "retry", "repetition"),
+    "broken_calls",
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "calls")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -89,7 +90,8 @@ class Profile:
     model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
     thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
     that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. `retry` is how often a
-    reply that says nothing is asked for once more; `repetition` the longest piece, and how often it may be repeated, at
+    reply that says nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot
+    be read; `repetition` the longest piece, and how often it may be repeated, at
     which a stream is ended.
     """
 
@@ -103,6 +105,7 @@ class Profile:
     reasoning_history: ReasoningHistory = "drop"
     server_tools: ServerTools | None = None
     retry: int = 1
+    broken_calls: BrokenCallsAs = "text"
     repetition: tuple[int, int] | None = None
     calls: CallsAs = "structured"
 
@@ -198,6 +201,7 @@ class Rules:
             reasoning_history=_first(its.reasoning_history, "drop"),
             server_tools=its.server_tools,
             retry=its.requests.retry,
+            broken_calls=its.requests.broken_calls,
             repetition=its.requests.repetition,
         )
 

@@ -82,6 +82,11 @@ class HeldText:
             return False
         return not self.queue[0].final
 
+    def text(self, start: int, end: int) -> str:
+        """What waits between two positions."""
+        parts = (held.data[max(0, start - held.start) : max(0, end - held.start)] for held in self.queue)
+        return b"".join(parts).decode("utf-8", "replace")
+
     def receive(self, chunk: Chunk, delta: ChoiceDelta, *, forward_verbatim: bool) -> HeldChunk:
         """Count the text of the next chunk. It is not in the queue yet: it may pass at once."""
         data = delta.text.encode("utf-8", "surrogatepass")

@@ -10,6 +10,7 @@ from typing import Protocol
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
+from proxy.engine.events import Text
 from proxy.errors import ProxyError, UpstreamError
 from proxy.exchange.capture import Capture
 from proxy.exchange.outcome import Outcome
@@ -51,10 +52,10 @@ class Exchange:
     """One chat request with everything that its way needs; `secrets` are what no error may quote.
 
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
-    try, for raw text if that is what comes back. `retry_tokens` must be left of the context for a try with fewer
-    tokens. `capture` is where the answers are recorded, if they are; `observe` leaves the request and its answer as
-    they are. `ask_again`: a reply that says nothing may be asked for once more. `repetition`: a stream that repeats so
-    ends there.
+    try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
+    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
+    leaves the request and its answer as they are. `ask_again`: for what a reply is asked for once more. `repetition`: a
+    stream that repeats so ends there.
     """
 
     upstream: Upstream
@@ -64,14 +65,14 @@ class Exchange:
     plan: Plan
     auto: bool
     wait: AnswerWait
-    engine: Callable[[bool], Engine]
+    engine: Callable[[bool, str], Engine]
     dialect: Dialect
     max_event: int
     hold_timeout: float
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     observe: bool = False
-    ask_again: bool = False
+    ask_again: frozenset[Why] = frozenset()
     repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -101,9 +102,13 @@ class Exchange:
             self.upstream.remember_parser_failure()
         return again
 
-    def once_more(self, plan: Plan, silence: Why | None) -> Generator[bytes, None, Plan | None]:
-        """The plan for one more try after a reply that says nothing, or None; like `second`, it may block."""
-        if silence is None or not self.ask_again:
+    def once_more(
+        self, plan: Plan, silence: Why | None, broken: Text | None
+    ) -> Generator[bytes, None, Plan | None]:
+        """The plan for one more try after a reply that says nothing, or that ended with a `broken` call, or None; like
+        `second`, it may block.
+        """
+        if silence not in self.ask_again:
             return None
         if self.observe:
             self.outcome.again = silence
@@ -114,6 +119,9 @@ class Exchange:
             again = self._by_proxy(again)
         if plan.again is not None:
             return None
+        if broken is not None:
+            kind = plan.server or self.upstream.kind()
+            return replace(again, guided=broken.broken, server=kind, transport="whole", second=True)
         return again
 
     def _by_proxy(self, plan: Plan) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
 
 from proxy.codec import sse
@@ -15,6 +15,7 @@ from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
+    Call,
     Chunk,
     Event,
     Failed,
@@ -25,6 +26,7 @@ from proxy.engine.events import (
 )
 from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.exchange.guided import events_instead
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.said import Said, Saying
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
@@ -66,7 +68,7 @@ class StreamReply:
     `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
-    the reply has ended, why it is worth one more try, if it is; with `keep_back` its end is then kept back (`kept`).
+    the reply has ended, why it is worth one more try, if it is; for those of `keep_back` its end is kept back (`kept`).
     `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
     reply is `cut`, and ends as one that grew too long.
     """
@@ -78,7 +80,7 @@ class StreamReply:
         on_crash: Callable[[Exception], None],
         *,
         max_event: int = MAX_EVENT,
-        keep_back: bool = False,
+        keep_back: Collection[Why] = (),
         earlier: EarlierTry | None = None,
         watch: RepetitionWatch | None = None,
     ) -> None:
@@ -134,7 +136,7 @@ class StreamReply:
     @property
     def kept(self) -> bool:
         """True if the end of the reply is kept back."""
-        return self._keep_back and self.silence is not None
+        return self.silence in self._keep_back
 
     @property
     def cut(self) -> bool:
@@ -277,6 +279,12 @@ class StreamReply:
         """The end that was kept back: there is no other reply."""
         return self._written(self._ending) + self._end()
 
+    def end_with(self, call: Call, usage: JsonObject) -> bytes:
+        """The end with a call in the place of the broken one, whose end was kept back."""
+        broken = self._engine.broken_call
+        assert broken is not None, "for that it was kept back"
+        return self._written(events_instead(broken, call, usage)) + self._end()
+
     def _end(self) -> bytes:
         """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
         if self.failure is not None:
@@ -295,7 +303,7 @@ class StreamReply:
         events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
         self._said.hear(events)
         if self._state is _ENDED:
-            self.silence = why_again(self._said, EarlierTry(self._usage).tokens)
+            self.silence = why_again(self._said, EarlierTry(self._usage).tokens, self._engine.broken_call)
         if self.kept:
             return self._kept_back(events)
         return events
@@ -451,9 +459,11 @@ def is_done(event: sse.ServerSentEvent) -> bool:
 
 
 def _is_end(event: Event) -> bool:
-    """True for an event that ends the reply, or counts what it took."""
+    """True for an event that ends the reply, or counts what it took; a broken call that is asked for again ends it."""
     if isinstance(event, Unchanged):
         return any(map(_is_end, event.events))
+    if isinstance(event, Text):
+        return event.broken != ""
     return isinstance(event, Finished | Usage)
 
 
