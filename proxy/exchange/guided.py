@@ -40,7 +40,7 @@ def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:
     """The one call of the second answer; UpstreamBroken if it has another one, several, or none."""
     events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
     calls = [event.call for event in events if isinstance(event, CallClosed)]
-    if [call.name for call in calls] != [tool]:
+    if [call.name for call in calls] != [tool] or engine.empty_calls:
         raise UpstreamBroken("the model server was made to call a tool, and did not")
     return calls[0]
 

@@ -85,9 +85,11 @@ class BrokenCalls:
         self._kept: list[Piece] = []
         self._line_at = -1
 
-    def begin(self, at: int, markdown: Markdown) -> None:
-        """A candidate begins here."""
-        if markdown.begins_line and not (markdown.quoted or markdown.in_code or markdown.indented_code):
+    def begin(self, at: int, markdown: Markdown, *, first: bool) -> None:
+        """A candidate begins here, as the `first` thing of the reply, or of what follows its reasoning, if it does."""
+        if markdown.quoted or markdown.in_code or markdown.indented_code:
+            return
+        if first or markdown.begins_line:
             self._line_at = at
 
     def see(self, candidate: Candidate, head: bytes) -> None:

@@ -424,7 +424,7 @@ class Scanner:
         if item.strong and self._markdown.indented_code:
             candidate.only_last()
         if self._broken is not None:
-            self._broken.begin(at, self._markdown)
+            self._broken.begin(at, self._markdown, first=at == self._first_at)
         return candidate
 
     def _is_quoted(self, item: Format, at: int) -> bool:
