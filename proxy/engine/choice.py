@@ -246,14 +246,6 @@ class Choice:
         """What leaves because the scanner has decided what these parts of the text are."""
         if self.broken.state is _WAITING:
             spans = self.broken.pass_on(spans, self._held.text)
-        events = self._leave(spans)
-        # What has named an offered tool is likely a call: the prose before it need not wait for it.
-        if (self.scanner.confident or self.broken.state is _WAITING) and self._held.waits:
-            events += self._held.split()
-        return tuple(events)
-
-    def _leave(self, spans: Iterable[Piece]) -> list[Event]:
-        """The pieces of the text leave, prose as it came."""
         events: list[Event] = []
         for span in spans:
             if isinstance(span, TextSpan):
@@ -261,7 +253,11 @@ class Choice:
             else:
                 events += self._held.discard(span.end)
                 events += self._write_calls(span, "as text")
-        return [*events, *self._held.leave(self._held.decided)]
+        events += self._held.leave(self._held.decided)
+        # What has named an offered tool is likely a call: the prose before it need not wait for it.
+        if (self.scanner.confident or self.broken.state is _WAITING) and self._held.waits:
+            events += self._held.split()
+        return tuple(events)
 
     def _release_text(self) -> tuple[Event, ...]:
         return (*self._let_go(), *self._feed_as_content(self._echo.give_up()))
@@ -274,7 +270,7 @@ class Choice:
 
     def _let_go(self) -> list[Event]:
         """What the scanner holds leaves, and a call that cannot be read."""
-        return [*self._take_spans(self.scanner.release()), *self._leave(self.broken.give_up())]
+        return [*self._take_spans(self.scanner.release()), *self._take_spans(self.broken.give_up())]
 
     def _end_broken(self, stopped: bool) -> list[Event]:
         """A call that cannot be read leaves as text; marked, if the reply has ended with it, and calls nothing."""
@@ -283,7 +279,7 @@ class Choice:
             tool = self.broken.ending(self._held.text)
         kept = [*self.broken.give_up()]
         if not tool:
-            return self._leave(kept)
+            return [*self._take_spans(kept)]
         text = text_of(kept, self._held.text)
         for span in kept:
             if isinstance(span, CallSpan):

@@ -122,25 +122,45 @@ class Attempt:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
-            if streamed and (self._plan.guided or not (request.stream or exchange.observe)):
+            if streamed and not self._takes_a_stream:
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
                 if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
                     self._lane = ReplyLane(call, exchange.wait, self._reply, tape)
                 yield from self._live(chain((first,), parts))
                 return
-            if self._earlier is not None and self._earlier.spoke and not self._plan.guided:
+            if self._must_be_a_stream:
                 raise UpstreamBroken("the model server answered with no stream although the one before was one")
             whole = yield from self._beating(read_body(chain((first,), parts)))
-        if self._plan.guided and self._earlier is not None:
-            self._call = guided_call(read_whole(whole), self._engine, self._plan.guided)
-            yield self._earlier.end_with(self._call, as_object(read_whole(whole).get("usage")))
+        if self._plan.guided:
+            yield self._instead(whole)
             return
         made = self._observed(whole) if exchange.observe else self._whole(whole)
         if self.silence in self._keep_back:
             self._unsent = made
             return
         yield made
+
+    @property
+    def _takes_a_stream(self) -> bool:
+        """True if the answer may be a stream."""
+        if self._plan.guided:
+            return False
+        return self._exchange.request.stream or self._exchange.observe
+
+    @property
+    def _must_be_a_stream(self) -> bool:
+        """True if the answer goes on in a stream that has begun."""
+        if self._earlier is None or self._plan.guided:
+            return False
+        return self._earlier.spoke
+
+    def _instead(self, body: bytes) -> bytes:
+        """The end of the reply before, with the call of this answer in the place of the broken one."""
+        assert self._earlier is not None, "its call is asked for again"
+        answer = read_whole(body)
+        self._call = guided_call(answer, self._engine, self._plan.guided)
+        return self._earlier.end_with(self._call, as_object(answer.get("usage")))
 
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""

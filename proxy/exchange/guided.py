@@ -29,7 +29,7 @@ def with_one_tool(body: JsonObject) -> JsonObject:
     """The body with the tool that it forces as the only one, for servers that know no choice by name."""
     name = _name_of(as_object(body.get("tool_choice")))
     tools = [tool for tool in objects_in(body.get("tools")) if _name_of(tool) == name]
-    return {**body, "tools": [*tools], "tool_choice": "required"}
+    return {**body, "tools": [*tools], "tool_choice": "required", "parallel_tool_calls": False}
 
 
 def _name_of(entry: JsonObject) -> str:
@@ -37,7 +37,7 @@ def _name_of(entry: JsonObject) -> str:
 
 
 def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:
-    """The one call of the second answer; UpstreamBroken if it has another one, several, or none."""
+    """The call of the second answer, of which the engine takes one; UpstreamBroken if it has another one, or none."""
     events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
     calls = [event.call for event in events if isinstance(event, CallClosed)]
     if [call.name for call in calls] != [tool] or engine.empty_calls:

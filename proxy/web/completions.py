@@ -244,7 +244,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         ordered = not asked.dialect.verbatim  # the blocks of Messages
         task = make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits)
         if forced:
-            return Engine(replace(task, forced=forced))
+            return Engine(replace(task, forced=forced, one_call=True))
         return Engine(replace(task, hold_broken=Why.BROKEN in ask_again))
 
     return Exchange(

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import Inside
 from tests.integration.test_second_try import BROKEN, TOOL, asked, counted, models, said, told, usage
+from tests.real import llama
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_message, check_stream
 from tests.support.scripted import (
@@ -35,7 +36,6 @@ ARGUMENTS = {"path": "a", "content": "b"}
 # No reading of it tells where the content ends.
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}\n</tool_call>'
 BEFORE = "I write it.\n"
-STRUCTURED = {"path": "a", "content": 'say "x" y" z'}
 
 
 @contextlib.contextmanager
@@ -137,6 +137,15 @@ def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) 
         second = server.seen[-1].json
     assert found["calls"] == ["write_file"]
     assert second["tool_choice"] == "required" and second["tools"] == [WRITE_FILE]
+    assert second["parallel_tool_calls"] is False
+
+
+def test_of_several_calls_the_first_is_taken(inside: Inside) -> None:
+    calls = [call_of("write_file", json.dumps({"path": path, "content": "b"})) for path in "ac"]
+    second = [answer(completion({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"))]
+    with upstream(told(CALL), second) as server:
+        data = inside(server.url, rules=RULES).post(CHAT, json=asked(False)).data
+    assert arguments_of(data, False) == [ARGUMENTS]
 
 
 NOT_ASKED = [
@@ -261,3 +270,40 @@ def test_an_observed_reply_is_only_told(inside: Inside, caplog: pytest.LogCaptur
         response = inside(server.url, rules=RULES, observe=True).post(CHAT, json=asked(streamed))
         assert said(response.data, streamed)["text"] == CALL and len(server.seen) == 1
     assert "second_try" in caplog.text
+
+
+def spoken(data: bytes, streamed: bool) -> str:
+    """The text that a client sees."""
+    if not streamed:
+        return json.loads(data)["choices"][0]["message"]["content"] or ""
+    lines = [line.removeprefix("data: ") for line in data.decode().splitlines() if line.startswith("data: {")]
+    return "".join(choice["delta"].get("content") or "" for line in lines for choice in json.loads(line)["choices"])
+
+
+SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "told": [BEFORE + CALL.replace("write_file", "run")]}
+COMMAND = {"type": "object", "properties": {"command": {"type": "string", "maxLength": 12}}, "required": ["command"]}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real llama.cpp server whose model writes such calls, unless a grammar binds it."""
+    with llama.LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("model"), timeout=60) as server:
+        yield server.url
+
+
+@pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("script,before", [("broken", ""), ("told", BEFORE.strip())])
+def test_the_grammar_of_a_real_llama_cpp_server_writes_the_call(
+    inside: Inside, real: str, script: str, before: str, streamed: bool
+) -> None:
+    """What its model writes then is one call of that tool with arguments by the schema; which, is chance."""
+    run = {"type": "function", "function": {"name": "run", "description": "Runs.", "parameters": COMMAND}}
+    rules = 'models: [{match: "*", parse: proxy, broken_calls: retry}]'
+    messages = [{"role": "user", "content": f"[[script:{script}]]"}]
+    body = chat(tools=[WRITE_FILE, run], stream=streamed, messages=messages, max_tokens=300)
+    data = inside(real, rules=rules).post(CHAT, json=body).data
+    [arguments] = arguments_of(data, streamed)
+    assert [*arguments] == ["command"] and isinstance(arguments["command"], str)
+    assert b"tool_call>" not in data
+    assert spoken(data, streamed).strip() == before
