@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -107,14 +107,19 @@ class _Ids:
     seen: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def unique(self, given: str) -> str:
-        """The id if it is one and new, else one that is."""
+    def unique(self, given: str, others: Collection[str]) -> str:
+        """The id if it is one and new, else one that is, and that no result of the turn could mean: `others`."""
         name = given
-        while not name or name in self.seen:
-            base = given or "call"
+        if not given or given in self.seen:
+            name = self._new(given or "call", others)
+        self.seen.add(name)
+        return name
+
+    def _new(self, base: str, others: Collection[str]) -> str:
+        name = ""
+        while not name or name in self.seen or _squeezed(name) in others:
             self.counts[base] += 1
             name = f"{base}_{self.counts[base]}"
-        self.seen.add(name)
         return name
 
 
@@ -126,7 +131,8 @@ def _identified(messages: Messages) -> Messages:
             changed.append(block.first)
             continue
         pairs = _pairs(block, ids.seen)
-        own = [ids.unique(_id(call, "id")) for call in block.calls]
+        others = {_squeezed(_id(message, "tool_call_id")) for message in block.behind if role_of(message) == "tool"}
+        own = [ids.unique(_id(call, "id"), others) for call in block.calls]
         calls = [_with(call, "id", name) for call, name in zip(block.calls, own, strict=True)]
         changed.append(replaced(block.first, "tool_calls", calls))
         for index, message in enumerate(block.behind):
