@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TypeAlias
 
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject
@@ -232,12 +233,27 @@ def _kimi(name: str, given: str, number: int) -> str:
     return f"functions.{name}:{number}"
 
 
-def _styled(style: Callable[[str, str, int], str]) -> Callable[[JsonObject], JsonObject]:
+_Style: TypeAlias = Callable[[str, str, int], str]
+
+
+def _unused(style: _Style, name: str, given: str, number: int, used: set[str]) -> str:
+    """An id in this style that no call before has: one of the style itself may come behind one that was made so."""
+    found = style(name, given, number)
+    more = 0
+    while found in used:
+        found = style(name, f"{given}_{more}", number + more)
+        more += 1
+    used.add(found)
+    return found
+
+
+def _styled(style: _Style) -> Callable[[JsonObject], JsonObject]:
     """Ids as a model's own template writes them, on both sides."""
 
     def changed(messages: Messages) -> Messages:
         number = -1
         names: dict[str, str] = {}
+        used: set[str] = set()
         told: list[JsonObject] = []
         for each in messages:
             message = each
@@ -245,7 +261,7 @@ def _styled(style: Callable[[str, str, int], str]) -> Callable[[JsonObject], Jso
             for call in calls_of(message):
                 number += 1
                 given = as_text(call.get("id"))
-                names[given] = style(as_text(function_of(call).get("name")), given, number)
+                names[given] = _unused(style, as_text(function_of(call).get("name")), given, number, used)
                 calls.append(_with(call, "id", names[given]))
             if calls:
                 message = replaced(message, "tool_calls", calls)

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import CallClosed, Chunk, Event, Text, Unchanged
 from proxy.tools.toolset import Tool, ToolSet
 from tests.support.helpers import all_cuts
 
-SCHEMA = {
+SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"command": {"type": "string"}, "timeout": {"type": "integer"}},
     "required": ["command"],
 }
-TOOLS = ToolSet([Tool("bash", dict(SCHEMA)), Tool("read", {"type": "object"})])
+TOOLS = ToolSet([Tool("bash", SCHEMA), Tool("read", {"type": "object"})])
 TASK = Task(tools=TOOLS, seed=b"seed", hold_broken=True)
 BODY = '{"name": "bash", "arguments": {"command": "say "x" y" z}}'
 CALL = f"<tool_call>\n{BODY}\n</tool_call>"
@@ -26,10 +27,11 @@ GOOD = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_ca
 def events_of(parts: list[str], task: Task = TASK, finish: str = "stop") -> tuple[list[Event], Engine]:
     """What an engine says of a streamed text, with what the events that leave as they came say."""
     engine = Engine(task)
-    deltas = [*({"content": part} for part in parts), {}]
+    deltas: list[JsonObject] = [{"content": part} for part in parts]
+    deltas.append({})
     said: list[Event] = []
     for number, delta in enumerate(deltas, 1):
-        entry = {"index": 0, "delta": delta, "finish_reason": finish if number == len(deltas) else None}
+        entry: JsonObject = {"index": 0, "delta": delta, "finish_reason": finish if number == len(deltas) else None}
         said += engine.feed(Chunk({"choices": [entry]}, b"raw", number))
     said += engine.finish(done=True)
     flat: list[Event] = []

@@ -228,3 +228,17 @@ def test_an_id_that_is_made_is_no_results_own(given: str, plan: set[str]) -> Non
     assert heal(once, plan).body == once
     told = json.dumps(once)
     assert "mkp1" in told and "mkp2" in told
+
+
+def test_an_id_of_the_style_behind_one_that_was_made_is_none_twice() -> None:
+    """F50."""
+    function: JsonObject = {"name": "read", "arguments": "{}"}
+    calls: list[JsonObject] = [
+        {"id": given, "type": "function", "function": function} for given in ("call_1", "functions.read:0")
+    ]
+    results: list[JsonObject] = [{"role": "tool", "tool_call_id": call["id"], "content": ""} for call in calls]
+    messages: list[JsonObject] = [{"role": "assistant", "content": "", "tool_calls": [*calls]}, *results]
+    once = heal({"tools": [READ], "messages": [*messages]}, {"kimi_ids"}).body
+    told = json.dumps(once)
+    assert [told.count(f'"functions.read:{number}"') for number in (0, 1)] == [2, 2]
+    assert heal(once, {"kimi_ids"}).body is once
