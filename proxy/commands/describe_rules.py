@@ -137,6 +137,8 @@ def _requests(requests: RequestRules) -> Iterator[str]:
         yield f"ended where {requests.repetition[0]} characters repeat {requests.repetition[1]} times"
     if not requests.retry:
         yield "no second try"
+    if requests.broken_calls == "retry":
+        yield "calls that cannot be read are asked for again"
     if requests.tools.describe:
         yield f"descriptions of {requests.tools.describe} characters"
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Literal, get_args
 
 from yaml.nodes import Node
 
 from proxy.codec.json_text import Json
-from proxy.config.yaml_nodes import mapping, node_error, sequence, shown, text_of, value
+from proxy.config.yaml_nodes import choice, mapping, node_error, sequence, shown, text_of, value
 from proxy.healing.heal import ALL, IDS
 from proxy.healing.parameters import KEPT, OfferedTools, Sampling
 
 _MOST = 100_000
+
+BrokenCallsAs = Literal["text", "retry"]
+_BROKEN_CALLS: tuple[BrokenCallsAs, ...] = get_args(BrokenCallsAs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,12 @@ class Family:
 @dataclass(frozen=True, slots=True)
 class RequestRules:
     """What one entry of `models` says of its requests; `retry` times a reply that says nothing is asked for again, and
-    one that repeats itself so (`repetition`) is ended.
+    one that repeats itself so (`repetition`) is ended. `broken_calls`: one that ends with a call that cannot be read is
+    text, or asked for again.
     """
 
     retry: int = 1
+    broken_calls: BrokenCallsAs = "text"
     repetition: tuple[int, int] | None = None
     heal: HealRules = field(default_factory=HealRules)
     sampling: Sampling = field(default_factory=Sampling)
@@ -62,7 +68,7 @@ def _family(node: Node, what: str) -> Family:
 
 
 def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
-    """What an entry of `models` says under `heal`, `sampling`, `tools`, `retry` and `repetition`."""
+    """What an entry of `models` says under `heal`, `sampling`, `tools`, `retry` and so on."""
     heal, sampling, tools = HealRules(), Sampling(), OfferedTools()
     if "heal" in keys:
         heal = _heal(keys["heal"], f"heal of {what}")
@@ -76,7 +82,10 @@ def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
     repetition = None
     if "repetition" in keys:
         repetition = _repetition(keys["repetition"], f"repetition of {what}")
-    return RequestRules(retry=retry, repetition=repetition, heal=heal, sampling=sampling, tools=tools)
+    broken_calls: BrokenCallsAs = "text"
+    if "broken_calls" in keys:
+        broken_calls = choice(keys["broken_calls"], f"broken_calls of {what}", _BROKEN_CALLS)
+    return RequestRules(retry, broken_calls, repetition, heal, sampling, tools)
 
 
 def _repetition(node: Node, what: str) -> tuple[int, int]:

@@ -27,6 +27,8 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     own = model.requests
     if not own.retry:
         entry["retry"] = 0
+    if own.broken_calls != "text":
+        entry["broken_calls"] = own.broken_calls
     if own.repetition is not None:
         entry |= _said("repetition", longest=own.repetition[0], times=own.repetition[1])
     entry |= _said("heal", on=[*dict.fromkeys((*own.heal.on, *healings))], off=own.heal.off)

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
-from proxy.config.heal_rules import Family, RequestRules, parse_families, parse_request_rules
+from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
 from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
@@ -55,7 +55,7 @@ _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools", "compaction", "grammars"),
-    *("heal", "sampling", "tools", "retry", "repetition"),
+    *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "calls")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -94,9 +94,9 @@ class Profile:
     model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
     thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
     that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. Two are for Responses
-    clients: what becomes of a request to compact, and of a custom tool's grammar. `retry` is how often a
-    reply that says nothing is asked for once more; `repetition` the longest piece, and how often it may be repeated, at
-    which a stream is ended.
+    clients: what becomes of a request to compact, and of a custom tool's grammar. `retry` is how often a reply that
+    says nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot be read;
+    `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -111,6 +111,7 @@ class Profile:
     compaction: Compaction = "summary"
     grammars: Grammars = "description"
     retry: int = 1
+    broken_calls: BrokenCallsAs = "text"
     repetition: tuple[int, int] | None = None
     calls: CallsAs = "structured"
 
@@ -210,6 +211,7 @@ class Rules:
             compaction=_first(its.compaction, "summary"),
             grammars=_first(its.grammars, "description"),
             retry=its.requests.retry,
+            broken_calls=its.requests.broken_calls,
             repetition=its.requests.repetition,
         )
 

@@ -220,7 +220,8 @@ class CallCloser:
         if not written:
             return []
         self._writer.audit.append(Repair("no_call", written, written, why, name))
-        return [Text(self._writer.choice, written)]
+        tool = self._repairer.tools.resolve(name) if name else None
+        return [Text(self._writer.choice, written, broken="" if tool is None else tool.name)]
 
     def _trailing_text(self, call: PendingCall) -> list[Event]:
         """What stood behind a call's object: junk is dropped (F31), everything else is content.

@@ -14,6 +14,7 @@ from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
+from proxy.engine.choice_records import EMPTY_LIST, dropped, ended
 from proxy.engine.echo_filter import EchoFilter
 from proxy.engine.events import (
     Call,
@@ -25,35 +26,30 @@ from proxy.engine.events import (
     Failed,
     Finished,
     Reasoning,
+    Text,
     Unchanged,
     with_rest,
 )
 from proxy.engine.held_text import HeldText
 from proxy.engine.lane import ANY_TEXT
 from proxy.engine.pending_call import CallLimits
+from proxy.formats.broken_calls import BrokenCalls, Waiting, text_of
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, Piece, TextSpan
 from proxy.parsing.cursor import RawCall
 from proxy.repair.repairer import Repairer
 
-# What is dropped as no text, by the format that found it (F18).
-_DROPPED = {
-    "end_of_turn": ("end_of_turn", "the model's own end-of-turn token is no text"),
-    "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
-    "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
-}
-
-# The words of the API reference for a reply that was cut; every client knows them.
-_USUAL_CUTS = frozenset(("length", "content_filter"))
+_WAITING = Waiting.WAITING
 
 
 @dataclass(slots=True)
 class Choice:
-    """The state of one choice; `calls` counts those that were opened, `audit` their repairs.
+    """The state of one choice; `calls` counts those that were opened, `audit` their repairs. `broken_call` is
+    the one that cannot be read, if the reply ended with that and has no other.
 
     `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `used` are the
-    ids of the conversation's calls. `at_once`: it is a whole answer's. `ordered`: reasoning waits behind text that
-    does, for a client that has both in one order.
+    ids of the conversation's calls. `broken` lets a call wait that cannot be read, if it may end the reply. `at_once`:
+    it is a whole answer's. `ordered`: reasoning waits behind text that does, for a client that has both in one order.
     """
 
     number: int
@@ -64,11 +60,13 @@ class Choice:
     limits: CallLimits
     used: set[str]
     one_call: bool = False
+    broken: BrokenCalls = field(default_factory=BrokenCalls)
     at_once: bool = False
     ordered: bool = False
     calls: int = 0
     empty_calls: int = 0
     finish: str | None = None
+    broken_call: Text | None = None
     audit: list[Repair] = field(default_factory=list)
     _assembler: CallAssembler | None = None
     _text_calls: list[WrittenCall] = field(default_factory=list)
@@ -167,9 +165,7 @@ class Choice:
     @property
     def held(self) -> bool:
         """True while text waits that may become a call, or that may only repeat one."""
-        if self.scanner.held:
-            return True
-        return self._echo.waits
+        return self.scanner.held or self.broken.state is _WAITING or self._echo.waits
 
     @property
     def size(self) -> int:
@@ -198,20 +194,27 @@ class Choice:
         """The rest of the choice, and its true finish (contract C4); a `Failed` is the last of it."""
         stopped = not was_cut(self.finish)
         events = [*self._end_echo(), *self._take_spans(self.scanner.finish(stopped=stopped))]
+        events += self._end_broken(stopped)
         events += self._close_calls(stopped)
         match events:
             case [*_, Failed()]:
                 return tuple(events)
         if stopped:
             events += self._calls_in_reasoning()
+            self._note_broken(events)
         return (*events, *self._finish())
+
+    def _note_broken(self, events: Iterable[Event]) -> None:
+        """Keep the call that cannot be read, if it is all that the reply calls."""
+        broken = [event for event in events if isinstance(event, Text) and event.broken]
+        if len(broken) == 1 and not self.calls:
+            [self.broken_call] = broken
 
     @property
     def refused(self) -> Counter[str]:
         """What began like a call and was none, by the reason."""
-        if self._assembler is None:
-            return self.scanner.refusals + Counter()
-        return self.scanner.refusals + self._assembler.refused
+        structured = Counter[str]() if self._assembler is None else self._assembler.refused
+        return self.scanner.refusals + structured
 
     # Text and reasoning.
 
@@ -236,7 +239,8 @@ class Choice:
             return (chunk.unchanged((Reasoning(self.number, delta.reasoning),)),)
         held = self._held.receive(chunk, delta, forward_verbatim=alone)
         spans = self.scanner.feed(delta.text) if held.data else ()
-        if self._held.may_pass_by(held) and spans == (TextSpan(held.start, held.end),):
+        may_pass = self._held.may_pass_by(held)
+        if may_pass and spans == (TextSpan(held.start, held.end),) and self.broken.state is not _WAITING:
             # Nearly every chunk of every reply: prose, and nothing waits before it.
             return tuple(self._held.pass_by(held))
         self._held.append(held)
@@ -254,6 +258,8 @@ class Choice:
 
     def _take_spans(self, spans: Iterable[Piece]) -> tuple[Event, ...]:
         """What leaves because the scanner has decided what these parts of the text are."""
+        if self.broken.state is _WAITING:
+            spans = self.broken.pass_on(spans, self._held.text)
         events: list[Event] = []
         for span in spans:
             if isinstance(span, TextSpan):
@@ -263,18 +269,36 @@ class Choice:
                 events += self._write_calls(span, "as text")
         events += self._held.leave(self._held.decided)
         # What has named an offered tool is likely a call: the prose before it need not wait for it.
-        if self.scanner.confident and self._held.waits:
+        if (self.scanner.confident or self.broken.state is _WAITING) and self._held.waits:
             events += self._held.split()
         return tuple(events)
 
     def _release_text(self) -> tuple[Event, ...]:
-        return (*self._take_spans(self.scanner.release()), *self._feed_as_content(self._echo.give_up()))
+        return (*self._let_go(), *self._feed_as_content(self._echo.give_up()))
 
     def _end_text(self) -> tuple[Event, ...]:
         """What waits as text, or may repeat a call, leaves: something else came."""
         if not self.waits and not self.scanner.held:
             return ()
-        return (*self._take_spans(self.scanner.release()), *self._end_echo())
+        return (*self._let_go(), *self._end_echo())
+
+    def _let_go(self) -> list[Event]:
+        """What the scanner holds leaves, and a call that cannot be read."""
+        return [*self._take_spans(self.scanner.release()), *self._take_spans(self.broken.give_up())]
+
+    def _end_broken(self, stopped: bool) -> list[Event]:
+        """A call that cannot be read leaves as text; marked, if the reply has ended with it, and calls nothing."""
+        tool = ""
+        if stopped and self._assembler is None and not self.calls:
+            tool = self.broken.ending(self._held.text)
+        kept = [*self.broken.give_up()]
+        if not tool:
+            return [*self._take_spans(kept)]
+        text = text_of(kept, self._held.text)
+        for span in kept:
+            if isinstance(span, CallSpan):
+                self.audit += dropped(span)
+        return [*self._held.discard(kept[-1].end), Text(self.number, text, broken=tool)]
 
     # Content that only repeats a call (F28).
 
@@ -406,9 +430,7 @@ class Choice:
 
     def _write_calls(self, span: CallSpan, where: str) -> list[Event]:
         """Open, fill and close the calls that were found in a text."""
-        if span.format in _DROPPED and not span.calls:
-            fix, why = _DROPPED[span.format]
-            self.audit.append(Repair(fix, "", "", why))
+        self.audit += dropped(span)
         events: list[Event] = []
         for raw in span.calls:
             events += self._write_call(raw, f"the model wrote the call {where} ({span.format})")
@@ -465,14 +487,14 @@ class Choice:
     def _note_empty_list(self) -> None:
         """Note `"tool_calls": []`, once a reply: vLLM says it in each chunk."""
         if not any(repair.id == "empty_calls" for repair in self.audit):
-            self.audit.append(Repair("empty_calls", "[]", "", "a list of no calls says nothing"))
+            self.audit.append(EMPTY_LIST)
 
     # The finish.
 
     def _finish(self) -> list[Event]:
         """The rest of what waits and the finish, in the server's own chunk if that can leave as it came."""
         reason = self._true_finish()
-        self._note_finish(reason)
+        self.audit += ended(self.finish, reason)
         events, final = self._held.finish(keep_final=reason == self.finish)
         finished = Finished(self.number, reason, final)
         match events:
@@ -485,11 +507,3 @@ class Choice:
         if self.finish is not None and was_cut(self.finish):
             return self.finish
         return "tool_calls" if self.calls else "stop"
-
-    def _note_finish(self, reason: str) -> None:
-        if reason != self.finish:
-            why = "the finish says what left the proxy"
-            self.audit.append(Repair("finish", str(self.finish), reason, why))
-        elif was_cut(reason) and reason not in _USUAL_CUTS:
-            # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
-            self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))

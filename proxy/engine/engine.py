@@ -37,6 +37,7 @@ from proxy.engine.fast_path import CallTemplate, Template, learn, learn_call
 from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
 from proxy.engine.pending_call import CallLimits
 from proxy.errors import UpstreamBroken, refusal
+from proxy.formats.broken_calls import BrokenCalls
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import REASONING, TEXT, grammars, with_forced
 from proxy.formats.scanner import Scanner
@@ -59,7 +60,8 @@ class Task:
     for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
     the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
     text and reasoning in one order, so that neither may overtake the other; `forced`: the one tool that the model was
-    made to call (F87); `policy`: what the rules say.
+    made to call (F87); `hold_broken`: a call that cannot be read waits, as it may be asked for once more, if the reply
+    ends with it; `policy`: what the rules say.
     """
 
     tools: ToolSet | None
@@ -71,6 +73,7 @@ class Task:
     one_call: bool = False
     ordered: bool = False
     forced: str = ""
+    hold_broken: bool = False
     policy: Policy = field(default_factory=Policy)
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
@@ -119,6 +122,12 @@ class Engine:
     def calls(self) -> int:
         """The number of calls that the proxy opened so far."""
         return sum(choice.calls for choice in self._choices.values())
+
+    @property
+    def broken_call(self) -> Text | None:
+        """The call that cannot be read, if the reply, which has one choice, ended with that and has no other."""
+        broken = [choice.broken_call for choice in self._choices.values()]
+        return broken[0] if len(broken) == 1 else None
 
     def feed(self, chunk: Chunk) -> tuple[Event, ...]:
         """Take one upstream chunk; give what it decides."""
@@ -333,6 +342,8 @@ class Engine:
         if task.forced and not task.json_reply:
             rules = with_forced(rules, task.forced)
 
+        broken = BrokenCalls()
+
         def scanner(mode: str) -> Scanner:
             return Scanner(
                 tools,
@@ -342,6 +353,7 @@ class Engine:
                 max_held=task.max_held,
                 max_calls=task.max_calls,
                 off=task.policy.off,
+                broken=broken if task.hold_broken and mode == TEXT else None,
             )
 
         return Choice(
@@ -354,6 +366,7 @@ class Engine:
             limits=CallLimits(task.max_calls, task.max_held),
             used=used,
             one_call=task.one_call,
+            broken=broken,
             at_once=at_once,
             ordered=task.ordered,
         )

@@ -52,12 +52,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Visible text."""
+    """Visible text. `broken` is the tool that it was to call, if it is a call that cannot be read."""
 
     choice: int
     text: str
     # The chunk that it came in, if that says more and cannot leave as it came.
     source: Chunk | None = field(default=None, compare=False, repr=False)
+    broken: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

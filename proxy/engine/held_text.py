@@ -82,6 +82,15 @@ class HeldText:
             return False
         return not self.queue[0].final
 
+    def text(self, start: int, end: int) -> str:
+        """What waits between two positions; looked for from the end, where little is asked for again and again."""
+        parts: deque[bytes] = deque()
+        for held in reversed(self.queue):
+            if held.end <= start:
+                break
+            parts.appendleft(held.data[max(0, start - held.start) : max(0, end - held.start)])
+        return b"".join(parts).decode("utf-8", "replace")
+
     def receive(self, chunk: Chunk, delta: ChoiceDelta, *, forward_verbatim: bool) -> HeldChunk:
         """Count the text of the next chunk. It is not in the queue yet: it may pass at once."""
         data = delta.text.encode("utf-8", "surrogatepass")

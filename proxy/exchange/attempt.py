@@ -14,16 +14,18 @@ from proxy.dialects.base import Writer
 from proxy.dialects.chat.answer import read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
+from proxy.engine.events import Call, Text
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
+from proxy.exchange.guided import answer_instead, guided_call
 from proxy.exchange.lane import ReplyLane
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
 from proxy.exchange.said import Said
-from proxy.exchange.second_try import EarlierTry, Why, record, why_again
+from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER
@@ -67,7 +69,7 @@ class Attempt:
         self._up = _on_its_way(exchange.request, plan)
         if exchange.observe:
             self._up = replace(self._up, body=exchange.request.raw)
-        self._engine = exchange.engine(self._up.raw_text)
+        self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._earlier = earlier
         self._keep_back = self._followed()
         self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
@@ -76,6 +78,8 @@ class Attempt:
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
+        self._answer: JsonObject = {}
+        self._call: Call | None = None
         self.silence: Why | None = None
         self.left = EarlierTry()
         self._lane: ReplyLane | None = None
@@ -85,13 +89,13 @@ class Attempt:
         """The silences that another try may follow: each behind the first one. Behind a second one, of which the client
         has seen nothing yet, only a call that was swallowed: a stream tells its tokens when it is asked for them.
         """
-        if self._exchange.observe or not self._exchange.ask_again:
+        if self._exchange.observe:
             return frozenset()
         if self._earlier is None:
-            return frozenset(Why)
+            return self._exchange.ask_again
         if self._earlier.spoke or self._plan.again is not Why.EMPTY:
             return frozenset()
-        return frozenset((Why.SWALLOWED,))
+        return self._exchange.ask_again & {Why.SWALLOWED}
 
     def _new_writer(self) -> Writer:
         """That of the try before, if something of that has left."""
@@ -128,16 +132,19 @@ class Attempt:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
-            if streamed and not (request.stream or exchange.observe):
+            if streamed and not self._takes_a_stream:
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
                 if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
                     self._lane = ReplyLane(call, exchange.wait, self._reply, tape)
                 yield from self._live(chain((first,), parts))
                 return
-            if self._earlier is not None and self._earlier.spoke:
+            if self._must_be_a_stream:
                 raise UpstreamBroken("the model server answered with no stream although the one before was one")
             whole = yield from self._beating(read_body(chain((first,), parts)))
+        if self._plan.guided:
+            yield self._instead(whole)
+            return
         made = self._observed(whole) if exchange.observe else self._whole(whole)
         if self.kept:
             self._unsent = made
@@ -154,12 +161,48 @@ class Attempt:
         """True if the end of the reply is kept back, as one more may follow."""
         return self.silence in self._keep_back
 
+    @property
+    def _takes_a_stream(self) -> bool:
+        """True if the answer may be a stream."""
+        if self._plan.guided:
+            return False
+        return self._exchange.request.stream or self._exchange.observe
+
+    @property
+    def _must_be_a_stream(self) -> bool:
+        """True if the answer goes on in a stream that has begun."""
+        if self._earlier is None or self._plan.guided:
+            return False
+        return self._earlier.spoke
+
+    def _instead(self, body: bytes) -> bytes:
+        """The end of the reply before, with the call of this answer in the place of the broken one."""
+        assert self._earlier is not None, "its call is asked for again"
+        answer = read_whole(body)
+        self._call = guided_call(answer, self._engine, self._plan.guided)
+        return self._earlier.end_with(self._call, as_object(answer.get("usage")))
+
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""
         rest = b""
         if isinstance(self._reply, StreamReply) and self._reply.kept:
             rest = self._reply.end_after_all()
         return self._unsent + rest
+
+    def end_with(self, call: Call, usage: JsonObject) -> bytes:
+        """The end of a reply with a call in the place of the broken one; `usage` is what the second try took."""
+        counts = summed(self.left.usage, usage)
+        if isinstance(self._reply, StreamReply) and self._reply.kept:
+            return self._unsent + self._reply.end_with(call, counts)
+        broken = self.broken
+        assert broken is not None, "for that it was asked for again"
+        answer = answer_instead(self._answer, broken, call, counts)
+        return self._made(dump_json(answer), answer, self._exchange.engine(False, call.name))
+
+    @property
+    def broken(self) -> Text | None:
+        """The call that cannot be read with which the reply has ended, if that is why it is worth one more try."""
+        return self._engine.broken_call if self.silence is Why.BROKEN else None
 
     def _is_over(self) -> bool:
         """True once a stream has said all."""
@@ -174,7 +217,13 @@ class Attempt:
     def note(self) -> None:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
-        outcome.audit = (*outcome.asked, *self._up.healed, *record(outcome.again), *self._engine.audit)
+        broken, earlier = None, None
+        if outcome.again is Why.BROKEN:
+            earlier = self._earlier
+            broken = (earlier or self)._engine.broken_call
+        again = record(outcome.again, broken, "" if self._call is None else self._call.arguments)
+        before = () if earlier is None else earlier._engine.audit
+        outcome.audit = (*outcome.asked, *self._up.healed, *before, *again, *self._engine.audit)
         if self._watch is not None:
             outcome.audit += self._watch.record
         outcome.calls = self._engine.calls
@@ -301,6 +350,7 @@ class Attempt:
         answer = read_whole(body)
         self._swallowed = says_nothing(answer)
         self.left = EarlierTry(as_object(answer.get("usage")))
+        self._answer = answer
         if self._earlier is not None:
             own, answer = answer, self._earlier.left.joined(answer)
             body = body if answer is own else dump_json(answer)
@@ -341,5 +391,5 @@ class Attempt:
             made = answer_as_stream(answer, engine, dialect.writer(expand=True), said)
         else:
             made = answer_as_answer(body, answer, engine, dialect, said)
-        self.silence = why_again(said, self.left.tokens)
+        self.silence = why_again(said, self.left.tokens, engine.broken_call)
         return made

@@ -10,6 +10,7 @@ from typing import Protocol
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
+from proxy.engine.events import Text
 from proxy.errors import ProxyError, UpstreamError
 from proxy.exchange.capture import Capture
 from proxy.exchange.outcome import Outcome
@@ -51,10 +52,10 @@ class Exchange:
     """One chat request with everything that its way needs; `secrets` are what no error may quote.
 
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
-    try, for raw text if that is what comes back. `retry_tokens` must be left of the context for a try with fewer
-    tokens. `capture` is where the answers are recorded, if they are; `observe` leaves the request and its answer as
-    they are. `ask_again`: a reply that says nothing may be asked for once more. `repetition`: a stream that repeats so
-    ends there.
+    try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
+    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
+    leaves the request and its answer as they are. `ask_again`: for what a reply is asked for once more. `repetition`: a
+    stream that repeats so ends there.
     """
 
     upstream: Upstream
@@ -64,14 +65,14 @@ class Exchange:
     plan: Plan
     auto: bool
     wait: AnswerWait
-    engine: Callable[[bool], Engine]
+    engine: Callable[[bool, str], Engine]
     dialect: Dialect
     max_event: int
     hold_timeout: float
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     observe: bool = False
-    ask_again: bool = False
+    ask_again: frozenset[Why] = frozenset()
     repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -104,13 +105,16 @@ class Exchange:
             self.upstream.remember_parser_failure()
         return again
 
-    def once_more(self, plan: Plan, silence: Why | None, *, kept: bool) -> Generator[bytes, None, Plan | None]:
-        """The plan for one more try after a reply that says nothing, or None; like `second`, it may block.
+    def once_more(
+        self, plan: Plan, silence: Why | None, broken: Text | None, *, kept: bool
+    ) -> Generator[bytes, None, Plan | None]:
+        """The plan for one more try after a reply that says nothing, or that ended with a `broken` call, or None; like
+        `second`, it may block.
 
         A swallowed call is asked for by the other parser. If only the second reply shows that there was one, a third
         may follow: the end of the second was `kept` back.
         """
-        if silence is None or not self.ask_again:
+        if silence not in self.ask_again:
             return None
         if self.observe:
             self.outcome.again = silence
@@ -120,7 +124,7 @@ class Exchange:
         if silence is Why.SWALLOWED:
             again = self._by_the_other(again)
         if plan.again is None:
-            return again
+            return again if broken is None else self._guided(again, broken.broken)
         if again.parse == plan.parse:
             return None
         if kept:
@@ -129,6 +133,11 @@ class Exchange:
             # Part of the reply has left, so it is too late for this one.
             self.upstream.remember_parser_failure()
         return None
+
+    def _guided(self, plan: Plan, tool: str) -> Plan:
+        """The plan by which the server is made to call this tool, in an answer that is whole."""
+        kind = plan.server or self.upstream.kind()
+        return replace(plan, guided=tool, server=kind, transport="whole", second=True)
 
     def note_calls(self, plan: Plan, calls: int) -> None:
         """So many calls are in the reply that went up by this plan. Those that the server had swallowed, and the proxy

@@ -13,6 +13,7 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Parse, Transport
 from proxy.dialects.chat.request import ChatRequest, is_true
+from proxy.exchange.guided import forced_request, with_one_tool
 from proxy.exchange.second_try import Why
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
 
@@ -25,7 +26,7 @@ class Plan:
     """How a request goes up. `second`: it was refused before, and is not changed again; only what a template refuses is
     still learnt of a server that first had no parser. `learnt` are the healings that a
     refusal asked for, which are kept for the model if the request is taken with them. `again`: why it goes up once more
-    although it was answered.
+    although it was answered, with the tool `guided` forced if a call of that could not be read.
     """
 
     parse: Parse = "server"
@@ -37,6 +38,7 @@ class Plan:
     heal: HealPlan = NO_HEALING
     learnt: tuple[str, ...] = ()
     again: Why | None = None
+    guided: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class UpstreamRequest:
 
 def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
     """What goes up by this plan."""
+    if plan.guided:
+        request = forced_request(request, plan.guided)
     raw_text = proxy_parses(request, plan)
     healed = heal_request(request.body, plan.heal)
     return UpstreamRequest(_body(request, healed.body, plan, raw_text), raw_text, healed.repairs)
@@ -74,6 +78,8 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
 def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) -> bytes:
     """The body for the upstream: the bytes that came, where nothing in them has to change."""
     body = dict(healed)
+    if plan.guided and plan.server == "llamacpp":
+        body = with_one_tool(body)
     if raw_text:
         body["tool_choice"] = "none"
         if plan.server == "vllm":

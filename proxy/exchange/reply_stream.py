@@ -15,6 +15,7 @@ from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
+    Call,
     Chunk,
     Event,
     Failed,
@@ -25,6 +26,7 @@ from proxy.engine.events import (
 )
 from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.exchange.guided import events_instead
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.said import Said, Saying
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
@@ -285,6 +287,12 @@ class StreamReply:
         """The end that was kept back: there is no other reply."""
         return self._written(self._ending) + self._end()
 
+    def end_with(self, call: Call, usage: JsonObject) -> bytes:
+        """The end with a call in the place of the broken one, whose end was kept back."""
+        broken = self._engine.broken_call
+        assert broken is not None, "for that it was kept back"
+        return self._written(events_instead(broken, call, usage)) + self._end()
+
     def _end(self) -> bytes:
         """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
         if self.failure is not None:
@@ -303,7 +311,7 @@ class StreamReply:
         events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
         self._said.hear(events)
         if self._state is _ENDED:
-            self.silence = why_again(self._said, EarlierTry(self._usage).tokens)
+            self.silence = why_again(self._said, EarlierTry(self._usage).tokens, self._engine.broken_call)
         if self.kept:
             return self._kept_back(events)
         return events
@@ -459,9 +467,11 @@ def is_done(event: sse.ServerSentEvent) -> bool:
 
 
 def _is_end(event: Event) -> bool:
-    """True for an event that ends the reply, or counts what it took."""
+    """True for an event that ends the reply, or counts what it took; a broken call that is asked for again ends it."""
     if isinstance(event, Unchanged):
         return any(map(_is_end, event.events))
+    if isinstance(event, Text):
+        return event.broken != ""
     return isinstance(event, Finished | Usage)
 
 

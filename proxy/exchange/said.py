@@ -66,7 +66,11 @@ class Said:
         """True for a reply of one choice that ended by itself, by no stop sequence, and holds no answer."""
         self.open_thought = self._splitter.closer
         self._flush()
-        if self.answered or self._finish is None or len(self._choices) > 1:
+        return not self.answered and self.ended_by_itself()
+
+    def ended_by_itself(self) -> bool:
+        """True for a reply of one choice that ended by itself, by no stop sequence, and calls nothing."""
+        if self._finish is None or len(self._choices) > 1:
             return False
         return self._finish.reason == "stop" and not _was_stopped(self._finish)
 

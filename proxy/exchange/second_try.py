@@ -14,6 +14,7 @@ from proxy.audit_record import Repair
 from proxy.codec.json_access import as_list, as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.chat.request import ChatRequest
+from proxy.engine.events import Text
 from proxy.exchange.said import Said, Saying
 
 # The id of its record.
@@ -26,13 +27,23 @@ class Why(Enum):
     EMPTY = "the reply was empty"
     THOUGHT = "the reply was only thought"
     SWALLOWED = "the reply used tokens and said nothing: the server's parser may have swallowed a call"
+    BROKEN = "the reply ended with a call that cannot be read"
 
 
-def may_be_asked_again(request: ChatRequest) -> bool:
-    """True for a request whose reply may be asked for once more, should it say nothing."""
-    if request.tools is None or request.body.get("n") not in (None, 1):
-        return False
-    return not _is_prefilled(request.body)
+# Those of replies that say nothing.
+SILENT = frozenset((Why.EMPTY, Why.THOUGHT, Why.SWALLOWED))
+
+
+def reasons_to_ask_again(request: ChatRequest, *, silent: bool, broken: bool) -> frozenset[Why]:
+    """For what the reply to this request is asked for once more, if the rules say so for replies that say nothing
+    (`silent`), and for calls that cannot be read (`broken`).
+    """
+    if request.tools is None or request.body.get("n") not in (None, 1) or _is_prefilled(request.body):
+        return frozenset()
+    reasons = SILENT if silent else frozenset()
+    if broken and not request.json_reply:
+        reasons |= {Why.BROKEN}
+    return reasons
 
 
 def _is_prefilled(body: JsonObject) -> bool:
@@ -43,8 +54,10 @@ def _is_prefilled(body: JsonObject) -> bool:
     return bool(messages) and as_object(messages[-1]).get("role") == "assistant"
 
 
-def why_again(said: Said, tokens: int) -> Why | None:
-    """Why a reply that has ended is worth one more try, or None."""
+def why_again(said: Said, tokens: int, broken: Text | None = None) -> Why | None:
+    """Why a reply that has ended, with a `broken` call if with one, is worth one more try, or None."""
+    if broken is not None:
+        return Why.BROKEN if said.ended_by_itself() else None
     if not said.ended_without_answer():
         return None
     if said.saying is Saying.THOUGHT:
@@ -54,11 +67,14 @@ def why_again(said: Said, tokens: int) -> Why | None:
     return Why.EMPTY
 
 
-def record(why: Why | None) -> tuple[Repair, ...]:
-    """What is told of one more try, if there was one."""
+def record(why: Why | None, broken: Text | None = None, arguments: str = "") -> tuple[Repair, ...]:
+    """What is told of one more try, if there was one: also the `broken` call, and the arguments of the other."""
     if why is None:
         return ()
-    return (Repair(FIX, "", "", f"{why.value}; the request went up once more"),)
+    told = f"{why.value}; the request went up once more"
+    if broken is None:
+        return (Repair(FIX, "", "", told),)
+    return (Repair(FIX, broken.text, arguments, told, broken.broken),)
 
 
 @dataclass(frozen=True, slots=True)

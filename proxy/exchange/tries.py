@@ -67,8 +67,8 @@ class _Tries:
         return self.told
 
     def go_on(self, attempt: Attempt) -> Generator[bytes, None, bool]:
-        """True if the reply that has ended says nothing, and is asked for once more."""
-        plan = yield from self._exchange.once_more(self._plan, attempt.silence, kept=attempt.kept)
+        """True if the reply that has ended says nothing, or ended with a broken call, and is asked for once more."""
+        plan = yield from self._exchange.once_more(self._plan, attempt.silence, attempt.broken, kept=attempt.kept)
         if plan is None:
             if attempt.kept:
                 yield attempt.end_after_all()
@@ -112,7 +112,7 @@ class _Tries:
         return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
 
     def _end_of_earlier(self, attempt: Attempt) -> bytes | None:
-        """The end of the reply before, which said nothing, if this one has not begun; None if there is no such one."""
+        """The end of the reply before, if this one has not begun; None if there is no such one."""
         if self._earlier is None or attempt.begun:
             return None
         self.told = self._earlier

@@ -15,11 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from proxy.formats.broken_calls import HEAD, BrokenCalls
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
 from proxy.formats.places import PLACES, Place, PlaceStep
 from proxy.formats.spans import QUOTES, CallSpan, Candidate, Piece, RejectedSpan, TextSpan, parted
-from proxy.formats.tool_listings import is_definition
+from proxy.formats.tool_listings import lists_tools
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall, Rejection
@@ -44,7 +45,8 @@ class Scanner:
     `grammars` are those of the reply by mode, of which `mode` is the first. `copies` knows the tool results since
     the last user message; `max_held` limits the bytes that wait for one call, `max_calls` the calls:
     what goes over them is prose. `off` are the names of formats whose calls are prose. `refused` takes what was no
-    call, if it is given; `refusals` counts what could have been one by the reason.
+    call, if it is given, and `broken` is told of calls that cannot be read; `refusals` counts what could have been one
+    by the reason.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Scanner:
         max_calls: int = MAX_CALLS,
         off: frozenset[str] = frozenset(),
         refused: list[RejectedSpan] | None = None,
+        broken: BrokenCalls | None = None,
     ) -> None:
         self.refusals: Counter[str] = Counter()
         self._tools = tools
@@ -69,6 +72,7 @@ class Scanner:
         self._max_held = max_held
         self._calls_left = max_calls
         self._refused = refused
+        self._broken = broken
         self._buffer = TextBuffer()
         self._pos = 0
         self._markdown = Markdown()
@@ -244,6 +248,9 @@ class Scanner:
         # An opener is passed at least in part, or it would be found again.
         behind = candidate.start + 1 if candidate.item.opener else candidate.start
         self._pos = max(seen, self._buffer.base, behind)
+        if self._broken is not None and self._mode == TEXT:
+            head = self._buffer.part(candidate.start, candidate.start + HEAD)
+            self._broken.refuse(candidate, head, refusal, self._pos)
         self._follow(self._pos)
         self._candidate = None
         self._first_at = self._pos if is_first else -1
@@ -282,6 +289,8 @@ class Scanner:
         """Let go of what was read of a candidate of which nothing will come: it need not wait for its end."""
         if not candidate.cursor.void:
             return
+        if self._broken is not None and self._mode == TEXT:
+            self._broken.see(candidate, self._buffer.part(candidate.start, candidate.start + HEAD))
         end = candidate.cursor.settled
         while end > self._buffer.base and b"\x80" <= self._buffer.part(end, end + 1) < b"\xc0":
             end -= 1  # never in the middle of a character
@@ -414,6 +423,8 @@ class Scanner:
             candidate.cursor.reject(Rejection.QUOTED)
         if item.strong and self._markdown.indented_code:
             candidate.only_last()
+        if self._broken is not None:
+            self._broken.begin(at, self._markdown, first=at == self._first_at)
         return candidate
 
     def _is_quoted(self, item: Format, at: int) -> bool:
@@ -450,7 +461,8 @@ class Scanner:
     def _check(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what lists tools or was copied from a tool result (F89), and calls over the limits."""
         cursor = candidate.cursor
-        if self._lists_tools(candidate, calls):
+        listed = self._listed if candidate.evidence.weak else self._place is _BEHIND_LISTING
+        if lists_tools(calls, behind_listing=listed):
             raise NotACall(Rejection.DEFINITION)
         if calls and candidate.format in self._off:
             raise NotACall(Rejection.FORMAT_OFF)
@@ -459,19 +471,6 @@ class Scanner:
         if any(self._copies.hold(cursor.text(start, end)) for start, end in candidate.evidence.spans):
             self._copied += 1
             raise NotACall(Rejection.COPIED)
-
-    def _lists_tools(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> bool:
-        """Whether these say what tools there are; behind a definition, names without arguments do so, too:
-
-        {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
-        {"name": "now", "parameters": {}}
-        """
-        if any(is_definition(call) for call in calls):
-            return True
-        listed = self._listed if candidate.evidence.weak else self._place is _BEHIND_LISTING
-        if not listed or not calls:
-            return False
-        return all(call.arguments.strip() == "{}" for call in calls)
 
     def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""

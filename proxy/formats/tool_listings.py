@@ -26,6 +26,19 @@ _TYPE_NAMES = ALL_TYPES | {"str", "int", "float", "double", "bool", "list", "dic
 _ALTERNATIVES = ("enum", "anyOf", "oneOf", "allOf")
 
 
+def lists_tools(calls: Collection[RawCall], *, behind_listing: bool) -> bool:
+    """Whether these say what tools there are; behind a definition, names without arguments do so, too:
+
+    {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
+    {"name": "now", "parameters": {}}
+    """
+    if any(is_definition(call) for call in calls):
+        return True
+    if not behind_listing or not calls:
+        return False
+    return all(call.arguments.strip() == "{}" for call in calls)
+
+
 def is_definition(call: RawCall) -> bool:
     """True if the arguments of a call are the JSON Schema of some, and the tool itself takes no such thing."""
     try:

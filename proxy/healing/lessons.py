@@ -20,6 +20,17 @@ def _words(pattern: str, *ids: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     return re.compile(pattern, re.IGNORECASE), ids
 
 
+# Pictures are taken out for good, so the words must say that the model reads none. Others are of one picture, or of too
+# many, for a model that does: "At most 1 image(s) may be provided", "unsupported image format".
+_KINDS = r"(?:images?|vision|multi-?modal|audio|videos?)"
+_NOT_OF_ONE = r"(?!\w|/|[ _-]*(?:formats?|types?|files?|urls?|uri|data|mime|media|size|scheme|encoding|mode)\b)"
+_NO_PICTURES = (
+    rf"at most 0\b|mmproj|not an? {_KINDS}|text.only|(?:unknown|unsupported) (?:content )?part|unsupported content\["
+    rf"|\b{_KINDS}{_NOT_OF_ONE}[^.]{{0,40}}(?:not supported|unsupported|only supported|not loaded|not enabled|disabled)"
+    rf"|(?:not support|unsupported|not accept|not process)[^.]{{0,16}} {_KINDS}{_NOT_OF_ONE}"
+    r"|image_url[^.]{0,16}only supported"
+)
+_TEXT_WANTED = r"can only concatenate|not \"list\"|valid string|(?:be|expected) a? ?string"
 # The surest first: what one of them teaches is all that is learnt.
 _LESSONS = (
     _words(r"reasoning_content\W.{0,80}(?:pass|missing|required|must)|thinking is enabled but", "reasoning_back"),
@@ -29,12 +40,13 @@ _LESSONS = (
     _words(r"no user query|first user message|at least one user|no user message", "user_first"),
     _words(r"prefill|assistant messages? at the end|(?:last|final) message .{0,40}assistant", "assistant_last"),
     _words(r"both content and thinking", "call_text"),
-    _words(r"\b(?:image|multi-?modal|vision|audio|video|mmproj)|(?:unknown|unsupported).{0,8} part", "pictures"),
+    _words(_NO_PICTURES, "pictures"),
     _words(r"alternat|unexpected role|after role|tool.{0,40}previous assistant", *_SYSTEMS, *_TURNS),
     _words(r"system message|message role|invalid role|only user|roles? (?:are|is) supported", *_SYSTEMS, *_TURNS),
     _words(r"assistant message must|non-?empty|(?:must|can) ?not be empty|content is required", "empty_answers"),
     _words(r"nonetype|content.{0,40}(?:null|none)\b", "null_beside_calls"),
-    _words(r"can only concatenate|not \"list\"|valid string|(?:be|expected) a? ?string", "flat_texts", "pictures"),
+    _words(_TEXT_WANTED, "flat_texts"),
+    _words(_TEXT_WANTED, "flat_texts", "pictures"),
     _words(r"functions?\b.{0,60}\bname\b|tools?\W.{0,60}\bname\b|string_too_long|a-zA-Z0-9_", "tool_names"),
     _words(r"parse grammar|schema|\$ref|recursion|description|'type'", *_TOOLS),
     _words(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TypeAlias
 
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject
@@ -107,14 +108,19 @@ class _Ids:
     seen: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def unique(self, given: str) -> str:
-        """The id if it is one and new, else one that is."""
+    def unique(self, given: str, others: Collection[str]) -> str:
+        """The id if it is one and new, else one that is, and that no result of the turn could mean: `others`."""
         name = given
-        while not name or name in self.seen:
-            base = given or "call"
+        if not given or given in self.seen:
+            name = self._new(given or "call", others)
+        self.seen.add(name)
+        return name
+
+    def _new(self, base: str, others: Collection[str]) -> str:
+        name = ""
+        while not name or name in self.seen or _squeezed(name) in others:
             self.counts[base] += 1
             name = f"{base}_{self.counts[base]}"
-        self.seen.add(name)
         return name
 
 
@@ -126,7 +132,8 @@ def _identified(messages: Messages) -> Messages:
             changed.append(block.first)
             continue
         pairs = _pairs(block, ids.seen)
-        own = [ids.unique(_id(call, "id")) for call in block.calls]
+        others = {_squeezed(_id(message, "tool_call_id")) for message in block.behind if role_of(message) == "tool"}
+        own = [ids.unique(_id(call, "id"), others) for call in block.calls]
         calls = [_with(call, "id", name) for call, name in zip(block.calls, own, strict=True)]
         changed.append(replaced(block.first, "tool_calls", calls))
         for index, message in enumerate(block.behind):
@@ -226,12 +233,27 @@ def _kimi(name: str, given: str, number: int) -> str:
     return f"functions.{name}:{number}"
 
 
-def _styled(style: Callable[[str, str, int], str]) -> Callable[[JsonObject], JsonObject]:
+_Style: TypeAlias = Callable[[str, str, int], str]
+
+
+def _unused(style: _Style, name: str, given: str, number: int, used: set[str]) -> str:
+    """An id in this style that no call before has: one of the style itself may come behind one that was made so."""
+    found = style(name, given, number)
+    more = 0
+    while found in used:
+        found = style(name, f"{given}_{more}", number + more)
+        more += 1
+    used.add(found)
+    return found
+
+
+def _styled(style: _Style) -> Callable[[JsonObject], JsonObject]:
     """Ids as a model's own template writes them, on both sides."""
 
     def changed(messages: Messages) -> Messages:
         number = -1
         names: dict[str, str] = {}
+        used: set[str] = set()
         told: list[JsonObject] = []
         for each in messages:
             message = each
@@ -239,7 +261,7 @@ def _styled(style: Callable[[str, str, int], str]) -> Callable[[JsonObject], Jso
             for call in calls_of(message):
                 number += 1
                 given = as_text(call.get("id"))
-                names[given] = style(as_text(function_of(call).get("name")), given, number)
+                names[given] = _unused(style, as_text(function_of(call).get("name")), given, number, used)
                 calls.append(_with(call, "id", names[given]))
             if calls:
                 message = replaced(message, "tool_calls", calls)

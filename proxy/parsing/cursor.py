@@ -230,7 +230,12 @@ class Cursor:
         """The offered tool of this name; without one this is no call (contract C3)."""
         tool = self.context.tools.resolve(name)
         if tool is not None:
-            self.evidence.named = True
+            evidence = self.evidence
+            if not evidence.named:
+                evidence.tool = tool.name
+            elif evidence.tool != tool.name:
+                evidence.tool = ""
+            evidence.named = True
             return tool
         why = f"no tool {name!r} is offered"
         if self.context.holds_several and not self.void:

@@ -155,9 +155,10 @@ class KeptText:
 class Evidence:
     """What a parser saw of a candidate, for who decides whether its calls count.
 
-    `named`: an offered name was read. `weak`: it counts only if the reply ends with it (contract C3). `cut_off`: it
-    broke off behind calls that are closed. `spans` are the positions of what would be a call by itself, `kept_text` the
-    bodies within a wrapper that stay text. `format` is what it is, where only the parser can tell; else empty.
+    `named`: an offered name was read; `tool` is that, empty if several were. `weak`: it counts only if the reply ends
+    with it (contract C3). `cut_off`: it broke off behind calls that are closed. `spans` are the positions of what would
+    be a call by itself, `kept_text` the bodies within a wrapper that stay text. `format` is what it is, where only the
+    parser can tell; else empty.
 
     `raw_values`: a raw value of it ended.
 
@@ -166,6 +167,7 @@ class Evidence:
     """
 
     named: bool = False
+    tool: str = ""
     weak: bool = False
     cut_off: bool = False
     spans: list[tuple[int, int]] = field(default_factory=list)

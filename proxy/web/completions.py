@@ -33,7 +33,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
 from proxy.exchange.repetition import Period
-from proxy.exchange.second_try import may_be_asked_again
+from proxy.exchange.second_try import Why, reasons_to_ask_again
 from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
@@ -242,10 +242,15 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     server = _ServerOfRequest(snapshot, asked, ctx.worker.lessons)
     policy = snapshot.rules.policy(wanted.model)
 
-    def engine(raw_text: bool) -> Engine:
+    ask_again = reasons_to_ask_again(wanted, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
+
+    def engine(raw_text: bool, forced: str) -> Engine:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not asked.dialect.verbatim  # the blocks of Messages
-        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits))
+        task = make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits)
+        if forced:
+            return Engine(replace(task, forced=forced, one_call=True))
+        return Engine(replace(task, hold_broken=Why.BROKEN in ask_again))
 
     return Exchange(
         upstream=server,
@@ -262,7 +267,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         retry_tokens=settings.retry_tokens,
         capture=_capture(ctx),
         observe=ctx.outcome.observe,
-        ask_again=profile.retry > 0 and may_be_asked_again(wanted),
+        ask_again=ask_again,
         repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,

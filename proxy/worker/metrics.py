@@ -44,7 +44,7 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "repairs": (("fix",), "Repairs by the id of the fix."),
     "refusals": (("reason",), "What began like a call and was none."),
     "empty_calls": ((), "Tool calls that left without arguments although their tool requires some."),
-    "second_tries": (("why",), "Replies that said nothing and were asked for once more."),
+    "second_tries": (("why",), "Replies that said nothing, or broke a call, and were asked for once more."),
     "heartbeats": ((), "Heartbeats that were sent to clients."),
     "disconnects": (("when",), "Clients that left before their answer was whole."),
     "upstream_errors": (("kind",), "Answers of the model server that were none."),

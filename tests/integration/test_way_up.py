@@ -24,7 +24,7 @@ WAY = [
     "proxy.dialects.conversation_key.conversation_key",
     "proxy.dialects.chat.request.read_chat",
     "proxy.exchange.loop_guard.limit_answer",
-    "proxy.exchange.second_try.may_be_asked_again",
+    "proxy.exchange.second_try.reasons_to_ask_again",
     "proxy.exchange.plan.upstream_request",
     "proxy.healing.heal.heal_request",
     "proxy.exchange.task.make_task",

@@ -9,7 +9,7 @@ from proxy.config.model_entry import entry_with
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import RulesError
 
-WORDS = "retry: 0, repetition: {longest: 100, times: 20}, tools: {most_repeats: 8}"
+WORDS = "retry: 0, broken_calls: retry, repetition: {longest: 100, times: 20}, tools: {most_repeats: 8}"
 
 
 def rules(words: str) -> Rules:
@@ -19,14 +19,17 @@ def rules(words: str) -> Rules:
 def test_by_default_one_more_try_is_made_and_nothing_is_ended() -> None:
     profile = rules("parse: auto").profile("m", "")
     assert (profile.retry, profile.repetition, profile.calls) == (1, None, "structured")
+    assert profile.broken_calls == "text"
     assert rules("parse: auto").heal_plan("m").tools.most_repeats == 0
 
 
 def test_what_the_entry_says() -> None:
     found = rules(WORDS)
     assert (found.profile("m", "").retry, found.profile("m", "").repetition) == (0, (100, 20))
+    assert found.profile("m", "").broken_calls == "retry"
     assert found.heal_plan("m").tools.most_repeats == 8
     (line,) = [line for line in summary(found) if line.startswith("models")]
+    assert "calls that cannot be read are asked for again" in line
     for said in ("at most 8 times the same call", "ended where 100 characters repeat 20 times", "no second try"):
         assert said in line
 
@@ -42,6 +45,7 @@ def test_an_entry_that_is_printed_says_the_same() -> None:
     [
         ("retry: 2", "must be 0 or 1"),
         ("retry: true", "must be 0 or 1"),
+        ("broken_calls: always", "text"),
         ("repetition: {longest: 100}", "needs longest and times"),
         ("repetition: {longest: 1, times: 3}", "must be a number from 2 to 1000"),
         ("repetition: {longest: 100, times: 9999}", "must be a number from 2 to 1000"),

@@ -40,6 +40,8 @@ def test_the_built_in_file_names_the_known_clients_and_cleans_for_openclaw_alone
     assert built_in.client_names == agents
     assert [name for name in agents if built_in.profile("m", name).clean] == ["openclaw"]
     assert built_in.profile("m", "openclaw").clean.usage == ("prompt_tokens_details",)
+    # Their own timers see comments (docs/agents.md).
+    assert [built_in.clients[name].heartbeat for name in ("pi", "cline")] == ["comment", "comment"]
     assert built_in.profile("any/model", "") == Profile(thinking="enable_thinking")
     assert not built_in.settings and built_in.aliases == ()
 

@@ -116,6 +116,59 @@ def test_other_words_teach_nothing(words: str) -> None:
         assert lesson(words, body(messages), HealPlan()) == ()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "At most 0 image(s) may be provided in one prompt.",
+        "At most 0 image(s) may be provided in one request.",
+        "tiny is not a multimodal model",
+        "tiny is not a multimodal model None",
+        "This model does not support image input",
+        "Error: Model does not support images. Please use a model that does.",
+        "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+        "image_url is only supported by certain models",
+        "Unknown part type: image_url",
+        'Failed to parse messages: Unsupported content part type: "image_url"',
+        "unsupported content[].type",
+        "Unsupported content part type for text-only server: image_url",
+        "Vision add-on is not loaded, but images were provided for processing",
+        "Images are not supported by this model",
+    ],
+)
+def test_that_a_model_reads_no_pictures_is_learnt(words: str) -> None:
+    assert lesson(words, body(CONTENTS["picture"]), HealPlan()) == ("pictures",)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "At most 1 image(s) may be provided in one request.",
+        "At most 10 image(s) may be provided in one prompt.",
+        "cannot identify image file <_io.BytesIO object at 0x7f>",
+        "Failed to load image: Incorrect padding",
+        "Failed to load image or audio file",
+        "unsupported image format: webp",
+        "Image format webp is not supported",
+        "image/svg+xml is not supported",
+        "Unsupported image URL scheme: file",
+        "The image is too large",
+        "Decoder prompt (length 5000) is longer than the maximum; image tokens: 4000",
+        "HTTPConnectionPool: timed out while the image was fetched",
+        "Failed to apply HFProcessor on data={'text': '<image>'} with kwargs={}",
+        "CUDA out of memory in the vision tower",
+        "Input should be a valid image",
+    ],
+)
+def test_what_is_said_of_one_picture_takes_none_from_a_model_that_reads_them(words: str) -> None:
+    assert "pictures" not in lesson(words, body(CONTENTS["picture"]), HealPlan())
+
+
+def test_where_texts_in_parts_are_refused_pictures_stay() -> None:
+    """The words say nothing of pictures."""
+    messages = [*CONTENTS["picture"], said(), *CONTENTS["user of parts"]]
+    assert lesson('can only concatenate str (not "list") to str', body(messages), HealPlan()) == ("flat_texts",)
+
+
 @pytest.mark.parametrize("words,messages,learnt", REFUSALS, ids=[words for words, _, _ in REFUSALS])
 def test_what_is_off_is_not_learnt(words: str, messages: list[Message], learnt: tuple[str, ...]) -> None:
     assert lesson(words, body(messages), NO_HEALING) == ()

@@ -1,0 +1,309 @@
+"""A call beyond repair with which a reply ends is asked for once more, with its tool forced, where the rules say so."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import Inside
+from tests.integration.test_second_try import BROKEN, TOOL, asked, counted, models, said, told, usage
+from tests.real import llama
+from tests.support.messages_ask import ask
+from tests.support.messages_checker import check_message, check_stream
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    WRITE_FILE,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    completion,
+    delta,
+    finish,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+RULES = 'models: [{match: "*", broken_calls: retry}]'
+ARGUMENTS = {"path": "a", "content": "b"}
+# No reading of it tells where the content ends.
+CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}\n</tool_call>'
+BEFORE = "I write it.\n"
+
+
+@contextlib.contextmanager
+def upstream(*scripts: Script, owner: str = "vllm") -> Iterator[Upstream]:
+    """A server that says what it is, if it is asked."""
+    with Upstream(*scripts) as server:
+        server.paths["/v1/models"] = models(owner)
+        yield server
+
+
+def call_of(name: str, arguments: str) -> dict[str, Any]:
+    return {"id": "call_7", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def guided(name: str = "write_file", arguments: str | None = None) -> Script:
+    """What a server says that was made to call; its finish is `stop`, as vLLM says it for a named choice."""
+    called = call_of(name, json.dumps(ARGUMENTS) if arguments is None else arguments)
+    message = {"role": "assistant", "content": None, "tool_calls": [called]}
+    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+
+
+def bare() -> Script:
+    """The same from a server that gives the arguments as text (F87)."""
+    message = {"role": "assistant", "content": json.dumps(ARGUMENTS)}
+    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+
+
+def arguments_of(data: bytes, streamed: bool) -> list[dict[str, Any]]:
+    """The arguments of the calls that a client sees."""
+    if not streamed:
+        [choice] = json.loads(data)["choices"]
+        return [json.loads(call["function"]["arguments"]) for call in choice["message"].get("tool_calls") or ()]
+    found: dict[int, str] = {}
+    for line in data.decode().splitlines():
+        if line.startswith("data: {"):
+            for choice in json.loads(line.removeprefix("data: "))["choices"]:
+                for call in choice["delta"].get("tool_calls") or ():
+                    found[call["index"]] = found.get(call["index"], "") + call["function"].get("arguments", "")
+    return [json.loads(arguments) for arguments in found.values()]
+
+
+@pytest.mark.parametrize("second", [guided, bare])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("before", ["", BEFORE, "<think>Hm.</think>\n\n"])
+@pytest.mark.parametrize("behind", ["", "\n", "\n</tool_calls>\n "])
+def test_the_second_call_stands_in_the_place_of_the_broken_one(
+    inside: Inside, before: str, behind: str, streamed: bool, second: Any
+) -> None:
+    with upstream(told(before + CALL + behind, used=9, streamed=streamed), second()) as server:
+        response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
+        one, other = (seen.json for seen in server.seen)
+    found = said(response.data, streamed)
+    assert found["text"].strip() == before.strip() and found["calls"] == ["write_file"]
+    assert found["end"] == ["tool_calls"] and found["roles"] == 1 and len(found["ids"]) == 1
+    assert found["usage"] == usage(30, 14)
+    assert arguments_of(response.data, streamed) == [ARGUMENTS]
+    assert other["tool_choice"] == {"type": "function", "function": {"name": "write_file"}}
+    assert other["messages"] == one["messages"] and other["tools"] == one["tools"]
+    assert "stream_options" not in other and not other.get("stream")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_structured_call_that_cannot_be_read_is_asked_for_again(inside: Inside, streamed: bool) -> None:
+    called = call_of("write_file", '{"path": "a", "content": "say "x" y" z}')
+    if streamed:
+        first = stream(
+            ROLE, text("I write it."), delta({"tool_calls": [{"index": 0, **called}]}), finish("tool_calls"),
+            counted(10, 9), DONE,
+        )  # fmt: skip
+    else:
+        message = {"role": "assistant", "content": "I write it.", "tool_calls": [called]}
+        first = [answer(completion(message, "tool_calls", usage=usage(10, 9)))]
+    # Of a call that has begun to leave nothing can be taken back.
+    rules = 'models: [{match: "*", broken_calls: retry, arguments: whole}]'
+    with upstream(first, guided()) as server:
+        response = inside(server.url, rules=rules).post(CHAT, json=asked(streamed))
+        assert len(server.seen) == 2
+    found = said(response.data, streamed)
+    assert found["text"] == "I write it." and found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
+    assert arguments_of(response.data, streamed) == [ARGUMENTS] and found["usage"] == usage(30, 14)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_messages_client_sees_one_message(inside: Inside, streamed: bool) -> None:
+    with upstream(told(BEFORE + CALL, used=9, streamed=streamed), guided()) as server:
+        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=streamed, model="tiny")
+        response = inside(server.url, rules=RULES).post("/v1/messages", json=body)
+    made = check_stream(response.data) if streamed else check_message(response.data)
+    assert [block["type"] for block in made["content"]] == ["text", "tool_use"]
+    assert made["content"][1]["input"] == ARGUMENTS and made["stop_reason"] == "tool_use"
+    assert made["usage"]["output_tokens"] == 14
+
+
+def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) -> None:
+    other = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    with upstream(told(CALL), guided(), owner="llamacpp") as server:
+        body = chat(stream=False, tools=[other, WRITE_FILE])
+        found = said(inside(server.url, rules=RULES).post(CHAT, json=body).data, False)
+        second = server.seen[-1].json
+    assert found["calls"] == ["write_file"]
+    assert second["tool_choice"] == "required" and second["tools"] == [WRITE_FILE]
+    assert second["parallel_tool_calls"] is False
+
+
+def test_of_several_calls_the_first_is_taken(inside: Inside) -> None:
+    calls = [call_of("write_file", json.dumps({"path": path, "content": "b"})) for path in "ac"]
+    second = [answer(completion({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"))]
+    with upstream(told(CALL), second) as server:
+        data = inside(server.url, rules=RULES).post(CHAT, json=asked(False)).data
+    assert arguments_of(data, False) == [ARGUMENTS]
+
+
+NOT_ASKED = [
+    "I wrote it.",
+    f"{CALL}\nI wrote it.",
+    f"Write {CALL}",
+    f"> {CALL}",
+    f"```\n{CALL}\n```",
+    f"`{CALL}`",
+    f"So:\n\n    {CALL}",
+    f"<think>{CALL}</think>\nNo.",
+    CALL.replace("write_file", "unknown"),
+    f'<tool_call>{{"name": "write_file", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>\n{CALL}',
+    f"{CALL}\nOr so:\n{CALL}",
+    '{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}',
+    'write_file{"path": "a", "content": "say "x" y" z}',
+]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("message", NOT_ASKED)
+def test_what_is_no_broken_call_at_the_end_is_not_asked_for_again(inside: Inside, message: str, streamed: bool) -> None:
+    """And leaves as without the rule."""
+    with upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
+        one = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed)).data
+        assert len(server.seen) == 1
+        other = inside(server.url).post(CHAT, json=asked(streamed)).data
+    heard = [said(each, streamed) for each in (one, other)]
+    assert heard[0] == heard[1]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("why", ["length", "content_filter"])
+def test_only_where_the_model_ended_by_itself(inside: Inside, why: str, streamed: bool) -> None:
+    with upstream(told(CALL, why, streamed=streamed)) as server:
+        found = said(inside(server.url, rules=RULES).post(CHAT, json=asked(streamed)).data, streamed)
+        assert len(server.seen) == 1
+    assert found["end"] == [why] and found["text"] == CALL
+
+
+ONE_TRY: list[dict[str, Any]] = [
+    {"tools": None},
+    {"tool_choice": "none"},
+    {"n": 2},
+    {"continue_final_message": True},
+    {"response_format": {"type": "json_object"}},
+]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("more", ONE_TRY)
+def test_only_where_one_call_is_asked_for(inside: Inside, more: dict[str, Any], streamed: bool) -> None:
+    with upstream(told(CALL, streamed=streamed)) as server:
+        assert inside(server.url, rules=RULES).post(CHAT, json={**asked(streamed), **more}).status_code == 200
+        assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_it_is_off_where_the_rules_say_nothing(inside: Inside, streamed: bool) -> None:
+    with upstream(told(CALL, streamed=streamed)) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
+        assert len(server.seen) == 1
+    assert found["text"] == CALL and found["calls"] == [] and found["end"] == ["stop"]
+
+
+NO_CALL: list[Script] = [
+    *BROKEN,
+    told("I cannot."),
+    told(CALL),
+    guided("now", "{}"),
+    guided(arguments="{"),
+    told("", streamed=True),
+]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("second", NO_CALL)
+def test_where_the_second_try_calls_nothing_the_first_reply_ends_as_it_would_have(
+    inside: Inside, second: Script, streamed: bool
+) -> None:
+    with upstream(told(BEFORE + CALL, streamed=streamed), second) as server:
+        response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
+        assert len(server.seen) == 2
+    found = said(response.data, streamed)
+    assert response.status_code == 200 and found["text"] == BEFORE + CALL and found["end"] == ["stop"]
+    assert found["calls"] == [] and found["usage"] == usage(10, 1)
+
+
+def test_the_text_before_the_call_leaves_at_once(inside: Inside) -> None:
+    with upstream() as server:
+        gate = server.gate()
+        parts = [ROLE, *(text(CALL[at : at + 5]) for at in range(0, len(CALL), 5))]
+        head, *tail = stream(ROLE, text(BEFORE), *parts[1:], finish(), counted(10, 9), DONE)
+        server.play([head, *tail[:-2], gate, *tail[-2:]], guided())
+        server.paths["/v1/models"] = models("vllm")
+        given: Any = iter(inside(server.url, rules=RULES).post(CHAT, json=asked(True), buffered=False).response)
+        begun = b""
+        while b"I write it." not in begun:
+            begun += next(given)
+        assert b"tool_call" not in begun
+        gate.open()
+        data = begun + b"".join(given)
+    assert said(data, True)["text"] == BEFORE and arguments_of(data, True) == [ARGUMENTS]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_it_is_told_and_counted(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with upstream(told(CALL, streamed=streamed), guided()) as server:
+        client = inside(server.url, rules=RULES)
+        assert client.post(CHAT, json=asked(streamed)).data
+        counts = client.get("/metrics").text
+    assert "tries=2" in caplog.text and "second_try" in caplog.text and "cannot be read" in caplog.text
+    assert 'tool_proxy_second_tries_total{why="broken"} 1.0' in counts
+    assert 'tool_proxy_calls_total{how="structured"} 1.0' in counts
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_observed_reply_is_only_told(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with upstream(told(CALL, streamed=streamed)) as server:
+        response = inside(server.url, rules=RULES, observe=True).post(CHAT, json=asked(streamed))
+        assert said(response.data, streamed)["text"] == CALL and len(server.seen) == 1
+    assert "second_try" in caplog.text
+
+
+def spoken(data: bytes, streamed: bool) -> str:
+    """The text that a client sees."""
+    if not streamed:
+        return json.loads(data)["choices"][0]["message"]["content"] or ""
+    lines = [line.removeprefix("data: ") for line in data.decode().splitlines() if line.startswith("data: {")]
+    return "".join(choice["delta"].get("content") or "" for line in lines for choice in json.loads(line)["choices"])
+
+
+SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "told": [BEFORE + CALL.replace("write_file", "run")]}
+COMMAND = {"type": "object", "properties": {"command": {"type": "string", "maxLength": 12}}, "required": ["command"]}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real llama.cpp server whose model writes such calls, unless a grammar binds it."""
+    with llama.LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("model"), timeout=60) as server:
+        yield server.url
+
+
+@pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("script,before", [("broken", ""), ("told", BEFORE.strip())])
+def test_the_grammar_of_a_real_llama_cpp_server_writes_the_call(
+    inside: Inside, real: str, script: str, before: str, streamed: bool
+) -> None:
+    """What its model writes then is one call of that tool with arguments by the schema; which, is chance."""
+    run = {"type": "function", "function": {"name": "run", "description": "Runs.", "parameters": COMMAND}}
+    rules = 'models: [{match: "*", parse: proxy, broken_calls: retry}]'
+    messages = [{"role": "user", "content": f"[[script:{script}]]"}]
+    body = chat(tools=[WRITE_FILE, run], stream=streamed, messages=messages, max_tokens=300)
+    data = inside(real, rules=rules).post(CHAT, json=body).data
+    [arguments] = arguments_of(data, streamed)
+    assert [*arguments] == ["command"] and isinstance(arguments["command"], str)
+    assert b"tool_call>" not in data
+    assert spoken(data, streamed).strip() == before

@@ -1,0 +1,48 @@
+"""What real agents send in their first and second turns is healthy: nothing of it is healed, in any front (C1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from tests.conftest import Inside
+from tests.support.scripted import DONE, ROLE, Upstream, answer, completion, finish, stream, text
+from tests.support.shared import SHARED
+
+FOLDER = SHARED / "captures"
+CAPTURES = sorted(FOLDER.glob("*.json"))
+CHAT = "/v1/chat/completions"
+OFF = 'models: [{match: "*", thinking: enable_thinking, heal: {off: [all]}}]'
+
+
+def went_up(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
+    """What the model server gets of a request."""
+    streamed = json.loads(body).get("stream") is True
+    reply = stream(ROLE, text("Hi"), finish(), DONE) if streamed else [answer(completion("Hi"))]
+    with Upstream(reply) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "test-model", "owned_by": "vllm"}]})]
+        headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
+        assert inside(server.url, rules=rules).post(path, data=body, headers=headers).data
+        return server.seen[0].body
+
+
+@pytest.mark.skipif(not CAPTURES, reason=f"there are no captures in {FOLDER}")
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
+def test_a_real_agents_history_goes_up_as_it_came(
+    capture: Any, inside: Inside, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    told = json.loads(capture.read_text())
+    path = told["path"].partition("?")[0]
+    body = json.dumps(told["body"], indent=1).encode()
+    healed = went_up(inside, path, body, "")
+    fixes = {*re.findall(r"heal_\w+", caplog.text)}
+    unhealed = went_up(inside, path, body, OFF)
+    assert fixes == set()
+    assert healed == unhealed
+    if path == CHAT:
+        assert healed == body
