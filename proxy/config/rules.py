@@ -22,13 +22,17 @@ from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
 from proxy.repair.policy import IdStyle, Policy, ToolRule
 from proxy.repair.rule_actions import applies_to_model
+from proxy.thinking.families import NAMES
+from proxy.thinking.switches import SUFFIXES
 
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
 Heartbeat = Literal["comment", "chunk"]
 ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
-ReasoningHistory = Literal["drop", "reasoning", "reasoning_content"]
+# Who tells thoughts from the text: the proxy, the server, or whoever looks for the calls.
+Telling = Literal["auto", "split", "server"]
+ReasoningHistory = Literal["auto", "drop", "reasoning", "reasoning_content", "thinking"]
 ServerTools = Literal["refuse", "drop"]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
@@ -39,6 +43,7 @@ _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 _HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
 _ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
 _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
+_TELLINGS: tuple[Telling, ...] = get_args(Telling)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
@@ -46,9 +51,9 @@ _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools"),
+    *("thinking", "reasoning_history", "server_tools", "family"),
 )
-_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean")
+_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Without these an answer is none any more: to remove them is never what was meant.
 _NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -82,8 +87,9 @@ class Profile:
     """How one request is treated.
 
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
-    model's reasoning. The next three are for Messages clients (F94): the switch by which their `thinking` reaches the
-    model, the field in which earlier thinking goes back to the server, and what becomes of tools that only
+    model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
+    back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
+    Messages clients (F94): the switch by which their `thinking` reaches the model, and what becomes of tools that only
     Anthropic's servers have.
     """
 
@@ -93,9 +99,11 @@ class Profile:
     heartbeat: Heartbeat = "comment"
     clean: StripFields = field(default_factory=StripFields)
     reasoning: ReasoningField = "as_is"
+    telling: Telling = "auto"
     thinking: Thinking = "none"
-    reasoning_history: ReasoningHistory = "drop"
+    reasoning_history: ReasoningHistory = "auto"
     server_tools: ServerTools = "refuse"
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +118,12 @@ class Model:
     ids: IdStyle | None = None
     arguments: Transport | None = None
     reasoning: ReasoningField | None = None
+    telling: Telling | None = None
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
     url: str = ""
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,7 @@ class Client:
     upstream: Transport | None = None
     heartbeat: Heartbeat | None = None
     clean: StripFields = field(default_factory=StripFields)
+    reasoning: ReasoningField | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +189,12 @@ class Rules:
             server=its.server,
             heartbeat=_first(own.heartbeat, "comment"),
             clean=own.clean,
-            reasoning=_first(its.reasoning, "as_is"),
+            reasoning=_first(own.reasoning, its.reasoning, "as_is"),
+            telling=_first(its.telling, "auto"),
             thinking=_first(its.thinking, "none"),
-            reasoning_history=_first(its.reasoning_history, "drop"),
+            reasoning_history=_first(its.reasoning_history, "auto"),
             server_tools=_first(its.server_tools, "refuse"),
+            family=its.family,
         )
 
     def alias(self, name: str) -> str:
@@ -190,6 +203,12 @@ class Rules:
         One step: the new name is not looked up again.
         """
         return next((other for glob, other in self.aliases if fnmatchcase(name, glob)), name)
+
+    def thinking_suffix(self, name: str) -> str:
+        """What `name` says of thinking behind its last colon, `qwen3:nothink`, where an alias with a colon takes it."""
+        glob = next((glob for glob, _ in self.aliases if fnmatchcase(name, glob)), "")
+        word = name.rpartition(":")[2]
+        return word if ":" in glob and word in SUFFIXES else ""
 
     def has_alias(self, name: str) -> bool:
         """True if the rules say what `name` stands for, be it itself."""
@@ -295,6 +314,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
     keys = mapping(node, what, _MODEL_KEYS)
     if "match" not in keys:
         raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
+    reasoning = _option(keys, "reasoning", what, (*_TELLINGS, *_REASONING_FIELDS))
     return Model(
         match=text_of(keys["match"], f"match of {what}"),
         parse=_option(keys, "parse", what, _PARSES),
@@ -304,10 +324,12 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
         ids=_option(keys, "ids", what, _ID_STYLES),
         arguments=_option(keys, "arguments", what, _TRANSPORTS),
-        reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
+        reasoning=next((word for word in _REASONING_FIELDS if word == reasoning), None),
+        telling=next((word for word in _TELLINGS if word == reasoning), None),
         thinking=_option(keys, "thinking", what, _THINKINGS),
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
+        family=_option(keys, "family", what, NAMES) or "",
     )
 
 
@@ -354,6 +376,7 @@ def _client(node: Node, what: str) -> Client:
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
         clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
+        reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
     )
 
 

@@ -23,6 +23,7 @@ from proxy.engine.events import (
     Failed,
     Finished,
     Reasoning,
+    Text,
     Unchanged,
     with_rest,
 )
@@ -30,6 +31,7 @@ from proxy.engine.held_text import HeldText
 from proxy.engine.pending_call import CallLimits
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, Piece, TextSpan
+from proxy.formats.thought_marks import ThoughtMark
 from proxy.parsing.cursor import RawCall
 from proxy.repair.repairer import Repairer
 
@@ -50,7 +52,7 @@ class Choice:
 
     `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `used` are the
     ids of the conversation's calls. `at_once`: it is a whole answer's. `ordered`: reasoning waits behind text that
-    does, for a client that has both in one order.
+    does, for a client that has both in one order. `thinks`: the text begins in a thought that the prompt opened.
     """
 
     number: int
@@ -63,6 +65,7 @@ class Choice:
     one_call: bool = False
     at_once: bool = False
     ordered: bool = False
+    thinks: bool = False
     calls: int = 0
     empty_calls: int = 0
     finish: str | None = None
@@ -74,7 +77,7 @@ class Choice:
     _chunks: CallChunks = field(init=False)
 
     def __post_init__(self) -> None:
-        self._held = HeldText(self.number)
+        self._held = HeldText(self.number, thinking=self.thinks)
         self._chunks = CallChunks(self.number)
 
     def feed(self, chunk: Chunk, delta: ChoiceDelta, *, alone: bool) -> tuple[Event, ...]:
@@ -107,19 +110,22 @@ class Choice:
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
-        if data.strip():
+        if held.plain and data.strip():
             self.reasoning_scanner = None
-        if held.queue:
-            return False
-        if self.finish is not None:
-            return False
-        if self._assembler is not None:
+        if self._waits_for_text:
             return False
         if not self.scanner.fast_path(data):
             return False
         # Nothing waits and nothing will: what is received is decided, and has left.
         held.received = held.decided = held.received + len(data)
         return True
+
+    @property
+    def _waits_for_text(self) -> bool:
+        """True if the next text cannot leave as it came, whatever it is."""
+        if self._held.queue or not self._held.plain:
+            return True
+        return self._assembler is not None or self.finish is not None
 
     @property
     def held(self) -> bool:
@@ -155,6 +161,7 @@ class Choice:
                 return tuple(events)
         if stopped:
             events += self._calls_in_reasoning()
+            events += self._answer_in_thought()
         return (*events, *self._finish())
 
     @property
@@ -168,10 +175,18 @@ class Choice:
 
     def _watch_reasoning(self, delta: ChoiceDelta) -> None:
         """Look for a call in the reasoning, as long as there is nothing else: what was only thought is not meant."""
+        if delta.reasoning and not self._held.received:
+            self._told_apart()
         if delta.calls or delta.text.strip():
             self.reasoning_scanner = None
         elif self.reasoning_scanner is not None and delta.reasoning:
             self.reasoning_scanner.feed(delta.reasoning)
+
+    def _told_apart(self) -> None:
+        """The server tells thoughts from the text: that one begins outside of them."""
+        if self.scanner.marks.prompted:
+            self.scanner.told_apart()
+            self._held = HeldText(self.number)
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:
@@ -209,14 +224,36 @@ class Choice:
         for span in spans:
             if isinstance(span, TextSpan):
                 events += self._held.leave(span.end)
+            elif isinstance(span, ThoughtMark):
+                events += self._mark(span)
             else:
                 events += self._held.discard(span.end)
                 events += self._write_calls(span, "as text")
         events += self._held.leave(self._held.decided)
         # What has named an offered tool is likely a call: the prose before it need not wait for it.
-        if self.scanner.confident and self._held.waits:
+        # No chunk of a thought leaves as it came.
+        if self._held.waits and (self.scanner.confident or not self._held.plain):
             events += self._held.split()
         return tuple(events)
+
+    def _mark(self, mark: ThoughtMark) -> list[Event]:
+        """A mark of a thought is no text, and tells what the text behind it is."""
+        events = self._held.discard(mark.end)
+        self._held.turn(thinking=mark.thinking)
+        if mark.stray:
+            self.audit.append(Repair("unopened_thought", "", "", "the text before the end of a thought has been one"))
+        return events
+
+    def _answer_in_thought(self) -> list[Event]:
+        """The text of a reply that is nothing but a thought which only the prompt could have opened: it was none."""
+        if self.calls or not self.scanner.marks.prompted:
+            return []
+        events = self._held.split()
+        said = self._held.unopened
+        if said:
+            self.audit.append(Repair("unclosed_thought", "", "", "a reply that ends in a thought is its own answer"))
+            events.append(Text(self.number, said))
+        return events
 
     def _release_text(self) -> tuple[Event, ...]:
         return (*self._take_spans(self.scanner.release()), *self._feed_as_content(self._echo.give_up()))

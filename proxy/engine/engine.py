@@ -34,9 +34,11 @@ from proxy.engine.events import (
 )
 from proxy.engine.fast_path import Template, learn
 from proxy.engine.pending_call import CallLimits
+from proxy.engine.plain_choice import PlainChoice
 from proxy.errors import UpstreamBroken, refusal
 from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import REASONING, TEXT, grammars
+from proxy.formats.grammar import REASONING, TEXT, grammars, thought_grammars
+from proxy.formats.reasoning import REASONING_MARKERS, Thoughts
 from proxy.formats.scanner import Scanner
 from proxy.limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
 from proxy.repair.policy import Policy
@@ -56,7 +58,8 @@ class Task:
     `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
     for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
     the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
-    text and reasoning in one order, so that neither may overtake the other; `policy`: what the rules say.
+    text and reasoning in one order, so that neither may overtake the other; `thoughts`: those in the text are told from
+    it; `policy`: what the rules say.
     """
 
     tools: ToolSet | None
@@ -67,6 +70,7 @@ class Task:
     ids: frozenset[str] = frozenset()
     one_call: bool = False
     ordered: bool = False
+    thoughts: Thoughts | None = None
     policy: Policy = field(default_factory=Policy)
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
@@ -83,6 +87,11 @@ class Engine:
         self._trailing: list[Chunk] = []
         self._template: Template | None = None
         self._lessons = 0
+
+    @property
+    def _passes(self) -> bool:
+        """True if nothing is looked for in the reply."""
+        return self._task.tools is None and self._task.thoughts is None
 
     @property
     def held(self) -> bool:
@@ -122,7 +131,7 @@ class Engine:
         choices = chunk.body.get("choices")
         if not isinstance(choices, list) or not choices:
             return self._without_choices(chunk)
-        if self._task.tools is None:
+        if self._passes:
             return self._unparsed(chunk, choices)
         entries = [entry for entry in choices if isinstance(entry, dict)]
         if len(choices) == 1:
@@ -211,7 +220,7 @@ class Engine:
             events += choice.end()
             if isinstance(events[-1], Failed):
                 return tuple(events)
-        if self._task.tools is None:
+        if self._passes:
             missing = [number for number, finished in self._finished.items() if not finished]
             events += [Finished(number, "stop", None) for number in missing]
         trailing = [chunk.unchanged(_events_of(chunk)) for chunk in self._trailing]
@@ -266,24 +275,13 @@ class Engine:
         task = self._task
         tools = task.tools or ToolSet(())
         used = set(task.ids)
-        rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
-
-        def scanner(mode: str) -> Scanner:
-            return Scanner(
-                tools,
-                rules,
-                mode=mode,
-                copies=self._copies,
-                max_held=task.max_held,
-                max_calls=task.max_calls,
-                off=task.policy.off,
-            )
-
-        return Choice(
+        kind = PlainChoice if task.tools is None else Choice
+        # Weak evidence never counts where the client asked for JSON (contract C3).
+        may_call_in_reasoning = task.tools is not None and not task.json_reply
+        return kind(
             number,
-            scanner(TEXT),
-            # Weak evidence never counts where the client asked for JSON (contract C3).
-            None if task.json_reply else scanner(REASONING),
+            self._scanner(TEXT, task.thoughts),
+            self._scanner(REASONING) if may_call_in_reasoning else None,
             Repairer(tools, task.policy),
             new_id=lambda index, name, given: self._new_id(number, index, name, given, used),
             limits=CallLimits(task.max_calls, task.max_held),
@@ -291,6 +289,25 @@ class Engine:
             one_call=task.one_call,
             at_once=at_once,
             ordered=task.ordered,
+            thinks=task.thoughts is not None and task.thoughts.begun != "",
+        )
+
+    def _scanner(self, mode: str, thoughts: Thoughts | None = None) -> Scanner:
+        """A scanner for the text of a choice, or for its reasoning."""
+        task = self._task
+        markers = thoughts.markers if thoughts else REASONING_MARKERS
+        rules = thought_grammars(markers)
+        if task.tools is not None:
+            rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text, thoughts=markers)
+        return Scanner(
+            task.tools or ToolSet(()),
+            rules,
+            mode=mode,
+            copies=self._copies,
+            max_held=task.max_held,
+            max_calls=task.max_calls,
+            off=task.policy.off,
+            thoughts=thoughts,
         )
 
     def _new_id(self, choice: int, index: int, name: str, given: str, used: set[str]) -> str:

@@ -12,6 +12,7 @@ from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import Chunk, Event, Failed, Finished, Rest, Unchanged, Usage
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
@@ -212,8 +213,8 @@ class StreamReply:
 
 
 def unrepaired() -> Engine:
-    """An engine that only says what the server says."""
-    return Engine(Task(tools=None, seed=b""))
+    """An engine that only says what the server says, for dialects in which thoughts stand apart."""
+    return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
 
 
 def answer_as_answer(body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect) -> bytes:

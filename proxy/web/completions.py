@@ -41,6 +41,7 @@ from proxy.web.context import PreparedRequest, RequestContext, json_response, re
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import model_server, named_model
 from proxy.web.routes import shown_paths
+from proxy.web.thinking import thoughts_in
 from proxy.worker.audit_log import as_header
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
@@ -203,18 +204,23 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     seed = secrets.token_bytes(16)
     server = _ServerOfRequest(snapshot, asked)
     policy = snapshot.rules.policy(wanted.model)
+    plan = _plan(asked, server)
 
     def engine(raw_text: bool) -> Engine:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not asked.dialect.verbatim  # the blocks of Messages
-        return Engine(make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits))
+        parse = "proxy" if raw_text else plan.parse
+        apart = thoughts_in(wanted.body, wanted.model, profile, parse, blocks=ordered)
+        return Engine(
+            make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
+        )
 
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
         headers=asked.headers,
         request=wanted,
-        plan=_plan(asked, server),
+        plan=plan,
         auto=profile.parse == "auto",
         pump=Pump(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
         engine=engine,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.config.rules import Profile
 from proxy.dialects.chat.answer import ChatDialect
@@ -22,6 +23,7 @@ from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.request_body import parse_body
+from proxy.web.thinking import with_thinking
 
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
@@ -50,8 +52,17 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     wanted = read_chat(raw, body)
     ctx.check_model(wanted.model)
     profile = ctx.snapshot.profile(wanted.model, ctx.client)
+    if not ctx.snapshot.settings.observe:
+        wanted = _thinking(ctx, wanted, profile, as_text(model))
     dialect = ChatDialect(_chat_options(wanted, profile))
     return PreparedRequest(wanted, profile, dialect, model_server(ctx, wanted.model), headers)
+
+
+def _thinking(ctx: RequestContext, wanted: ChatRequest, profile: Profile, asked: str) -> ChatRequest:
+    """A chat request in the words of the model's family; the very same if nothing changes."""
+    body, told = with_thinking(wanted.body, ctx.snapshot.rules, profile, model=wanted.model, asked=asked)
+    ctx.outcome.asked = told
+    return wanted if body is wanted.body else replace(wanted, raw=dump_request(body), body=body)
 
 
 def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -117,10 +128,13 @@ def translated(
         model=served,
         server=kind,
         thinking=profile.thinking,
-        reasoning_history=profile.reasoning_history,
+        reasoning_history="reasoning_content" if profile.reasoning_history == "auto" else profile.reasoning_history,
         server_tools=profile.server_tools,
     )
-    return TranslatedRequest(how(body, options), profile, server, kind, headers)
+    made = how(body, options)
+    said, told = with_thinking(made.body, snapshot.rules, profile, model=served, asked=model)
+    made = replace(made, body=said, dropped=(*made.dropped, *told))
+    return TranslatedRequest(made, profile, server, kind, headers)
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:

@@ -13,8 +13,18 @@ from typing import ClassVar
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries
-from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
+from proxy.dialects.chat.writer import APART, ChatOptions, ChatWriter, clean_body, entries
+from proxy.engine.events import (
+    CallArguments,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+)
 from proxy.errors import UpstreamBroken, refusal
 
 # The fields of a message that say something.
@@ -35,7 +45,10 @@ class ChatDialect:
     def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as the events say it, the very bytes of `body` if that is the same."""
         options = self.options
-        return rebuild(body, answer, events, options.clean, parsed=options.parsed, reasoning=options.reasoning)
+        told = tuple(events)
+        # Where nothing is looked for all passes; else the engine says what the answer holds.
+        parsed = options.parsed or any(isinstance(event, Text | Reasoning) for event in told)
+        return rebuild(body, answer, told, options.clean, parsed=parsed, reasoning=options.reasoning)
 
 
 @dataclass(slots=True)
@@ -43,6 +56,7 @@ class _Said:
     """What the engine said of one choice."""
 
     text: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     calls: list[JsonObject] = field(default_factory=list)
     finish: str = "stop"
 
@@ -126,6 +140,9 @@ def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject
     if text != (before or "") and isinstance(before, str | None):
         # Blanks around a call are no content.
         changed["content"] = text if text.strip() else None
+    thoughts = "".join(now.thoughts)
+    if thoughts not in ("", message.get("reasoning"), message.get("reasoning_content")):
+        changed[APART] = thoughts
     if now.calls != _known(message.get("tool_calls")):
         changed.pop("tool_calls", None)
         if now.calls:
@@ -155,6 +172,8 @@ def _note(said: dict[int, _Said], event: Event) -> None:
             raise event.error
         case Text():
             said.setdefault(event.choice, _Said()).text.append(event.text)
+        case Reasoning():
+            said.setdefault(event.choice, _Said()).thoughts.append(event.text)
         case Finished():
             said.setdefault(event.choice, _Said()).finish = event.reason
         case CallOpened():

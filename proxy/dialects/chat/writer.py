@@ -35,6 +35,8 @@ DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
 # Reasoning goes by two names (F73).
 _REASONING = ("reasoning", "reasoning_content")
+# The name of thoughts that the server left in the text.
+APART = "reasoning_content"
 _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
 
 
@@ -67,7 +69,7 @@ class ChatWriter:
         self._options = options
         self._expand = expand
         self._last: JsonObject = {}
-        self._reasoning = "reasoning"
+        self._reasoning = APART
         self._opened: CallOpened | None = None
         # The first chunk of a reply carries the role, whoever wrote it.
         self._spoke = False
@@ -82,6 +84,7 @@ class ChatWriter:
         """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
         self._last = chunk.body
         for choice, said in _deltas(chunk.body):
+            self._note_name(said)
             role = said.get("role")
             if isinstance(role, str) and choice not in self._told:
                 self._due[choice] = role
@@ -191,10 +194,11 @@ class ChatWriter:
     def _reasoning_key(self) -> str:
         """The name that the server uses."""
         for entry in entries(self._last):
-            said = as_object(entry.get("delta") or entry.get("message"))
-            if isinstance(said.get("reasoning_content"), str):
-                self._reasoning = "reasoning_content"
+            self._note_name(as_object(entry.get("delta") or entry.get("message")))
         return self._reasoning
+
+    def _note_name(self, said: JsonObject) -> None:
+        self._reasoning = next((name for name in reversed(_REASONING) if said.get(name)), self._reasoning)
 
     def _envelope(self) -> JsonObject:
         last = self._last

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.messages.content import (
     block_text,
@@ -30,6 +31,7 @@ from proxy.dialects.messages.content import (
     tool_result,
     unknown,
 )
+from proxy.dialects.messages.signature import signed_field
 from proxy.dialects.messages.tool_ids import server_id
 from proxy.dialects.messages.validation import (
     BODY,
@@ -60,7 +62,7 @@ _TOOL_USE = {
     "caller": "nothing but the model itself calls a tool",
     "toolset_name": "the tool's name says it",
 }
-_THINKING = {"type": "", "thinking": "", "signature": "the proxy's own mark, which no model server reads"}
+_THINKING = {"type": "", "thinking": "", "signature": ""}
 # The fields of a message by its role.
 _ROLES = {"user": _MESSAGE, "assistant": _MESSAGE, "system": _SYSTEM}
 
@@ -105,10 +107,13 @@ class _UserTurn:
 
 @dataclass(slots=True)
 class _AssistantTurn:
-    """What the assistant says in one turn. `last` is the type of the newest block."""
+    """What the assistant says in one turn. `last` is the type of the newest block; `thought_field` is where the server
+    said the thoughts, if their signatures tell.
+    """
 
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
+    thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
     last: str = ""
 
@@ -140,7 +145,7 @@ class _AssistantTurn:
         if self.calls and not message["content"]:
             message["content"] = None
         if self.thoughts:
-            message[reasoning] = "\n\n".join(self.thoughts)
+            message[self.thought_field or reasoning] = "\n\n".join(self.thoughts)
         if self.calls:
             message["tool_calls"] = self.calls
         return [message]
@@ -328,6 +333,7 @@ def _think(turn: _AssistantTurn, block: JsonObject, place: FieldPath, losses: Dr
         return
     if text:
         turn.thoughts.append(text)
+        turn.thought_field = turn.thought_field or signed_field(as_text(block.get("signature")), text)
     losses.leave(block, _THINKING, place)
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from proxy.formats.grammar import BEHIND_TEXT, REASONING, TEXT, grammars
+from proxy.formats.grammar import BEHIND_TEXT, PROMPTED, REASONING, TEXT, grammars, thought_grammars
 from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, last_call, no_call
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Cursor, NotACall
@@ -108,8 +108,9 @@ def test_reasoning_that_came_apart_has_a_mode_of_its_own() -> None:
 
 def test_each_kind_of_reasoning_has_its_modes() -> None:
     openers = [thought.opener for thought in REASONING_MARKERS]
-    modes = {TEXT, REASONING, STRIPPED.opener, *openers, *(opener + BEHIND_TEXT for opener in openers)}
-    assert set(grammars(json_reply=False, raw_text=False)) == modes
+    kinds = {f"{opener}{where}" for opener in openers for where in ("", BEHIND_TEXT, PROMPTED)}
+    assert set(grammars(json_reply=False, raw_text=False)) == {TEXT, REASONING, STRIPPED.opener, *kinds}
+    assert set(thought_grammars(REASONING_MARKERS)) == {TEXT, *kinds}
 
 
 def test_the_call_that_ends_reasoning_may_have_closers_behind_it_and_nothing_else() -> None:
