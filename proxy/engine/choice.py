@@ -165,6 +165,13 @@ class Choice:
         return (*events, *self._finish())
 
     @property
+    def thoughts(self) -> str:
+        """What was told from the text as thoughts so far; "" while it may still be the answer."""
+        if self.scanner.marks.prompted:
+            return ""
+        return "".join(self._held.thoughts)
+
+    @property
     def refused(self) -> Counter[str]:
         """What began like a call and was none, by the reason."""
         if self._assembler is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
-from proxy.codec.json_access import objects_in
+from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
@@ -35,6 +35,7 @@ from proxy.engine.events import (
 from proxy.engine.fast_path import Template, learn
 from proxy.engine.pending_call import CallLimits
 from proxy.engine.plain_choice import PlainChoice
+from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import UpstreamBroken, refusal
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import REASONING, TEXT, grammars, thought_grammars
@@ -87,6 +88,21 @@ class Engine:
         self._trailing: list[Chunk] = []
         self._template: Template | None = None
         self._lessons = 0
+        self._thought_tokens = 0
+
+    @property
+    def thoughts(self) -> str:
+        """The thoughts that were told from the text, whose tokens no server counts apart."""
+        return "".join(choice.thoughts for choice in self._choices.values())
+
+    @property
+    def wants_count(self) -> bool:
+        """True if the usage waits for the end of the reply, and somebody must count the tokens of the thoughts."""
+        return any(says_usage(chunk) for chunk in self._trailing) and self.thoughts != ""
+
+    def counted(self, tokens: int) -> None:
+        """So many tokens were thoughts: the usage says so."""
+        self._thought_tokens = tokens
 
     @property
     def _passes(self) -> bool:
@@ -223,8 +239,13 @@ class Engine:
         if self._passes:
             missing = [number for number, finished in self._finished.items() if not finished]
             events += [Finished(number, "stop", None) for number in missing]
-        trailing = [chunk.unchanged(_events_of(chunk)) for chunk in self._trailing]
-        return (*events, *trailing)
+        return (*events, *map(self._trailed, self._trailing))
+
+    def _trailed(self, chunk: Chunk) -> Event:
+        """A chunk behind the finish; its usage says how many tokens were thoughts, if they were counted."""
+        if self._thought_tokens and says_usage(chunk):
+            return Usage(with_thought_tokens(as_object(chunk.body.get("usage")), self._thought_tokens))
+        return chunk.unchanged(_events_of(chunk))
 
     def _is_complete(self, done: bool) -> bool:
         if not self._finished:

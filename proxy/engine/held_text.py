@@ -79,6 +79,9 @@ class HeldText:
         # The thought that the prompt opened: if nothing ends it, it was the answer.
         self._unopened: list[str] = []
         self._unopened_left = MAX_HELD if thinking else 0
+        # All thoughts that were told from the text, up to a bound.
+        self.thoughts: list[str] = []
+        self._thoughts_left = MAX_HELD
 
     @property
     def plain(self) -> bool:
@@ -237,6 +240,9 @@ class HeldText:
         if self._unopened_left > 0:
             self._unopened.append(said)
             self._unopened_left -= len(text)
+        if said and self._thoughts_left > 0:
+            self.thoughts.append(said)
+            self._thoughts_left -= len(said)
         return (Reasoning(self._choice, said),) if said else ()
 
     def _with_rest(self, held: HeldChunk, events: Sequence[Event]) -> list[Event]:

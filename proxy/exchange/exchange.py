@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Dialect
-from proxy.dialects.chat.answer import read_whole, says_nothing
+from proxy.dialects.chat.answer import as_chunk, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk
+from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.observe import ObservedReply, observed
@@ -57,6 +60,11 @@ class Upstream(Protocol):
         """The server cannot find the calls of the request's model: from now on the proxy does."""
 
 
+def no_count(text: str) -> int:
+    """Nobody counts."""
+    return 0
+
+
 def log_crash(error: Exception) -> None:
     """Tell the log of a defect of the engine or of a writer: it never costs the reply."""
     log.error("the proxy failed while it read a reply", exc_info=error)
@@ -69,7 +77,7 @@ class Exchange:
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
     try, for raw text if that is what comes back. `retry_tokens` must be left of the context for a try with fewer
     tokens. `capture` is where the answers are recorded, if they are; `observe` leaves the request and its answer as
-    they are.
+    they are. `count` gives the number of tokens of a text, 0 if nobody knows.
     """
 
     upstream: Upstream
@@ -86,6 +94,7 @@ class Exchange:
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     observe: bool = False
+    count: Callable[[str], int] = no_count
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -225,6 +234,8 @@ class _Attempt:
                 yield data
             if reply.done:
                 pump.expect_end(END_GRACE)
+        if self._engine.wants_count and not self._exchange.observe:
+            self._engine.counted(self._exchange.count(self._engine.thoughts))
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
@@ -279,7 +290,8 @@ class _Attempt:
         answer = read_whole(body)
         self._swallowed = says_nothing(answer)
         try:
-            return self._made(body, answer, self._engine)
+            counted = self._counted(answer)
+            return self._made(body if counted is answer else dump_json(counted), counted, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -287,6 +299,20 @@ class _Attempt:
             if request.stream or not exchange.dialect.verbatim:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
+
+    def _counted(self, answer: JsonObject) -> JsonObject:
+        """A whole answer whose usage says how many tokens were thoughts; the very same if there are none."""
+        usage = as_object(answer.get("usage"))
+        if not says_usage(Chunk({"usage": answer.get("usage")}, b"")):
+            return answer
+        reader = self._exchange.engine(self._up.raw_text)
+        reader.feed(as_chunk(answer))
+        if not reader.thoughts:
+            return answer
+        tokens = self._exchange.count(reader.thoughts)
+        if not tokens:
+            return answer
+        return {**answer, "usage": with_thought_tokens(usage, tokens)}
 
     def _observed(self, body: bytes) -> bytes:
         """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""

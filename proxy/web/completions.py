@@ -42,6 +42,7 @@ from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import model_server, named_model
 from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_in
+from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
@@ -230,6 +231,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         retry_tokens=settings.retry_tokens,
         capture=_capture(ctx),
         observe=ctx.outcome.observe,
+        count=lambda text: tokens_of(text, wanted.model, asked.server, asked.headers),
         outcome=ctx.outcome,
         secrets=ctx.secrets,
     )
