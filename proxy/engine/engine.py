@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object, objects_in
+from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
@@ -94,6 +94,17 @@ class Engine:
     def thoughts(self) -> str:
         """The thoughts that were told from the text, whose tokens no server counts apart."""
         return "".join(choice.thoughts for choice in self._choices.values())
+
+    def may_tell(self, answer: JsonObject) -> bool:
+        """True if thoughts may be told from the text of a whole answer."""
+        given = self._task.thoughts
+        if given is None:
+            return False
+        if given.begun:
+            return True
+        messages = [as_object(entry.get("message")) for entry in objects_in(answer.get("choices"))]
+        texts = [as_text(message.get("content")) for message in messages]
+        return any(marker.opener in text for marker in given.markers for text in texts)
 
     @property
     def wants_count(self) -> bool:

@@ -303,7 +303,7 @@ class _Attempt:
     def _counted(self, answer: JsonObject) -> JsonObject:
         """A whole answer whose usage says how many tokens were thoughts; the very same if there are none."""
         usage = as_object(answer.get("usage"))
-        if not says_usage(Chunk({"usage": answer.get("usage")}, b"")):
+        if not self._engine.may_tell(answer) or not says_usage(Chunk({"usage": usage}, b"")):
             return answer
         reader = self._exchange.engine(self._up.raw_text)
         reader.feed(as_chunk(answer))

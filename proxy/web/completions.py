@@ -41,7 +41,7 @@ from proxy.web.context import PreparedRequest, RequestContext, json_response, re
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import model_server, named_model
 from proxy.web.routes import shown_paths
-from proxy.web.thinking import thoughts_in
+from proxy.web.thinking import thoughts_told
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
 from proxy.worker.metrics import CONTENT_TYPE, exposition
@@ -211,7 +211,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not asked.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else plan.parse
-        apart = thoughts_in(wanted.body, wanted.model, profile, parse, blocks=ordered)
+        apart = thoughts_told(asked.thoughts, wanted.model, profile, parse, blocks=ordered)
         return Engine(
             make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
         )

@@ -18,6 +18,7 @@ from proxy.dialects.messages.request import MessagesOptions, Translation, transl
 from proxy.dialects.messages.writer import MessagesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
+from proxy.formats.reasoning import Thoughts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
@@ -38,6 +39,7 @@ class TranslatedRequest:
     server: ModelServer
     server_kind: str
     headers: Mapping[str, str]
+    thoughts: Thoughts
 
 
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -52,17 +54,21 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     wanted = read_chat(raw, body)
     ctx.check_model(wanted.model)
     profile = ctx.snapshot.profile(wanted.model, ctx.client)
-    if not ctx.snapshot.settings.observe:
-        wanted = _thinking(ctx, wanted, profile, as_text(model))
     dialect = ChatDialect(_chat_options(wanted, profile))
-    return PreparedRequest(wanted, profile, dialect, model_server(ctx, wanted.model), headers)
+    prepared = PreparedRequest(wanted, profile, dialect, model_server(ctx, wanted.model), headers)
+    if ctx.snapshot.settings.observe:
+        return prepared
+    return _thinking(ctx, prepared, as_text(model))
 
 
-def _thinking(ctx: RequestContext, wanted: ChatRequest, profile: Profile, asked: str) -> ChatRequest:
-    """A chat request in the words of the model's family; the very same if nothing changes."""
-    body, told = with_thinking(wanted.body, ctx.snapshot.rules, profile, model=wanted.model, asked=asked)
-    ctx.outcome.asked = told
-    return wanted if body is wanted.body else replace(wanted, raw=dump_request(body), body=body)
+def _thinking(ctx: RequestContext, prepared: PreparedRequest, asked: str) -> PreparedRequest:
+    """A chat request in the words of the model's family."""
+    wanted = prepared.chat
+    made = with_thinking(wanted.body, ctx.snapshot.rules, prepared.profile, model=wanted.model, asked=asked)
+    ctx.outcome.asked = made.told
+    if made.body is not wanted.body:
+        wanted = replace(wanted, raw=dump_request(made.body), body=made.body)
+    return replace(prepared, chat=wanted, thoughts=made.thoughts)
 
 
 def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -85,7 +91,9 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
         translation.prefill if repeats else "",
         leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE),
     )
-    return PreparedRequest(wanted, given.profile, MessagesDialect(options), given.server, given.headers)
+    return PreparedRequest(
+        wanted, given.profile, MessagesDialect(options), given.server, given.headers, given.thoughts
+    )
 
 
 def _stop_sequences(body: JsonObject) -> frozenset[str]:
@@ -132,9 +140,9 @@ def translated(
         server_tools=profile.server_tools,
     )
     made = how(body, options)
-    said, told = with_thinking(made.body, snapshot.rules, profile, model=served, asked=model)
-    made = replace(made, body=said, dropped=(*made.dropped, *told))
-    return TranslatedRequest(made, profile, server, kind, headers)
+    said = with_thinking(made.body, snapshot.rules, profile, model=served, asked=model)
+    made = replace(made, body=said.body, dropped=(*made.dropped, *said.told))
+    return TranslatedRequest(made, profile, server, kind, headers, said.thoughts)
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:

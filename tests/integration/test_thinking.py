@@ -117,7 +117,7 @@ def test_the_client_has_thoughts_under_the_name_that_it_reads(inside: Inside) ->
 def test_a_messages_client_has_a_block_that_goes_back_as_reasoning(inside: Inside, streamed: bool) -> None:
     """The block, signature and all, is what the next request holds; the server has the thought in its field."""
     with Upstream(serving(REPLY, streamed=streamed), [answer(completion("Done."))]) as server:
-        server.paths["/v1/models"] = MODELS
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
         client = inside(server.url, SPLIT)
         turn: dict[str, Any] = {"role": "user", "content": "Write."}
         body = {"model": "tiny", "max_tokens": 99, "tools": [TOOL]}

@@ -103,11 +103,11 @@ def test_every_family_with_a_switch_takes_every_word(suffix: str) -> None:
 
 
 def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:
-    made, _ = think(BODY, ThinkingRules(None, "enable_thinking", suffix="nothink"))
-    assert without_messages(made) == OFF
-    made, _ = think(BODY, ThinkingRules(None, "reasoning_effort", suffix="high"))
-    assert without_messages(made) == {"reasoning_effort": "high"}
-    assert think(BODY, ThinkingRules(None, "none", suffix="high"))[0] is BODY
+    made = think(BODY, ThinkingRules(None, "enable_thinking", suffix="nothink"))
+    assert without_messages(made.body) == OFF
+    made = think(BODY, ThinkingRules(None, "reasoning_effort", suffix="high"))
+    assert without_messages(made.body) == {"reasoning_effort": "high"}
+    assert think(BODY, ThinkingRules(None, "none", suffix="high")).body is BODY
 
 
 def test_new_fields_stand_before_the_messages() -> None:
