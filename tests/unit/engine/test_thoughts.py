@@ -255,3 +255,11 @@ def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Fami
             for cut in all_cuts(text, FEW):
                 found = said(cut, thoughts(family, begun=begun))
                 assert found[:4] == (called, "Done.", [], "stop"), (called, cut)
+
+
+def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:
+    """C7."""
+    found = said(["<think>a</think>" * 2000], Thoughts())
+    assert found == ("a" * 2000, "", [], "stop", [])
+    found = said(["<think>", *["\n"] * 2000, "a</think>", *[" "] * 2000, "b"], Thoughts())
+    assert found == ("a", "b", [], "stop", [])
