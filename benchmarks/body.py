@@ -136,6 +136,21 @@ def messages_request(bench: dict[str, Any], stream: bool = True) -> dict[str, An
     }
 
 
+def responses_request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
+    """Return the same request in the Responses API, where what the upstream is told travels as the user's name."""
+    return {
+        "model": MODEL,
+        "instructions": SYSTEM,
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": USER}]}],
+        "tools": [{"type": "function", **tool["function"]} for tool in tools()],
+        "tool_choice": "auto",
+        "temperature": 0.2,
+        "store": False,
+        "stream": stream,
+        "user": json.dumps(bench),
+    }
+
+
 def _tool(name: str, about: str, parameters: dict[str, tuple[str, str]], required: tuple[str, ...]) -> dict[str, Any]:
     """Return one entry of the `tools` list."""
     properties = {key: {"type": kind, "description": text} for key, (kind, text) in parameters.items()}

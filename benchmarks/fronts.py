@@ -1,4 +1,4 @@
-"""The two fronts as a client sees them: what it asks, and what it makes of the answer and holds to be right.
+"""The three fronts as a client sees them: what it asks, and what it makes of the answer and holds to be right.
 
 A reading takes the events of one streamed answer, tells which of them are content, and says at the end what was wrong.
 """
@@ -16,6 +16,8 @@ STAMP = re.compile(rb'"id":\s*"(?:chatcmpl-|msg_)(\d{20})"')
 _CHAT_NUMBER = re.compile(rb'"content":\s*"[^"]* (\d+)"')
 _DELTA = "content_block_delta"
 _MESSAGES_NUMBER = re.compile(rb'"text":\s*"[^"]* (\d+)"')
+_TEXT_DELTA = "response.output_text.delta"
+_RESPONSES_NUMBER = re.compile(rb'"delta":\s*"[^"]* (\d+)"')
 
 
 class Reading(Protocol):
@@ -127,14 +129,53 @@ class MessagesReading:
         return _stop_error(said[-2]["delta"]["stop_reason"], said[-2]["usage"], self._expected)
 
 
+class ResponsesReading:
+    """A streamed response: one item of text that joins to what the upstream said, numbers without a hole, the end.
+
+    No event says when its stream began. The events are kept, and parsed only when the answer is over.
+    """
+
+    def __init__(self, events: int) -> None:
+        """Expect so many deltas of text."""
+        self.began: float | None = None
+        self.content = 0
+        self._expected = events
+        self._events: list[bytes] = []
+
+    def take(self, event: bytes) -> bool:
+        """Take an event; return whether it is the next content event."""
+        self._events.append(event)
+        found = _RESPONSES_NUMBER.search(event)
+        if found is None or int(found[1]) != self.content + 1:
+            return False
+        self.content += 1
+        return True
+
+    def error(self) -> str | None:
+        """Return what was wrong with the answer, which is over."""
+        said: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events]
+        if [event["sequence_number"] for event in said] != [*range(len(said))]:
+            return "an event is missing, or twice"
+        deltas = [event["delta"] for event in said if event["type"] == _TEXT_DELTA]
+        if "".join(deltas) != "".join(map(script.words, range(1, self._expected + 1))):
+            return "another text than the upstream said"
+        if len(deltas) != self._expected or self.content != self._expected:
+            return f"{len(deltas)} deltas instead of {self._expected}"
+        if (said[0]["type"], said[-1]["type"]) != ("response.created", "response.completed"):
+            return f"it begins with {said[0]['type']} and ends with {said[-1]['type']}"
+        return _response_error(said[-1]["response"], "".join(deltas), self._expected)
+
+
 def request(front: str, bench: dict[str, Any], *, stream: bool, counts: bool) -> tuple[str, bytes]:
-    """Return path and body of a request to a front, `chat` or `messages`.
+    """Return path and body of a request to a front, `chat`, `messages` or `responses`.
 
     With `counts` a chat client asks for the token counts in every chunk, as the proxy does by itself for a Messages
     client where the server is vLLM.
     """
     if front == "messages":
         return "/v1/messages", _encoded(body.messages_request(bench, stream))
+    if front == "responses":
+        return "/v1/responses", _encoded(body.responses_request(bench, stream))
     asked = body.request(bench, stream)
     if counts and stream:
         asked["stream_options"]["continuous_usage_stats"] = True
@@ -143,6 +184,8 @@ def request(front: str, bench: dict[str, Any], *, stream: bool, counts: bool) ->
 
 def reading(front: str, events: int, counts: bool) -> Reading:
     """Return what reads a streamed answer of a front; `counts`: the server says them in every chunk."""
+    if front == "responses":
+        return ResponsesReading(events)
     return MessagesReading(events, counts) if front == "messages" else ChatReading(events)
 
 
@@ -153,9 +196,20 @@ def whole_error(front: str, answer: bytes) -> str | None:
         if said["content"] != [{"type": "text", "text": script.whole_text()}]:
             return "a whole answer with another content"
         return _stop_error(said["stop_reason"], said["usage"], script.WHOLE_TOKENS)
+    if front == "responses":
+        return _response_error(said, script.whole_text(), script.WHOLE_TOKENS)
     choice = said["choices"][0]
     right = (choice["message"]["content"], choice["finish_reason"]) == (script.whole_text(), "stop")
     return None if right else "a whole answer with another text or finish"
+
+
+def _response_error(response: dict[str, Any], text: str, tokens: int) -> str | None:
+    """Return what is wrong with a response that has ended."""
+    said = [part["text"] for item in response["output"] for part in item["content"]]
+    if (response["status"], said) != ("completed", [text] if text else []):
+        return "a response that is not completed, or with another content"
+    counts = (response["usage"]["input_tokens"], response["usage"]["output_tokens"])
+    return None if counts == (script.PROMPT_TOKENS, tokens) else f"counts {counts}"
 
 
 def _stop_error(reason: str, usage: dict[str, int], tokens: int) -> str | None:

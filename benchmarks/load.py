@@ -269,7 +269,7 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=0.0, help="seconds over which the streams are opened")
     parser.add_argument("--bench", default="{}", help="what the upstream shall answer, as JSON")
     parser.add_argument("--body", help="a file with the request to send instead of the built-in one")
-    parser.add_argument("--front", choices=("chat", "messages"), default="chat", help="which API is asked")
+    parser.add_argument("--front", choices=("chat", "messages", "responses"), default="chat", help="which API is asked")
     parser.add_argument("--counts", action="store_true", help="token counts in every chunk are asked for, or expected")
     parser.add_argument("--whole", action="store_true", help="ask without streaming")
     parser.add_argument("--idle", action="store_true", help="hold the streams open until standard input closes")

@@ -44,7 +44,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Which front is asked, `chat` or `messages`; `counts`: the server gives the token counts in every chunk.
+    """Which front is asked: `chat`, `messages` or `responses`. `counts`: the server counts tokens in every chunk.
 
     A chat client asks for that; for a Messages client the proxy asks if the server is vLLM.
     """
@@ -99,10 +99,13 @@ def flat(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
     return _saturated("flat", seen, cpu)
 
 
-def over(target: Target, sizes: Sizes) -> Figures:
-    """Return what comes through when more is offered, event by event, than one worker is asked to carry."""
+def over(target: Target, sizes: Sizes, spread: float = 0.0) -> Figures:
+    """Return what comes through when more is offered, event by event, than one worker is asked to carry.
+
+    `spread`: seconds over which the streams begin.
+    """
     bench = {"events": int(sizes.over_seconds * sizes.rate), "rate": sizes.rate}
-    seen, cpu = _load_and_cpu(target, sizes.over_streams, bench)
+    seen, cpu = _load_and_cpu(target, sizes.over_streams, bench, "--spread", str(spread))
     return {**_saturated("over", seen, cpu), "over.late_p99_ms": seen["late_p99_ms"]}
 
 

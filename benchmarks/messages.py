@@ -1,8 +1,9 @@
-"""The Messages front beside the chat front: `python -m benchmarks.messages [--quick]`.
+"""The Messages and the Responses front beside the chat front: `python -m benchmarks.messages [--quick]`.
 
-The CPU of an event and of a whole request through `POST /v1/messages` and through `POST /v1/chat/completions`: the same
-proxy, the same upstream script, the same load, in turn, several rounds in one run. With and without token counts in
-every chunk, which the proxy asks of vLLM for a Messages client. Every answer is checked (`fronts.py`).
+The CPU of an event and of a whole request through `POST /v1/messages`, `POST /v1/responses` and `POST
+/v1/chat/completions`: the same proxy, the same upstream script, the same load, in turn, several rounds in one run. With
+and without token counts in every chunk, which the proxy asks of vLLM for a Messages client. Every answer is checked
+(`fronts.py`).
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Column:
 COLUMNS = (
     Column("chat", UNKNOWN, Asking("chat")),
     Column("messages", UNKNOWN, Asking("messages")),
+    Column("responses", UNKNOWN, Asking("responses")),
     Column("chat, counts", "vllm", Asking("chat", counts=True)),
     Column("messages, counts", "vllm", Asking("messages", counts=True)),
 )
@@ -63,7 +65,7 @@ COLUMNS = (
 
 def main() -> int:
     """Measure every column in each round, print the medians; return 1 if an answer was wrong."""
-    parser = argparse.ArgumentParser(description="the Messages front beside the chat front")
+    parser = argparse.ArgumentParser(description="the Messages and the Responses front beside the chat front")
     parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
     options = parser.parse_args()
     run.bounded()

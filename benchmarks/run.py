@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 
-from benchmarks import measure, report, targets
+from benchmarks import against, measure, report, targets
 from benchmarks.measure import Figures, Sizes
 from benchmarks.targets import Starter, Target
 
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="shorter measurements, for a first look")
     parser.add_argument("--targets", default="direct,nginx,proxy", help="which of them, with commas between")
     parser.add_argument("--proxy-args", default="", help="further options for the proxy's command line")
+    parser.add_argument("--against", metavar="COMMIT", help="run the proxy of an older commit, and nginx, beside this")
     options = parser.parse_args()
     bounded()
     known: dict[str, Starter] = {
@@ -48,6 +50,10 @@ def main() -> int:
     if unknown := set(names) - set(known):
         parser.error(f"unknown target: {', '.join(sorted(unknown))}")
     sizes = measure.QUICK if options.quick else measure.FULL
+    if options.against:
+        signal.alarm(2 * LIMIT_SECONDS)
+        sizes = replace(sizes, paced_seconds=min(sizes.paced_seconds, 4.0), whole=min(sizes.whole, 200))
+        return 0 if against.compare(options.against, sizes, shlex.split(options.proxy_args), 2 * LIMIT_SECONDS) else 1
     began = time.monotonic()
     with targets.upstream(LIMIT_SECONDS) as port:
         seen = {name: _measure(name, known[name], port, sizes) for name in names}

@@ -122,8 +122,8 @@ def nginx(port: int) -> Iterator[Target]:
             yield target
 
 
-def proxy(extra: Sequence[str] = ()) -> Starter:
-    """Return what runs the proxy, with `extra` command line options, in front of an upstream's port."""
+def proxy(extra: Sequence[str] = (), root: Path = ROOT) -> Starter:
+    """Return what runs the proxy of the tree `root`, with `extra` options, in front of an upstream's port."""
 
     @contextmanager
     def start(port: int) -> Iterator[Target]:
@@ -131,7 +131,7 @@ def proxy(extra: Sequence[str] = ()) -> Starter:
         command = [sys.executable, *PROXY, "--upstream", f"http://127.0.0.1:{port}", "--port", str(listen), *extra]
         with (
             tempfile.TemporaryDirectory(prefix="bench-proxy-") as folder,
-            _running("proxy", command, listen, Path(folder, "log")) as target,
+            _running("proxy", command, listen, Path(folder, "log"), root) as target,
         ):
             yield target
 
@@ -146,10 +146,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def _running(name: str, command: Sequence[str], port: int, log: Path) -> Iterator[Target]:
-    """Run a command until the block ends; enter the block when it answers on `port`."""
+def _running(name: str, command: Sequence[str], port: int, log: Path, root: Path = ROOT) -> Iterator[Target]:
+    """Run a command in the folder `root` until the block ends; enter the block when it answers on `port`."""
     with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(command, cwd=root, stdout=output, stderr=subprocess.STDOUT, text=True)
     try:
         until = time.monotonic() + START_SECONDS
         while not _answers(port):

@@ -6,8 +6,11 @@ exceptions to one of these, once.
     ProxyError                     never raised itself
     |-- BadRequest                 400  the client's request cannot be used as it is
     |   |-- NoThreads              400  the client would have the server keep its conversation
+    |   |-- ContextFull            400  the answer was cut off where the model's context ends
+    |   |-- ResponseNotFound       400  the response from which the client would go on is not kept
     |   |-- NotFound               404  no such path, client or model
     |   |-- MethodNotAllowed       405
+    |   |   `-- UpgradeRefused     426  a WebSocket is asked for
     |   `-- BodyTooLarge           413
     |-- UpstreamError              never raised itself: the model server's side
     |   |-- UpstreamUnreachable    502  no connection; nothing was sent
@@ -18,11 +21,15 @@ exceptions to one of these, once.
     |   `-- UpstreamRefused        its own status: it answered with an error
     |-- Unavailable                503  the proxy has no room, or is about to end; asking again helps
     |-- ClientGone                 499  nobody is left to tell
+    |-- NotKept                    500  the file of the kept responses cannot be used
     |-- RulesError                 the rules file or a setting is not usable
     `-- InternalError              500  a defect of the proxy
 """
 
 from __future__ import annotations
+
+# By this code clients know that they have to make the conversation shorter.
+CONTEXT_FULL = "context_length_exceeded"
 
 
 class ProxyError(Exception):
@@ -62,6 +69,18 @@ class NoThreads(BadRequest):
     code = "thread_unsupported_request"
 
 
+class ContextFull(BadRequest):
+    """The conversation and the answer fill the model's context; told by this code, clients compact."""
+
+    code = CONTEXT_FULL
+
+
+class ResponseNotFound(BadRequest):
+    """What the client would go on from is not kept; told by this code, it sends the whole conversation."""
+
+    code = "previous_response_not_found"
+
+
 class NotFound(BadRequest):
     """There is nothing at this path; the message names what there is."""
 
@@ -73,6 +92,12 @@ class MethodNotAllowed(BadRequest):
     """The path exists, for other methods."""
 
     status = 405
+
+
+class UpgradeRefused(MethodNotAllowed):
+    """The client would speak WebSocket; told by this status, it sends an ordinary request at once."""
+
+    status = 426
 
 
 class BodyTooLarge(BadRequest):
@@ -166,6 +191,10 @@ class ClientGone(ProxyError):
     """The client closed its connection; there is nobody left to answer."""
 
     status = 499
+
+
+class NotKept(ProxyError):
+    """The file of the kept responses cannot be used: the disk is full, or it is no such file."""
 
 
 class RulesError(ProxyError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib.util
 import os
 import resource
@@ -17,6 +18,7 @@ import socket
 import struct
 import sys
 import time
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -38,6 +40,10 @@ _clients = _load("client_socket")
 _requests = _load("client_request")
 _waits = _load("client_waits")
 _logs = _load("log_stream")
+_answers = _load("wsgi_answer")
+_streams = _load("pumped_stream")
+_deadlines = _load("deadline_heap")
+_pump = _load("pump")
 _refusals = _load("refusals")
 if __name__ == "__config__":
     # The master's first line could wait for a pipe that is full already. The log takes the stream that it finds.
@@ -125,14 +131,18 @@ UNREAD_SECONDS = 0.05
 # Before the graceful timeout the streams that are left are told to end; the worker looks once a second.
 DRAIN_SECONDS = 3.0
 
-# The descriptor by which they are told (upstream/pump.py polls it): the worker's process id and the number of an
+# After so long, in seconds, a thread that computes gives the interpreter's lock to one that waits for it (CPython's own
+# is 0.005): the pump gives it away at each system call. benchmarks/README.md has the measurement that chose it.
+SWITCH_SECONDS = 0.0005
+
+# The descriptor by which they are told (upstream/answer_wait.py polls it): the worker's process id and the number of an
 # eventfd.
 DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 
 # The memory that the workers share, and how they are told of it: made here, before the first fork
 # (worker/shared_memory.py, which cannot be imported, says what is in it).
 MEMORY_VARIABLE = "TOOL_PROXY_MEMORY"
-MEMORY_BYTES = 13 * 1024 * 1024
+MEMORY_BYTES = 14 * 1024 * 1024
 
 
 def on_starting(server: Any) -> None:
@@ -201,8 +211,12 @@ class _Said:
         self.status = int(data.split(b" ", 2)[1])
 
 
+# What a request's thread gives when the pump has its connection.
+_HANDED_OVER = object()
+
+
 class Worker(ThreadWorker):
-    """A thread per request: a stream holds its thread for minutes, and threads that wait cost next to nothing.
+    """A thread per request, up to the head of its answer; from there on the pump drives all streams (server/pump.py).
 
     Six things are done in another way than gunicorn's. A request is read in the poll: a thread gets it when all of it
     is here, or is to be refused, and never waits for a client to send. What a client sends and takes has its times. One
@@ -219,6 +233,7 @@ class Worker(ThreadWorker):
         self._full_until = 0.0
         self._drain = -1
         self._drain_at = float("inf")
+        self._pump: Any = None
 
     def init_process(self) -> None:
         """Make the descriptor by which the streams are told to end, before the application is loaded."""
@@ -228,8 +243,20 @@ class Worker(ThreadWorker):
 
     def run(self) -> None:
         """The worker's whole life; what lingers at its end is closed."""
+        sys.setswitchinterval(SWITCH_SECONDS)
+        # What was loaded stays: to look through all of it for garbage takes 100 ms, in which no stream goes on.
+        gc.collect()
+        gc.freeze()
+        deadlines = _deadlines.DeadlineHeap()
+        self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death)
+        self._pump.start()
         super().run()
+        self._pump.stop()
         self._lingering.close_all()
+
+    def _on_pump_death(self) -> None:
+        """Without its pump the worker is of no use: it ends at once, in order, and the master starts another."""
+        self.handle_quit(signal.SIGQUIT, None)
 
     def handle_quit(self, sig: int, frame: Any) -> None:
         """SIGQUIT: the streams are told at once, and end in order.
@@ -303,6 +330,8 @@ class Worker(ThreadWorker):
 
     def finish_request(self, conn: TConn, fs: Any) -> None:
         """A request was answered. What has come of the next one does not wake the poll."""
+        if not fs.cancelled() and fs.exception() is None and fs.result() is _HANDED_OVER:
+            return
         super().finish_request(conn, fs)
         sock: Any = conn.sock
         if sock.ahead and self.keepalived_conns and self.keepalived_conns[-1] is conn:
@@ -335,15 +364,69 @@ class Worker(ThreadWorker):
         with contextlib.suppress(OSError):
             client.sendall(_refusals.answer(said.status, type(exc).__name__, head))
 
-    def handle_request(self, req: Any, conn: TConn) -> bool:
-        """Serve a request. A client that takes nothing for too long is one that is gone, which is no news."""
+    def handle_request(self, req: Any, conn: TConn) -> Any:
+        """Serve a request; a stream only up to its first bytes.
+
+        A client that takes nothing for too long is one that is gone, which is no news. Behind a request of which not
+        all is read none can follow, and the answer says so.
+        """
+        if getattr(conn.sock, "last", False):
+            req.force_close()
+        answer = _answers.Answer(self, req, conn)
+        handed_over = False
         try:
-            return bool(super().handle_request(req, conn))
+            answer.call()
+            handed_over = self._hand_over(answer, conn)
+            if handed_over:
+                return _HANDED_OVER
+            answer.write_rest()
         except BlockingIOError as error:  # the socket's own limit (SO_SNDTIMEO)
             raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
+        except OSError:
+            raise
+        except (Exception, SystemExit) as error:
+            if not answer.begun:
+                raise
+            # A second status in the same connection would spoil what was sent.
+            self.log.exception("Error handling request")
+            util.close_graceful(conn.sock)
+            raise StopIteration from error
+        finally:
+            if not handed_over:
+                answer.close()
+        return answer.keeps_connection
 
-    def _keepalive_after(self, conn: TConn, keepalive: bool) -> bool:
+    def _hand_over(self, answer: Any, conn: TConn) -> bool:
+        """Give a stream that has begun to the pump; False for any other answer."""
+        if answer.wait is None:
+            return False
+        answer.write_first()
+        stream = _streams.PumpedStream(
+            answer.body,
+            answer.wait,
+            conn.sock,
+            partial(self._finish_stream, answer, conn),
+            chunked=answer.chunked,
+            idle=STALL_SECONDS,
+        )
+        return bool(self._pump.add(stream))
+
+    def _finish_stream(self, answer: Any, conn: TConn, whole: bool) -> None:
+        """A stream has ended; on a thread of the pump's. Its connection goes back to the poll, as after any request."""
+        keepalive = False
+        try:
+            answer.close()
+            keepalive = self._keepalive_after(conn, whole and answer.keeps_connection)
+        except Exception:
+            self.log.exception("Error handling request")
+        result: Future[bool] = Future()
+        result.set_result(keepalive)
+        self.method_queue.defer(self.finish_request, conn, result)
+
+    def _keepalive_after(self, conn: TConn, keepalive: Any) -> Any:
         """Keep a connection whose body was left unread only if what is left is there: gunicorn's way is to wait 5 s."""
+        if keepalive is _HANDED_OVER:
+            return keepalive
         parser: Any = conn.parser
         try:
             return keepalive and bool(parser.finish_body(deadline=time.monotonic() + UNREAD_SECONDS))

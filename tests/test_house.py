@@ -6,6 +6,7 @@ Which package may import which is in setup.cfg (`importlinter`), checked by `mak
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "proxy"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The engine and what is below it, and the dialects: bytes and values in, bytes and values out.
-SANS_IO = ("codec", "tools", "repair", "parsing", "formats", "engine", "dialects")
+SANS_IO = ("codec", "tools", "repair", "parsing", "formats", "engine", "healing", "dialects")
 # Modules of other packages that touch nothing either.
 SANS_IO_MODULES = (
-    *("errors", "limits", "audit_record"),
+    *("errors", "limits", "audit_record", "transitions"),
     *("config.rules", "config.yaml_nodes", "config.tool_rules_parser", "config.server_url"),
     *("upstream.http1", "upstream.context_overflow", "upstream.model_list", "exchange.routing"),
     *("exchange.plan", "exchange.retry", "exchange.task", "exchange.reply_stream", "exchange.observe"),
@@ -115,6 +116,25 @@ def test_functions_stay_short_and_plain() -> None:
     assert figures.dense_share <= 2.0
     assert figures.and_or_per_100 <= 4.3
     assert figures.inline_if_per_100 <= 2.4
+
+
+def test_the_map_names_what_there_is() -> None:
+    """Every module and package of the pages for developers, and each package in the picture."""
+    modules = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py")}
+    suffixes = {name[at:] for name in modules for at in _beginnings(name)}
+    for page in ("docs/architecture.md", "CONTRIBUTING.md"):
+        named = re.findall(r"`([a-z_/0-9]+\.py)`", (ROOT / page).read_text())
+        assert named, page
+        assert [name for name in named if name not in suffixes and not (ROOT / name).exists()] == [], page
+    picture = (ROOT / "docs/architecture.md").read_text().split("```")[1]
+    shown = {word for line in picture.splitlines() for word in line.split("  ")[0].split(", ")}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages <= shown, packages - shown
+
+
+def _beginnings(name: str) -> list[int]:
+    """Where a path, or one of its parts, begins: a page may leave out the package that its sentence is about."""
+    return [0, *(at + 1 for at, letter in enumerate(name) if letter == "/")]
 
 
 def test_functions_take_few_parameters() -> None:

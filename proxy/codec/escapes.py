@@ -87,7 +87,7 @@ def _byte(number: int) -> _Meaning:
     return 0, bytes((number,))
 
 
-class _Way(NamedTuple):
+class _Spelling(NamedTuple):
     """A way of escaping: its parts in their order, and what all of them mean.
 
     What ends before the last part may be the beginning of such an escape.
@@ -97,18 +97,18 @@ class _Way(NamedTuple):
     meaning: Callable[[bytes], _Meaning]
 
 
-_WAYS = (
-    _Way((_BACKSLASHES, b"u", b"0", b"0", _HEX, _HEX), _from_backslashes),
-    _Way((_BACKSLASHES, b"u", _HEX, _HEX, _HEX, _HEX), _from_other),
-    _Way((_BACKSLASHES, b"x", _HEX, _HEX), _from_backslashes),
-    _Way((_BACKSLASHES, b"U", b"0", b"0", b"0", b"0", b"0", b"0", _HEX, _HEX), _from_backslashes),
-    _Way((_BACKSLASHES, b"u", rb"\{", _HEX + b"{1,6}+", rb"\}"), _from_braces),
-    _Way((_BACKSLASHES, _MARK), _from_mark),
-    _Way((b"%", _HEX, _HEX), _from_url),
-    _Way((b"%", b"u", b"0", b"0", _HEX, _HEX), _from_url),
-    _Way((b"&", b"#", b"[0-9]{1,16}+", b";?"), _from_decimal),
-    _Way((b"&", b"#", b"[xX]", _HEX + b"{1,16}+", b";?"), _from_hex),
-    _Way((b"&", b"[A-Za-z]{1,%d}+" % _LONGEST_NAME, b";"), _from_name),
+_SPELLINGS = (
+    _Spelling((_BACKSLASHES, b"u", b"0", b"0", _HEX, _HEX), _from_backslashes),
+    _Spelling((_BACKSLASHES, b"u", _HEX, _HEX, _HEX, _HEX), _from_other),
+    _Spelling((_BACKSLASHES, b"x", _HEX, _HEX), _from_backslashes),
+    _Spelling((_BACKSLASHES, b"U", b"0", b"0", b"0", b"0", b"0", b"0", _HEX, _HEX), _from_backslashes),
+    _Spelling((_BACKSLASHES, b"u", rb"\{", _HEX + b"{1,6}+", rb"\}"), _from_braces),
+    _Spelling((_BACKSLASHES, _MARK), _from_mark),
+    _Spelling((b"%", _HEX, _HEX), _from_url),
+    _Spelling((b"%", b"u", b"0", b"0", _HEX, _HEX), _from_url),
+    _Spelling((b"&", b"#", b"[0-9]{1,16}+", b";?"), _from_decimal),
+    _Spelling((b"&", b"#", b"[xX]", _HEX + b"{1,16}+", b";?"), _from_hex),
+    _Spelling((b"&", b"[A-Za-z]{1,%d}+" % _LONGEST_NAME, b";"), _from_name),
 )
 # No escape is longer.
 LONGEST = MOST_BACKSLASHES + _LONGEST_NAME + 2
@@ -130,8 +130,8 @@ def _any_of(patterns: list[bytes]) -> bytes:
 
 
 # Each way is a group: which of them it is tells the number of the group.
-_ESCAPE = re.compile(_any_of([b"(%b)" % b"".join(way.parts) for way in _WAYS]))
-_OPEN = re.compile(rb"(?:%b)\Z" % _any_of([_beginning(way.parts) for way in _WAYS]))
+_ESCAPE = re.compile(_any_of([b"(%b)" % b"".join(spelling.parts) for spelling in _SPELLINGS]))
+_OPEN = re.compile(rb"(?:%b)\Z" % _any_of([_beginning(spelling.parts) for spelling in _SPELLINGS]))
 
 
 def escape_of(marks: frozenset[int]) -> re.Pattern[bytes]:
@@ -142,9 +142,9 @@ def escape_of(marks: frozenset[int]) -> re.Pattern[bytes]:
     ours = b"[%b]" % b"".join(re.escape(each) for each in own if re.fullmatch(_MARK, each))
     # By their first parts: each event of each stream is searched, and most backslashes begin none of these.
     by_first: dict[bytes, list[bytes]] = {}
-    for way in _WAYS:
-        first, *others = (ours if part is _MARK else part for part in way.parts)
-        if way.meaning is not _from_other:
+    for spelling in _SPELLINGS:
+        first, *others = (ours if part is _MARK else part for part in spelling.parts)
+        if spelling.meaning is not _from_other:
             by_first.setdefault(first, []).append(b"".join(others))
     alternatives = {first: b"(?:%b)" % _any_of(rests) for first, rests in by_first.items()}
     alternatives[rb"\\"] = alternatives.pop(_BACKSLASHES)
@@ -210,7 +210,7 @@ class Layer:
 def _escapes(text: bytes) -> Iterator[_Escape]:
     for found in _ESCAPE.finditer(text):
         assert found.lastindex is not None
-        kept, character = _WAYS[found.lastindex - 1].meaning(found[0]) or (0, None)
+        kept, character = _SPELLINGS[found.lastindex - 1].meaning(found[0]) or (0, None)
         yield _Escape(found.start(), found.start() + kept, found.end(), character)
 
 

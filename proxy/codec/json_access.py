@@ -1,7 +1,7 @@
 """Reading parsed JSON of which nobody knows the form: what is not of the kind that is asked for counts as empty.
 
 `{"choices": null}`, `{"choices": {}}` and `{}` are the same to a reader that wants a list of choices. Where another
-form is an error, the reader checks it itself (`dialects/messages/validation.py`).
+form is an error, the reader checks it itself (`dialects/validation.py`).
 """
 
 from __future__ import annotations

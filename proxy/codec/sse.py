@@ -46,6 +46,16 @@ class Decoder:
         self._over = False
         self._max_event = max_event
 
+    @property
+    def waiting(self) -> int:
+        """The bytes of an event that has not ended."""
+        return len(self._buffer)
+
+    @property
+    def between_events(self) -> bool:
+        """True if the next byte begins an event that is not the first one."""
+        return not (self._first or self._buffer or self._over)
+
     def feed(self, data: bytes) -> tuple[ServerSentEvent, ...]:
         """Take the next bytes; give the events that they complete."""
         if self._finished:

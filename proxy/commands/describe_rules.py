@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from proxy.codec.json_text import Json
+from proxy.config.heal_rules import RequestRules
 from proxy.config.rules import Client, Model, Rules
 from proxy.repair.policy import Action, ToolRule
 from proxy.repair.rule_actions import ITEMS
@@ -35,6 +36,8 @@ def summary(rules: Rules) -> Iterator[str]:
         yield _TABLE
     for model in rules.models:
         yield f"models {_plain(model.match)}: {', '.join(_model(model)) or 'all by default'}"
+    for family in rules.families:
+        yield f"families {_plain(family.match)}: {_cut(' '.join(family.heal)) or 'nothing'}"
     for glob, other in rules.aliases:
         yield f"aliases {_plain(glob)}: asked for as {_plain(other)}"
     for name, client in rules.clients.items():
@@ -108,8 +111,33 @@ def _model(model: Model) -> Iterator[str]:
     yield from (f"{key} {word}" for key, word in said.items() if word)
     if model.url:
         yield f"at {_cut(model.url)}"
+    yield from _requests(model.requests)
     if model.off:
         yield f"no calls in {_cut(', '.join(map(_plain, sorted(model.off))))}"
+
+
+def _requests(requests: RequestRules) -> Iterator[str]:
+    """What is changed in the requests for a model."""
+    sampling = requests.sampling
+    names = {
+        "healed": requests.heal.on,
+        "not healed": requests.heal.off,
+        "set": [*sampling.set],
+        "by default": [*sampling.default],
+        "limited": [*sampling.at_most],
+        "without": sampling.strip,
+        "without the tools": requests.tools.drop,
+        "polling with": requests.tools.polls,
+    }
+    yield from (f"{key} {_cut(' '.join(map(_plain, words)))}" for key, words in names.items() if words)
+    if requests.tools.most_repeats:
+        yield f"at most {requests.tools.most_repeats} times the same call"
+    if requests.repetition is not None:
+        yield f"ended where {requests.repetition[0]} characters repeat {requests.repetition[1]} times"
+    if not requests.retry:
+        yield "no second try"
+    if requests.tools.describe:
+        yield f"descriptions of {requests.tools.describe} characters"
 
 
 def _client(client: Client) -> Iterator[str]:
@@ -118,6 +146,7 @@ def _client(client: Client) -> Iterator[str]:
         "upstream": client.upstream,
         "heartbeat": client.heartbeat,
         "reasoning": client.reasoning,
+        "calls": client.calls,
     }
     yield from (f"{key} {word}" for key, word in said.items() if word)
     clean = client.clean

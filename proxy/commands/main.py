@@ -43,11 +43,11 @@ NAME = "vllm-tool-proxy"
 COMMANDS = ("serve", "check", "parse", "replay")
 CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
-_PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
+_PATHS = ("upstream_ca", "capture", "audit_file", "store", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
 _GUNICORNS = (
-    *("host", "port", "workers", "threads", "client_timeout", "body_timeout", "body_rate", "graceful_timeout"),
-    "max_request_head",
+    *("host", "port", "workers", "threads", "max_streams", "client_timeout", "body_timeout", "body_rate"),
+    *("graceful_timeout", "max_request_head"),
 )
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
@@ -242,7 +242,7 @@ def _gunicorn(settings: Settings, folder: str) -> list[str]:
         *("--bind", bind(settings)),
         *("--workers", str(settings.workers)),
         *("--threads", str(settings.threads)),
-        *("--worker-connections", str(settings.threads + SPARE_CONNECTIONS)),
+        *("--worker-connections", str(settings.threads + settings.max_streams + SPARE_CONNECTIONS)),
         *("--graceful-timeout", str(settings.graceful_timeout)),
         "proxy.app:create_app()",
     ]

@@ -16,10 +16,12 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
+from proxy.config.heal_rules import Family, RequestRules, parse_families, parse_request_rules
 from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
+from proxy.healing.heal import HealPlan
 from proxy.repair.policy import IdStyle, Policy, ToolRule
 from proxy.repair.rule_actions import applies_to_model
 from proxy.thinking.families import NAMES
@@ -28,6 +30,7 @@ from proxy.thinking.switches import SUFFIXES
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
 Heartbeat = Literal["comment", "chunk"]
+CallsAs = Literal["structured", "text"]
 ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 # Who tells thoughts from the text: the proxy, the server, or whoever looks for the calls.
@@ -40,6 +43,7 @@ CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 _PARSES: tuple[Parse, ...] = get_args(Parse)
 _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+_CALLS: tuple[CallsAs, ...] = get_args(CallsAs)
 _HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
 _ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
 _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
@@ -48,12 +52,12 @@ _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
-_SECTIONS = ("settings", "tools", "models", "aliases", "clients")
+_SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "family"),
+    *("thinking", "reasoning_history", "server_tools", "family", "heal", "sampling", "tools", "retry", "repetition"),
 )
-_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning")
+_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Without these an answer is none any more: to remove them is never what was meant.
 _NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -89,8 +93,10 @@ class Profile:
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
     back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
-    Messages clients (F94): the switch by which their `thinking` reaches the model, and what becomes of tools that only
-    Anthropic's servers have.
+    Messages and Responses clients (F94): the switch by which what they say of thinking reaches the model, and what
+    becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. `retry` is
+    how often a reply that says nothing is asked for once more; `repetition` the longest piece, and how often it may be
+    repeated, at which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -102,13 +108,18 @@ class Profile:
     telling: Telling = "auto"
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "auto"
-    server_tools: ServerTools = "refuse"
+    server_tools: ServerTools | None = None
     family: str = ""
+    retry: int = 1
+    repetition: tuple[int, int] | None = None
+    calls: CallsAs = "structured"
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One entry of `models`; None, or empty, where it says nothing. `off` are the formats that are off."""
+    """One entry of `models`; None, or empty, where it says nothing. `off` are the formats that are off, `requests` is
+    what is changed in the requests for it.
+    """
 
     match: str
     parse: Parse | None = None
@@ -124,6 +135,7 @@ class Model:
     server_tools: ServerTools | None = None
     url: str = ""
     family: str = ""
+    requests: RequestRules = field(default_factory=RequestRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,7 @@ class Client:
     parse: Parse | None = None
     upstream: Transport | None = None
     heartbeat: Heartbeat | None = None
+    calls: CallsAs | None = None
     clean: StripFields = field(default_factory=StripFields)
     reasoning: ReasoningField | None = None
 
@@ -144,8 +157,8 @@ class Rules:
     `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
     `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `earlier`: the user's file says
     nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each with
-    the name that is asked for instead. The three behind `earlier` are what the settings say that bears on the calls;
-    `config/load.py` fills them in.
+    the name that is asked for instead; `families` say what chat templates need. The three behind `earlier` are what
+    the settings say that bears on the calls; `config/load.py` fills them in.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -161,6 +174,7 @@ class Rules:
     infer_names: str = ""
     repair_typos: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
+    families: tuple[Family, ...] = ()
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -174,27 +188,30 @@ class Rules:
 
     def url(self, model: str) -> str:
         """Where the server of `model` is; empty: where the settings say."""
-        return self._model(model).url
+        return self.entry(model).url
 
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
 
         What the client's entry says wins over what the model's says.
         """
-        its = self._model(model)
+        its = self.entry(model)
         own = self.clients.get(client, Client())
         return Profile(
             parse=_first(own.parse, its.parse, "auto"),
             upstream=_first(own.upstream, its.upstream, "live"),
             server=its.server,
             heartbeat=_first(own.heartbeat, "comment"),
+            calls=_first(own.calls, "structured"),
             clean=own.clean,
             reasoning=_first(own.reasoning, its.reasoning, "as_is"),
             telling=_first(its.telling, "auto"),
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "auto"),
-            server_tools=_first(its.server_tools, "refuse"),
+            server_tools=its.server_tools,
             family=its.family,
+            retry=its.requests.retry,
+            repetition=its.requests.repetition,
         )
 
     def alias(self, name: str) -> str:
@@ -219,7 +236,7 @@ class Rules:
 
         Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
         """
-        its = self._model(model)
+        its = self.entry(model)
         tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
         return Policy(
             rules=tuple(rule for rule in tools if not self.is_guarded(rule)),
@@ -232,6 +249,18 @@ class Rules:
             off=its.off,
         )
 
+    def heal_plan(self, model: str) -> HealPlan:
+        """What is healed in the requests for `model`: by its family, the first that matches, and by its own entry."""
+        name = model.lower()
+        family = next((family for family in self.families if fnmatchcase(name, family.match)), Family("*"))
+        own = self.entry(model).requests
+        return HealPlan(
+            on=frozenset((*family.heal, *own.heal.on)),
+            off=frozenset(own.heal.off),
+            sampling=own.sampling,
+            tools=own.tools,
+        )
+
     def _infers_by_table(self) -> bool:
         """True if a table of usual arguments tells calls without a name; a file of an earlier system means it so."""
         if not self.infer_names:
@@ -242,7 +271,8 @@ class Rules:
         """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
         return rule in self.builtin_tools
 
-    def _model(self, name: str) -> Model:
+    def entry(self, name: str) -> Model:
+        """The entry of a model: the first glob that matches; one that says nothing if none does."""
         return next((entry for entry in self.models if fnmatchcase(name, entry.match)), Model("*"))
 
 
@@ -270,6 +300,7 @@ def parse_rules(
         builtin_tools=base.builtin_tools if own else tools,
         earlier=own and "models" not in sections,
         aliases=_section(sections, "aliases", _aliases, base.aliases),
+        families=_section(sections, "families", parse_families, base.families),
     )
 
 
@@ -330,6 +361,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
         family=_option(keys, "family", what, NAMES) or "",
+        requests=parse_request_rules(keys, what),
     )
 
 
@@ -375,6 +407,7 @@ def _client(node: Node, what: str) -> Client:
         parse=_option(keys, "parse", what, _PARSES),
         upstream=_option(keys, "upstream", what, _TRANSPORTS),
         heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
+        calls=_option(keys, "calls", what, _CALLS),
         clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
         reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
     )

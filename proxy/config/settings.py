@@ -91,7 +91,13 @@ class Settings:
         group=_HOW_MUCH,
     )
     threads: int = _setting(
-        512, checks.int_between(4, 16384), "requests that one worker serves at the same time", group=_HOW_MUCH
+        512,
+        checks.int_between(4, 16384),
+        "requests that one worker serves at the same time; a stream is none any more once it has begun",
+        group=_HOW_MUCH,
+    )
+    max_streams: int = _setting(
+        2000, checks.int_between(1, 16384), "streams that one worker has at the same time", group=_HOW_MUCH
     )
     reserved_threads: int = _setting(
         32,
@@ -217,7 +223,6 @@ class Settings:
             "/v1/classify",
             "/v1/audio/transcriptions",
             "/v1/audio/translations",
-            "/v1/responses",
         ),
         checks.paths,
         "paths that are passed to the model server as they are",
@@ -291,6 +296,19 @@ class Settings:
         "folder to which each chat answer of the model server is written for replay; an absolute path",
         group=_CLIENTS,
         metavar="DIR",
+    )
+    store: str = _setting(
+        "",
+        checks.file,
+        "file in which responses are kept for clients that ask for them later; empty: none are; an absolute path",
+        group=_CLIENTS,
+        metavar="FILE",
+    )
+    store_max: int = _setting(
+        1000, checks.int_between(1, 1_000_000), "responses that are kept, the newest", group=_CLIENTS
+    )
+    store_days: int = _setting(
+        30, checks.int_between(1, 3650), "days for which a response is kept", group=_CLIENTS, metavar="DAYS"
     )
     observe: bool = _setting(
         False,

@@ -114,7 +114,7 @@ def compose(text: bytes, source: str) -> Node | None:
         line = text.decode("utf-8-sig")[: error.position].count("\n") + 1
         raise RulesError(f"{source}:{line}: a control character; remove it") from None
     except MarkedYAMLError as error:
-        raise RulesError(_told(error, source)) from None
+        raise RulesError(_syntax_error(error, source)) from None
 
 
 def _root(loader: _Loader) -> Node | None:
@@ -126,7 +126,7 @@ def _root(loader: _Loader) -> Node | None:
         loader.dispose()
 
 
-def _told(error: MarkedYAMLError, source: str) -> str:
+def _syntax_error(error: MarkedYAMLError, source: str) -> str:
     """PyYAML's error as one line; ours carry their own remedy."""
     mark = error.problem_mark
     where = source if mark is None else f"{source}:{mark.line + 1}"
@@ -253,10 +253,10 @@ def _is_ambiguous_number(node: ScalarNode, text: str) -> bool:
     """True for a number that JSON writes in another way (`010`), and for text that others take for one (`1_000`)."""
     if node.tag in (_INT, _FLOAT):
         return _JSON_NUMBER.fullmatch(text) is None
-    return _looks_otherwise(text)
+    return _is_of_another_type(text)
 
 
-def _looks_otherwise(text: str) -> bool:
+def _is_of_another_type(text: str) -> bool:
     """True if YAML 1.1 takes the plain text for a number, a date or an operator."""
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
     ours = (_BOOL, _NULL)

@@ -29,6 +29,9 @@ class Writer(Protocol):
     def write(self, event: Event) -> bytes:
         """One event of the engine, in this dialect; empty if it says nothing there."""
 
+    def passes(self, around: bytes) -> bool:
+        """True if events that say a text, or a fragment of a call, leave as they came; `around` is all else of them."""
+
     def comment(self, raw: bytes) -> bytes:
         """An upstream event without data (a comment), as it leaves."""
 

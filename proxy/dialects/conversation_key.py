@@ -14,20 +14,32 @@ _CHANGING = "x-anthropic-billing-header:"
 
 def conversation_key(model: str, body: JsonObject) -> bytes:
     """What all requests of one conversation have in common, as a digest: the model, the first system message and the
-    first user message, in a Chat Completions request as in a Messages one. Empty if there is no such text.
+    first user message, in a Chat Completions request as in the other dialects. Empty if there is no such text.
+
+    The key that a Responses client names for its conversation stands for the rest.
     """
+    named = body.get("prompt_cache_key")
+    if "input" in body and isinstance(named, str) and named:
+        return _digest(model, named)
     system, user = _beginning(body)
     lines = [line for line in system.split("\n") if not line.startswith(_CHANGING)]
     system = "\n".join(lines)
     if not system and not user:
         return b""
-    return blake2b("\0".join((model, system, user)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return _digest(model, system, user)
+
+
+def _digest(*texts: str) -> bytes:
+    return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _beginning(body: JsonObject) -> tuple[str, str]:
     """The first system message and the first user message; "" for what is not there."""
-    system = content_text(body.get("system"))
-    for message in objects_in(body.get("messages")):
+    system = content_text(body.get("system")) or content_text(body.get("instructions"))
+    given = body.get("input")
+    if isinstance(given, str):
+        return system, given
+    for message in objects_in(body.get("messages")) or objects_in(given):
         role = message.get("role")
         if role == "user":
             return system, content_text(message.get("content"))

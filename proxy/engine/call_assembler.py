@@ -15,10 +15,11 @@ from proxy.codec.json_text import canonical
 from proxy.engine.call_chunks import AssignedDelta, DeltaOutcome
 from proxy.engine.call_closer import CallCloser
 from proxy.engine.call_delta import CallDelta
+from proxy.engine.call_fields import CallFields, UnsaidFields
 from proxy.engine.call_registry import CallRegistry
 from proxy.engine.call_state import CallState
-from proxy.engine.call_writer import CallWriter
-from proxy.engine.events import Event
+from proxy.engine.call_writer import CallWriter, WrittenCall
+from proxy.engine.events import CallArguments, Event
 from proxy.engine.pending_call import CallLimits, PendingCall
 from proxy.engine.release_policy import ReleasePolicy, release_policy
 from proxy.repair.repairer import Repairer
@@ -31,8 +32,8 @@ _LIMITS = CallLimits()
 
 
 class CallAssembler:
-    """The calls of one choice. `take_index`, `new_id`, `used` and `written` are the writer's. `at_once`: the calls are
-    those of a whole answer, so that none is opened before it is known what it is.
+    """The calls of one choice. `take_index`, `new_id`, `used`, `written` and `unsaid` are the writer's. `at_once`: the
+    calls are those of a whole answer, so that none is opened before it is known what it is.
 
     `assigned` are the last deltas and their calls, `outcome` is what became of them. `ended` is what they let go of
     earlier calls.
@@ -46,7 +47,8 @@ class CallAssembler:
         new_id: Callable[[int, str, str], str],
         *,
         used: set[str],
-        written: list[tuple[str, str]] | None = None,
+        written: list[WrittenCall] | None = None,
+        unsaid: dict[int, UnsaidFields] | None = None,
         at_once: bool = False,
         limits: CallLimits = _LIMITS,
     ) -> None:
@@ -54,8 +56,16 @@ class CallAssembler:
         self._at_once = at_once
         self._limits = limits
         self._calls = CallRegistry(repairer.tools, self._limits)
-        found = [] if written is None else written
-        self._writer = CallWriter(choice, repairer, take_index, new_id, used=used, written=found, calls=self._calls)
+        self._writer = CallWriter(
+            choice,
+            repairer,
+            take_index,
+            new_id,
+            used=used,
+            written=[] if written is None else written,
+            calls=self._calls,
+            unsaid={} if unsaid is None else unsaid,
+        )
         self._closer = CallCloser(self._writer, repairer, self._limits, at_once=at_once)
         self.assigned: list[AssignedDelta] = []
         self.outcome = DeltaOutcome.LEFT
@@ -113,6 +123,13 @@ class CallAssembler:
                 events += self._feed_delta(delta)
         self.outcome = self._outcome_of(events)
         return tuple(events)
+
+    def goes_on_live(self, delta: CallDelta) -> bool:
+        """True if all of the call that a delta belongs to has left, and what it adds goes on a string of it."""
+        call = self._calls.going_on_in(delta)
+        if call is None or call.irregular or not call.all_left:
+            return False
+        return call.has_room(self._limits) and call.live is not None and call.live.in_string
 
     def end_calls(self) -> None:
         """Say that something else came: of the calls so far no more comes. What may leave is `ended`."""
@@ -174,12 +191,22 @@ class CallAssembler:
         {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{"}} is one of those who repeat them.
         """
         call.note(delta)
-        self.assigned.append(AssignedDelta(call, begins, delta.fragment))
+        self.assigned.append(AssignedDelta(call, begins, delta.fragment, delta.fields))
+        if delta.fields is not None:
+            self._note_fields(call, delta.fields)
         if not delta.standard:
             self._writer.regular = False
         if delta.index != call.number:
             self._writer.regular = False
         if not _names_as_expected(delta, begins=begins):
+            self._writer.regular = False
+
+    def _note_fields(self, call: PendingCall, fields: CallFields) -> None:
+        """Note what else a delta says of its call."""
+        call.check_fields(self._limits)
+        call.fields.add(fields)
+        if any(isinstance(event, CallArguments) and event.index == call.index for event in self.ended):
+            # They leave with what an earlier delta of the chunk let go of the call, so the chunk cannot say them too.
             self._writer.regular = False
 
     def _policy_of(self, call: PendingCall) -> ReleasePolicy:
@@ -238,7 +265,10 @@ class CallAssembler:
         call = self._calls.completed_by(delta)
         if call is None:
             index = self._calls.unused_index()
-            return self._feed_delta(CallDelta(index, delta.id, delta.name, delta.fragment))
+            return self._feed_delta(CallDelta(index, delta.id, delta.name, delta.fragment, fields=delta.fields))
+        if delta.fields is not None:
+            call.check_fields(self._limits)
+            call.fields.add_new(delta.fields)
         if call.live is None and delta.fragment:
             call.forget_collected()
         missing = self._missing_of(call, delta.fragment)

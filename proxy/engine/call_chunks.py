@@ -8,10 +8,11 @@ leave as the very bytes that came; else what of them may leave is written anew, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, with_rest
+from proxy.engine.call_fields import CallFields, UnsaidFields
+from proxy.engine.events import CallArguments, CallClosed, CallOpened, Chunk, Event, with_rest
 from proxy.engine.pending_call import PendingCall
 
 # More chunks than this do not wait to leave as they came: each holds far more bytes than its piece of a call.
@@ -34,11 +35,14 @@ class DeltaOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignedDelta:
-    """One delta of a chunk: the call it belongs to, whether it is its first one, and its fragment of the arguments."""
+    """One delta of a chunk: the call it belongs to, whether it is its first one, its fragment of the arguments, and its
+    other fields.
+    """
 
     call: PendingCall
     opens: bool
     fragment: str
+    fields: CallFields | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,10 @@ class _Waiting:
 
 
 class CallChunks:
-    """The chunks of one choice that wait. Every event of its calls goes through here, in order."""
+    """The chunks of one choice that wait. Every event of its calls goes through here, in order.
+
+    `unsaid` is what else the server says of each open call, by its index: what is written anew takes it along.
+    """
 
     def __init__(self, choice: int) -> None:
         self._choice = choice
@@ -60,6 +67,12 @@ class CallChunks:
         self._given: list[Event] = []
         # Calls of which a part of a chunk has left, and the rest has not, by number.
         self._parted: dict[int, PendingCall] = {}
+        self.unsaid: dict[int, UnsaidFields] = {}
+
+    @property
+    def idle(self) -> bool:
+        """True if no chunk waits, nor the rest of one."""
+        return not (self._waiting or self._parted)
 
     def take(
         self,
@@ -94,9 +107,9 @@ class CallChunks:
 
     def beside(self, assigned: Sequence[AssignedDelta], events: Sequence[Event]) -> tuple[Event, ...]:
         """The events of deltas that came in a chunk beside other things, and leave by themselves."""
-        given = self.give_up()
+        given = self._given_up()
         self._part(each.call for each in assigned)
-        return (*given, *events)
+        return self._with_fields((*given, *events))
 
     def end(self, events: Sequence[Event], *, unchanged: bool, final: bool = False) -> tuple[Event, ...]:
         """What leaves of earlier chunks because something else came, or because the reply is over (`final`).
@@ -104,10 +117,10 @@ class CallChunks:
         `unchanged`: what the events let go of the calls is what their chunks say.
         """
         if not unchanged or not self._may_pass(final):
-            return (*self.give_up(), *events)
+            return self._with_fields((*self._given_up(), *events))
         indexes = {each.call.index for waiting in self._waiting for each in waiting.assigned}
         others = [event for event in events if not _is_piece(event, indexes)]
-        return (*self._passed(), *others)
+        return (*self._passed(), *self._with_fields(others))
 
     def _may_pass(self, final: bool) -> bool:
         """True if all chunks that wait may leave as they came."""
@@ -119,6 +132,10 @@ class CallChunks:
 
     def give_up(self) -> tuple[Event, ...]:
         """What may leave of the chunks that wait, written anew."""
+        return self._with_fields(self._given_up())
+
+    def _given_up(self) -> tuple[Event, ...]:
+        """The events of the chunks that wait, which are not forwarded any more."""
         given = tuple(self._given)
         if self._waiting:
             # All of the pieces leave with the first chunk; the others may say something else too.
@@ -129,6 +146,38 @@ class CallChunks:
         self._part(each.call for waiting in self._waiting for each in waiting.assigned)
         self._clear()
         return given
+
+    def _with_fields(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Events that are written anew, with what else the server says of their calls. No chunk waits any more."""
+        said: list[Event] = []
+        for event in events:
+            match event:
+                case CallArguments():
+                    said += self._arguments_with_fields(event)
+                case CallClosed():
+                    said += self._last_fields(event)
+                    said.append(event)
+                case _:
+                    said.append(event)
+        return tuple(said)
+
+    def _arguments_with_fields(self, event: CallArguments) -> list[CallArguments]:
+        """A fragment with the fields of its call; one more for each field that has another value meanwhile."""
+        unsaid = self.unsaid.get(event.index)
+        if unsaid is None or not unsaid.waits:
+            return [event]
+        first, *others = unsaid.take()
+        return [replace(event, fields=first), *self._fields_alone(event.index, others)]
+
+    def _last_fields(self, event: CallClosed) -> list[CallArguments]:
+        """What has not left of the fields of a call that ends."""
+        unsaid = self.unsaid.get(event.index)
+        if unsaid is None:
+            return []
+        return self._fields_alone(event.index, unsaid.take())
+
+    def _fields_alone(self, index: int, taken: Iterable[CallFields]) -> list[CallArguments]:
+        return [CallArguments(self._choice, index, "", fields=each) for each in taken if each.says_something]
 
     def _part(self, calls: Iterable[PendingCall]) -> None:
         """Note the calls of which a rest waits that belongs to no chunk any more."""
@@ -145,6 +194,10 @@ class CallChunks:
 
     def _passed(self) -> tuple[Event, ...]:
         passed = tuple(each.chunk.unchanged(tuple(self._events(each.assigned))) for each in self._waiting)
+        for waiting in self._waiting:
+            for each in waiting.assigned:
+                if each.fields is not None:
+                    each.call.fields.leave(each.fields)
         self._clear()
         return passed
 

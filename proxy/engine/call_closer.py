@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import canonical, read_json
+from proxy.engine.call_fields import UnsaidFields
 from proxy.engine.call_registry import check_calls
 from proxy.engine.call_state import CallState
 from proxy.engine.call_writer import CallWriter
@@ -39,34 +40,42 @@ class CallCloser:
         self._writer.unchanged = True
         split = [*split_objects(rejoin_parts(calls), self._limits)]
         events: list[Event] = []
-        seen: set[str] = set()
+        seen: dict[str, PendingCall] = {}
         for call in split:
-            if len(split) > 1 and self._is_duplicate(call, seen):
-                self._drop_duplicate(call)
-                continue
+            if len(split) > 1:
+                original = self._repeated_call(call, seen)
+                if original is not None:
+                    self._drop_duplicate(call, original)
+                    continue
             events += self._close(call, stopped)
             match events:
                 case [*_, Failed()]:
                     break
         return tuple(events)
 
-    def _is_duplicate(self, call: PendingCall, seen: set[str]) -> bool:
-        """True if a call is one of those before it, sent again (F27); equal calls with ids of their own are two (F51).
+    def _repeated_call(self, call: PendingCall, seen: dict[str, PendingCall]) -> PendingCall | None:
+        """The call before this one that it is, sent again (F27); equal calls with ids of their own are two (F51).
 
-        `seen` are the arguments before it, to which its own are added.
+        `seen` are those before it by their arguments, to which it is added. Of
+
+        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
+        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
+
+        the second one is the first, sent again; with the id `call_2` it is another call.
         """
         arguments = canonical(call.text.strip())
-        repeated = arguments in seen
-        if arguments:
-            seen.add(arguments)
-        if not repeated:
-            return False
-        if call.maybe_duplicate:
-            return True
-        return not any((call.names, call.server_id))
+        if not arguments:
+            return None
+        original = seen.setdefault(arguments, call)
+        if original is call:
+            return None
+        if call.maybe_duplicate or not any((call.names, call.server_id)):
+            return original
+        return None
 
-    def _drop_duplicate(self, call: PendingCall) -> None:
+    def _drop_duplicate(self, call: PendingCall, original: PendingCall) -> None:
         self._writer.unchanged = False
+        original.fields.add_all(call.fields)
         self._writer.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", call.name))
 
     def _close(self, call: PendingCall, stopped: bool) -> list[Event]:
@@ -172,7 +181,7 @@ class CallCloser:
         if repaired is not None:
             events = self._writer.write_whole(call, repaired)
             if call.dropped:
-                return []
+                return events
             return [*events, *self._trailing_text(call), self._closed(call, repaired.arguments)]
         if not stopped and self._leaves_as_cut(call):
             opened = self._writer.open_as(call, name)
@@ -214,7 +223,11 @@ class CallCloser:
         return [Text(self._writer.choice, written)]
 
     def _trailing_text(self, call: PendingCall) -> list[Event]:
-        """What stood behind a call's object: junk is dropped (F31), everything else is content."""
+        """What stood behind a call's object: junk is dropped (F31), everything else is content.
+
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}</tool_call>"}}
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"} lists the files"}}
+        """
         text = "".join(call.trailing)
         if not text:
             return []
@@ -247,8 +260,9 @@ def split_objects(calls: list[PendingCall], limits: CallLimits) -> Iterator[Pend
             yield call
             continue
         for place, text in enumerate(objects):
-            # The id is the first one's.
-            yield PendingCall("" if place else call.server_id, collected=[text], irregular=True)
+            # The id is the first one's, and so are the other fields.
+            id_, fields = ("", UnsaidFields()) if place else (call.server_id, call.fields)
+            yield PendingCall(id_, collected=[text], irregular=True, fields=fields)
 
 
 def rejoin_parts(calls: Iterable[PendingCall]) -> list[PendingCall]:
@@ -265,6 +279,7 @@ def rejoin_parts(calls: Iterable[PendingCall]) -> list[PendingCall]:
             whole.append(call)
         elif whole:
             whole[-1].trailing.append(call.blanks_before + call.text)
+            whole[-1].fields.add_all(call.fields)
     return whole
 
 

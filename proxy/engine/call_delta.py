@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject, dump_json
+from proxy.engine.call_fields import ARGUMENTS, CallFields, other_fields
 from proxy.engine.events import CallArguments, CallOpened
 from proxy.errors import UpstreamBroken
 
-_ARGUMENTS = ("arguments", "parsed_arguments", "args", "input")
 _EVENT = "response.function_call_arguments."
 # Digits of an index that came as a string; no reply has so many calls.
 _MAX_DIGITS = 9
@@ -31,7 +31,7 @@ class CallDelta:
     """One piece of a call. `index` and `id` are None where the server gave none.
 
     `standard`: in the words of chat completions, so that it may leave as it came. `complete`: `fragment` is not the
-    next piece of the arguments, but all of them.
+    next piece of the arguments, but all of them. `fields` is what else its entry says.
     """
 
     index: int | None = None
@@ -40,6 +40,7 @@ class CallDelta:
     fragment: str = ""
     standard: bool = False
     complete: bool = False
+    fields: CallFields | None = None
 
     @property
     def first_character(self) -> str:
@@ -90,7 +91,7 @@ def read_responses_event(body: JsonObject) -> CallDelta | None:
 def call_events(choice: int, delta: CallDelta) -> tuple[CallOpened | CallArguments, ...]:
     """The events of a call's delta as it stands; nothing is put right."""
     index = delta.index or 0
-    arguments = CallArguments(choice, index, delta.fragment)
+    arguments = CallArguments(choice, index, delta.fragment, fields=delta.fields)
     if not delta.name:
         return (arguments,)
     return (CallOpened(choice, index, delta.id or "", delta.name), arguments)
@@ -139,12 +140,20 @@ def _read_any(entry: JsonObject, *, complete: bool) -> CallDelta:
     arguments = _arguments(function, entry)
     name = _name(function)
     standard = function is not entry and _is_standard(entry, function, name, arguments)
-    return CallDelta(_index(entry.get("index")), _id(entry.get("id")), name, _text(arguments), standard, complete)
+    return CallDelta(
+        _index(entry.get("index")),
+        _id(entry.get("id")),
+        name,
+        _text(arguments),
+        standard,
+        complete,
+        other_fields(entry, function),
+    )
 
 
 def _arguments(function: JsonObject, entry: JsonObject) -> Json:
     """The arguments under the first name that has any; None if there are none."""
-    given = (source.get(key) for key in _ARGUMENTS for source in (function, entry))
+    given = (source.get(key) for key in ARGUMENTS for source in (function, entry))
     return next((value for value in given if value not in (None, "")), None)
 
 
@@ -182,7 +191,7 @@ def _index(index: Json) -> int | None:
 
 
 def _id(given: Json) -> str | None:
-    """The id as a string; servers send numbers too (F44)."""
+    """The id as a string; servers send numbers too (F44): `{"index": 0, "id": 7, "function": {"name": "bash"}}`."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int):

@@ -1,7 +1,11 @@
 """Which call a delta belongs to (F41, F42, F46, F47).
 
 Servers tell their calls apart by index; where that is missing or the same for all of them, by id; else the delta is the
-last call's.
+last call's. Fragments of several calls may come in turn (F47):
+
+    {"tool_calls": [{"index": 0, "function": {"arguments": "{\\"command\\": "}}]}
+    {"tool_calls": [{"index": 1, "function": {"arguments": "{\\"command\\": "}}]}
+    {"tool_calls": [{"index": 0, "function": {"arguments": "\\"ls\\"}"}}]}
 """
 
 from __future__ import annotations
@@ -72,6 +76,13 @@ class CallRegistry:
         self._last = call
         return call, call is not known
 
+    def going_on_in(self, delta: CallDelta) -> PendingCall | None:
+        """The last call, if it is the newest one, and this delta would be its."""
+        call = self._known(delta)
+        if call is None or call is not self._last or call is not self._calls[-1]:
+            return None
+        return call
+
     def completed_by(self, delta: CallDelta) -> PendingCall | None:
         """The call of which a delta says all arguments; None if it is one of its own (F25)."""
         known = self._with_id_of(delta)
@@ -102,7 +113,11 @@ class CallRegistry:
         return self._by_id.get(delta.id)
 
     def _ends_before(self, call: PendingCall, delta: CallDelta) -> bool:
-        """True if a delta begins another call. One that has no arguments yet may take those of the delta (F25)."""
+        """True if a delta begins another call. One that has no arguments yet may take those of the delta (F25).
+
+        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
+        {"index": 0, "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
+        """
         if not call.ends_before(delta):
             return False
         if not call.may_take(delta):

@@ -12,12 +12,7 @@ Everything that moves a call is here: who wants to know what can become of a cal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum, auto
-from typing import TypeVar
-
-State = TypeVar("State", bound=Enum)
-Step = TypeVar("Step", bound=Enum)
 
 
 class CallState(Enum):
@@ -76,15 +71,3 @@ TRANSITIONS: dict[CallState, dict[CallStep, CallState]] = {
     },
     CallState.CLOSED: {},
 }
-
-
-class IllegalTransition(RuntimeError):
-    """A call was moved in a way that the table does not know: a defect of the proxy, never of a server."""
-
-
-def next_state(table: Mapping[State, Mapping[Step, State]], state: State, step: Step) -> State:
-    """The state behind a step by a table of transitions; IllegalTransition if it has none."""
-    try:
-        return table[state][step]
-    except KeyError:
-        raise IllegalTransition(f"what is {state.name} cannot {step.name}") from None

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import canonical
+from proxy.engine.call_fields import UnsaidFields
 from proxy.engine.call_registry import CallRegistry
 from proxy.engine.events import CallArguments, CallOpened, Event
 from proxy.engine.pending_call import PendingCall
 from proxy.repair.repairer import Repaired, Repairer
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call that was found in the text: its name, its canonical arguments, its index."""
+
+    name: str
+    arguments: str
+    index: int
+
+
 class CallWriter:
     """Gives the events of one choice's calls.
 
     `take_index` and `new_id` are shared with the calls that are found in the choice's text; `take_index` gives None
-    where the client wants no further call (F52). `written` are those that were found in the text until now, by name and
-    canonical arguments: a structured one that only repeats one of them is dropped (F28).
+    where the client wants no further call (F52). `written` are those that were found in the text until now: a
+    structured one that only repeats one of them is dropped (F28). `unsaid` gets what else the server says of each call
+    that opens, by its index.
 
     `regular`: the last deltas are as clients expect them. `unchanged`: what was let go of earlier calls left as it
     came. `audit` are the repairs of no call.
@@ -31,8 +43,9 @@ class CallWriter:
         new_id: Callable[[int, str, str], str],
         *,
         used: set[str],
-        written: list[tuple[str, str]],
+        written: list[WrittenCall],
         calls: CallRegistry,
+        unsaid: dict[int, UnsaidFields],
     ) -> None:
         self.choice = choice
         self._repairer = repairer
@@ -40,6 +53,7 @@ class CallWriter:
         self._new_id = new_id
         self._used = used
         self._written = written
+        self._unsaid = unsaid
         self._calls = calls
         self.regular = True
         self.unchanged = True
@@ -47,7 +61,7 @@ class CallWriter:
 
     def repeats(self, name: str) -> bool:
         """True if a call of this name was found in the text."""
-        return any(name == known for known, _ in self._written)
+        return any(name == call.name for call in self._written)
 
     def open(self, call: PendingCall) -> list[Event]:
         """Open a call under the name that the server wrote; nothing, if the client wants no further one."""
@@ -86,11 +100,12 @@ class CallWriter:
     def write_whole(self, call: PendingCall, repaired: Repaired) -> list[Event]:
         """Open and fill a call of which nothing left; nothing, if it is dropped."""
         self.regular = self.unchanged = False
-        if self._is_echo(repaired):
+        written = self._written_before(repaired)
+        if written is not None:
             call.drop()
             why = "the call was in the content already"
             self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
-            return []
+            return self._fields_of_echo(call, written)
         opened = self._open(call, self._written_name(call, repaired), repaired.name)
         if call.dropped:
             # It came whole: an object behind it is another call's.
@@ -100,13 +115,21 @@ class CallWriter:
         call.fixes += repaired.fixes
         return [*opened, CallArguments(self.choice, call.index, repaired.arguments)]
 
-    def _is_echo(self, repaired: Repaired) -> bool:
-        """True for a call that was found in the text already; each of those is repeated once."""
-        same = (repaired.name, canonical(repaired.arguments))
-        if same not in self._written:
-            return False
-        self._written.remove(same)
-        return True
+    def _written_before(self, repaired: Repaired) -> WrittenCall | None:
+        """The call as it was found in the text already; each of those is repeated once."""
+        arguments = canonical(repaired.arguments)
+        for written in self._written:
+            if written.name == repaired.name and written.arguments == arguments:
+                self._written.remove(written)
+                return written
+        return None
+
+    def _fields_of_echo(self, call: PendingCall, written: WrittenCall) -> list[Event]:
+        """What else a call says that the client has already: it belongs to the one that the client has."""
+        if not call.fields.waits:
+            return []
+        self._unsaid[written.index] = call.fields
+        return [CallArguments(self.choice, written.index, "")]
 
     def _written_name(self, call: PendingCall, repaired: Repaired) -> str:
         """The name that is told as repaired: of one that a rule changed, the rule tells it."""
@@ -121,6 +144,7 @@ class CallWriter:
             self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
             return []
         call.open(index, self._id_of(call, index, name), name)
+        self._unsaid[index] = call.fields
         if name != written:
             why = "the only offered tool that this name can mean"
             call.fixes += (Repair("name", written, name, why, name),)

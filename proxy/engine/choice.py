@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -9,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from proxy.audit_record import Repair
 from proxy.codec.json_text import canonical
 from proxy.engine.call_assembler import CallAssembler
-from proxy.engine.call_chunks import CallChunks
+from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
+from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
 from proxy.engine.echo_filter import EchoFilter
 from proxy.engine.events import (
@@ -28,6 +30,7 @@ from proxy.engine.events import (
     with_rest,
 )
 from proxy.engine.held_text import HeldText
+from proxy.engine.lane import ANY_TEXT
 from proxy.engine.pending_call import CallLimits
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, Piece, TextSpan
@@ -71,7 +74,7 @@ class Choice:
     finish: str | None = None
     audit: list[Repair] = field(default_factory=list)
     _assembler: CallAssembler | None = None
-    _text_calls: list[tuple[str, str]] = field(default_factory=list)
+    _text_calls: list[WrittenCall] = field(default_factory=list)
     _echo: EchoFilter[tuple[Chunk, ChoiceDelta, bool]] = field(default_factory=EchoFilter)
     _held: HeldText = field(init=False)
     _chunks: CallChunks = field(init=False)
@@ -95,7 +98,7 @@ class Choice:
     def feed_late(self, delta: CallDelta) -> tuple[Event, ...]:
         """Take a piece of a call that came by another way than a chunk's choices."""
         ended, calls = self._gather_beside((delta,))
-        return (*self._take_spans(self.scanner.release()), *self._end_echo(), *ended, *calls)
+        return (*self._end_text(), *ended, *calls)
 
     def fast_path(self, data: bytes, *, reasoning: bool) -> bool:
         """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it.
@@ -120,6 +123,33 @@ class Choice:
         held.received = held.decided = held.received + len(data)
         return True
 
+    def lane(self, *, reasoning: bool) -> re.Pattern[bytes] | None:
+        """What matches a text that the fast path would take, whatever came before it; None if it takes none now."""
+        held = self._held
+        if reasoning:
+            if self.ordered and (held.queue or self._echo.waits):
+                return None
+            return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
+        # A thought leaves as one, and so does not leave as it came.
+        if self._waits_for_text:
+            return None
+        return self.scanner.lane
+
+    def has_call_lane(self, delta: CallDelta) -> bool:
+        """True if pieces like this one, whose fragments go on a string without ending it, leave as they come."""
+        if self._assembler is None or self.finish is not None:
+            return False
+        if self._held.queue or not self._chunks.idle:
+            return False
+        return self._assembler.goes_on_live(delta)
+
+    def catch_up(self, delta: CallDelta) -> bool:
+        """Take a piece of a call that has left; False if it would not have left as it came."""
+        assembler = self._calls_of()
+        events = assembler.feed((delta,))
+        said = "".join(event.fragment for event in events if isinstance(event, CallArguments))
+        return assembler.outcome is DeltaOutcome.LEFT and said == delta.fragment and not assembler.ended
+
     @property
     def _waits_for_text(self) -> bool:
         """True if the next text cannot leave as it came, whatever it is."""
@@ -133,6 +163,12 @@ class Choice:
         if self.scanner.held:
             return True
         return self._echo.waits
+
+    @property
+    def size(self) -> int:
+        """The bytes of text and of arguments that may be read once more at the end of what they are a part of."""
+        calls = self._assembler.calls if self._assembler is not None else ()
+        return self._held.received - self._held.decided + sum(call.size for call in calls)
 
     @property
     def waits(self) -> bool:
@@ -265,6 +301,12 @@ class Choice:
     def _release_text(self) -> tuple[Event, ...]:
         return (*self._take_spans(self.scanner.release()), *self._feed_as_content(self._echo.give_up()))
 
+    def _end_text(self) -> tuple[Event, ...]:
+        """What waits as text, or may repeat a call, leaves: something else came."""
+        if not self.waits and not self.scanner.held:
+            return ()
+        return (*self._take_spans(self.scanner.release()), *self._end_echo())
+
     # Content that only repeats a call (F28).
 
     def _feed_as_content(self, chunks: Iterable[tuple[Chunk, ChoiceDelta, bool]]) -> tuple[Event, ...]:
@@ -303,7 +345,7 @@ class Choice:
     # Structured calls.
 
     def _feed_calls(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
-        before = (*self._take_spans(self.scanner.release()), *self._end_echo())
+        before = self._end_text()
         delta, alone = self._without_echo(delta, alone)
         if delta.has_only_calls:
             if alone:
@@ -370,6 +412,7 @@ class Choice:
                 self.new_id,
                 used=self.used,
                 written=self._text_calls,
+                unsaid=self._chunks.unsaid,
                 at_once=self.at_once,
                 limits=self.limits,
             )
@@ -378,7 +421,11 @@ class Choice:
     # Calls that the model wrote as text.
 
     def _calls_in_reasoning(self) -> list[Event]:
-        """The call at the very end of the reasoning, if the reply has nothing else (F70)."""
+        """The call at the very end of the reasoning, if the reply has nothing else (F70).
+
+        {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
+        {"delta": {}, "finish_reason": "stop"}
+        """
         if self.reasoning_scanner is None or self.calls:
             return []
         events: list[Event] = []
@@ -413,7 +460,7 @@ class Choice:
             self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
             return []
         call = Call(self._id_of(raw, index, name), name, arguments)
-        self._text_calls.append((name, canonical(arguments)))
+        self._text_calls.append(WrittenCall(name, canonical(arguments), index))
         fixes = (Repair("text_call", raw.written_name, name, why, name), *fixes)
         self.audit += fixes
         self._count_empty(call)

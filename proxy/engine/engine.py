@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
@@ -19,6 +19,7 @@ from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
 from proxy.engine.choice_delta import ChoiceDelta, read_choice
 from proxy.engine.events import (
+    CallArguments,
     Chunk,
     ContentEvent,
     Event,
@@ -32,13 +33,14 @@ from proxy.engine.events import (
     choice_number,
     says_more_at_its_top,
 )
-from proxy.engine.fast_path import Template, learn
+from proxy.engine.fast_path import CallTemplate, Template, learn, learn_call
+from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
 from proxy.engine.pending_call import CallLimits
 from proxy.engine.plain_choice import PlainChoice
 from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import UpstreamBroken, refusal
 from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import REASONING, TEXT, grammars, thought_grammars
+from proxy.formats.grammar import REASONING, TEXT, grammars, thought_grammars, with_forced
 from proxy.formats.reasoning import REASONING_MARKERS, Thoughts
 from proxy.formats.scanner import Scanner
 from proxy.limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
@@ -60,7 +62,7 @@ class Task:
     for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
     the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
     text and reasoning in one order, so that neither may overtake the other; `thoughts`: those in the text are told from
-    it; `policy`: what the rules say.
+    it; `forced`: the one tool that the model was made to call (F87); `policy`: what the rules say.
     """
 
     tools: ToolSet | None
@@ -72,6 +74,7 @@ class Task:
     one_call: bool = False
     ordered: bool = False
     thoughts: Thoughts | None = None
+    forced: str = ""
     policy: Policy = field(default_factory=Policy)
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
@@ -87,6 +90,8 @@ class Engine:
         self._finished: dict[int, bool] = {}
         self._trailing: list[Chunk] = []
         self._template: Template | None = None
+        self._call_template: CallTemplate | None = None
+        self._lane: Lane | None = None
         self._lessons = 0
         self._thought_tokens = 0
 
@@ -124,6 +129,11 @@ class Engine:
     def held(self) -> bool:
         """True while text waits that may become a call."""
         return any(choice.held for choice in self._choices.values())
+
+    @property
+    def size(self) -> int:
+        """The bytes of text and of arguments that may be read once more at the end of what they are a part of."""
+        return sum(choice.size for choice in self._choices.values())
 
     @property
     def audit(self) -> tuple[Repair, ...]:
@@ -171,7 +181,9 @@ class Engine:
             delta = read_choice(entry)
             choice = self._choice_of(entry, chunk)
             if delta.sign_of_life and chunk.streamed and not says_more_at_its_top(chunk):
-                return ()  # it ends clients' text parts (F64); the proxy has its own
+                # {"choices": [{"index": 0, "delta": {}, "finish_reason": null}]} ends clients' text parts (F64); the
+                # proxy has signs of life of its own.
+                return ()
             return self._feed_choice(choice, chunk, delta, alone=chunk.streamed)
         return ()
 
@@ -215,6 +227,45 @@ class Engine:
         kind = Reasoning if template.reasoning else Text
         return Unchanged(raw, (kind(template.choice, text.decode("utf-8", "replace")),))
 
+    def lane(self) -> Lane | None:
+        """What may pass now without being looked at event by event; None if nothing may."""
+        found = self._text_lane() or self._call_lane()
+        if found is None:
+            return None
+        template, plain = found
+        if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:
+            self._lane = lane_of(template, plain)
+        return self._lane
+
+    def _text_lane(self) -> tuple[Template, re.Pattern[bytes]] | None:
+        template = self._template
+        if template is None or self._finished[template.choice]:
+            return None
+        choice = self._choices.get(template.choice)
+        plain = ANY_TEXT if choice is None else choice.lane(reasoning=template.reasoning)
+        return None if plain is None else (template, plain)
+
+    def _call_lane(self) -> tuple[CallTemplate, re.Pattern[bytes]] | None:
+        template = self._call_template
+        if template is None or not self._choices[template.choice].has_call_lane(template.delta):
+            return None
+        return template, IN_STRING
+
+    def catch_up(self, lane: Lane, text: bytes) -> tuple[Event, ...]:
+        """Take the texts, joined, of events that have left by the lane; nothing is left to say of them."""
+        self._lessons = 0
+        template = lane.template
+        choice = self._choices.get(template.choice)
+        if choice is None:
+            return ()
+        if isinstance(template, CallTemplate):
+            fits = choice.catch_up(replace(template.delta, fragment=unescaped(text)))
+        else:
+            fits = choice.fast_path(unescaped(text).encode(), reasoning=template.reasoning)
+        if not fits:
+            raise AssertionError("what has left by the lane would not have left as it came")
+        return ()
+
     def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
         """Remember the shape of a chunk that passed and says one text; not for ever, if no other one has it."""
         self._lessons += 1
@@ -226,6 +277,17 @@ class Engine:
             ):
                 reasoning = isinstance(content, Reasoning)
                 self._template = learn(chunk, content.choice, content.text, reasoning=reasoning)
+            case (Unchanged(sequence=sequence, events=(CallArguments() as content,)),) if sequence == chunk.sequence:
+                self._learn_call(chunk, content.choice)
+
+    def _learn_call(self, chunk: Chunk, choice: int) -> None:
+        known = self._call_template
+        if known is not None and chunk.raw.startswith(known.before) and chunk.raw.endswith(known.after):
+            return
+        [entry, *_] = objects_in(chunk.body.get("choices"))
+        match read_choice(entry):
+            case ChoiceDelta(calls=(delta,)):
+                self._call_template = learn_call(chunk, choice, delta)
 
     def release(self) -> tuple[Event, ...]:
         """Let go what is held, as text; only an end that was already said still waits."""
@@ -331,6 +393,8 @@ class Engine:
         rules = thought_grammars(markers)
         if task.tools is not None:
             rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text, thoughts=markers)
+        if task.forced and not task.json_reply:
+            rules = with_forced(rules, task.forced)
         return Scanner(
             task.tools or ToolSet(()),
             rules,

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, JsonObject
+from proxy.engine.call_fields import CallFields
 from proxy.errors import ProxyError
 
 
@@ -81,13 +82,14 @@ class CallOpened:
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """The next fragment of an open call's arguments."""
+    """The next fragment of an open call's arguments, with what else the server says of the call; it may be empty."""
 
     choice: int
     index: int
     fragment: str
     # As in `Text`.
     source: Chunk | None = field(default=None, compare=False, repr=False)
+    fields: CallFields | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,15 @@ text is the whole difference, but for the numbers of a usage that counts on with
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proxy.engine.call_delta import CallDelta
 from proxy.engine.events import Chunk
 
 _KEYS = (b'"content":', b'"reasoning":', b'"reasoning_content":')
 _USAGE = b'"usage":{'
+_ARGUMENTS = b'"arguments":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,45 @@ class Template:
         return text or None
 
 
+@dataclass(frozen=True, slots=True)
+class CallTemplate:
+    """The bytes before and after the fragment in chunks that say nothing but the next of one call's arguments; `delta`
+    is such a piece.
+    """
+
+    before: bytes
+    after: bytes
+    choice: int
+    delta: CallDelta
+
+
 def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template | None:
     """The template of a chunk that says this text and nothing else; None if it cannot be told where it stands."""
-    raw, written = chunk.raw, text.encode("utf-8", "surrogatepass")
-    places = [(raw.find(key), key) for key in (_KEYS[1:] if reasoning else _KEYS[:1]) if raw.count(key) == 1]
+    parts = _around(chunk.raw, _KEYS[1:] if reasoning else _KEYS[:1], text)
+    if parts is None:
+        return None
+    before, after = parts
+    fixed, counted, counts = after.rpartition(_USAGE)
+    if not counted:
+        return Template(before, after, choice, reasoning)
+    pattern = re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts)))
+    return Template(before, fixed + counted, choice, reasoning, pattern)
+
+
+def learn_call(chunk: Chunk, choice: int, delta: CallDelta) -> CallTemplate | None:
+    """The template of a chunk that says this piece of a call and nothing else; None if others may be of another call,
+    or it cannot be told where its fragment stands.
+    """
+    if delta.name or delta.id is not None or delta.complete or not delta.standard:
+        return None
+    parts = _around(chunk.raw, (_ARGUMENTS,), delta.fragment)
+    return None if parts is None else CallTemplate(*parts, choice, delta)
+
+
+def _around(raw: bytes, keys: Sequence[bytes], text: str) -> tuple[bytes, bytes] | None:
+    """What stands before and behind the text in an event: it is the value of the one key that stands there, once."""
+    written = text.encode("utf-8", "surrogatepass")
+    places = [(raw.find(key), key) for key in keys if raw.count(key) == 1]
     if len(places) != 1:
         return None
     at, key = places[0]
@@ -63,9 +101,4 @@ def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template 
         return None
     if any(mark in written for mark in (b'"', b"\\")):
         return None
-    before, after = raw[: start + 1], raw[start + 1 + len(written) :]
-    fixed, counted, counts = after.rpartition(_USAGE)
-    if not counted:
-        return Template(before, after, choice, reasoning)
-    pattern = re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts)))
-    return Template(before, fixed + counted, choice, reasoning, pattern)
+    return raw[: start + 1], raw[start + 1 + len(written) :]

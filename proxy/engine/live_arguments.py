@@ -17,20 +17,21 @@ import re
 from collections.abc import Iterable
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
-from proxy.engine.call_state import next_state
 from proxy.engine.live_state import BROKEN, CLOSED, TRANSITIONS, LiveState, LiveStep
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing
+from proxy.parsing.cursor import MAX_KEY, Context, Cursor, NotACall, Parsing
 from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.schema import Schema, same, violations
 from proxy.tools.toolset import ToolSet
+from proxy.transitions import next_state
 
 _STOPS_STRING = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _STRING = frozenset(("string",))
+_NO_TOOLS = Context(ToolSet(()))
 
 
 class LiveArguments:
@@ -44,9 +45,9 @@ class LiveArguments:
         self._state = LiveState.STREAMING
         self._buffer = TextBuffer()
         # Two readers of one text: the first finds what may leave; where it breaks, the second one finds the end.
-        self._cursor = Cursor(self._buffer, 0, ToolSet(()))
+        self._cursor = Cursor(self._buffer, 0, _NO_TOOLS)
         self._parsing = self._object()
-        self._end_reader = Cursor(self._buffer, 0, ToolSet(()))
+        self._end_reader = Cursor(self._buffer, 0, _NO_TOOLS)
         self._ending = self._find_end()
         self._safe = 0
         self._sent = 0
@@ -85,6 +86,11 @@ class LiveArguments:
     def waits_for_end(self) -> bool:
         """True if only the end of the call tells whether all of the object may leave."""
         return self._state is LiveState.UNDECIDED
+
+    @property
+    def in_string(self) -> bool:
+        """True if what comes next goes on a string that leaves as it comes, and nothing waits before it."""
+        return self._state is LiveState.STREAMING and self._open_string is not None and not self.waiting
 
     @property
     def text(self) -> str:

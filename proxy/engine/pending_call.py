@@ -7,19 +7,22 @@ from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
 from proxy.engine.call_delta import CallDelta
-from proxy.engine.call_state import TRANSITIONS, CallState, CallStep, next_state
+from proxy.engine.call_fields import UnsaidFields
+from proxy.engine.call_state import TRANSITIONS, CallState, CallStep
 from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.repair.argument_readers import may_go_on
 from proxy.tools.toolset import ToolSet
+from proxy.transitions import next_state
 
 _EMPTY = re.compile(r"\s*\{\s*\}\s*")
 # A chunk of which a part may leave waits for no more than so many bytes of the call (contract C2).
 MAX_NEAR = 64
 # What has left of a call is kept for its end; all of it may have so many times what may wait.
 _LIVE = 4
+_MUCH = 256 * 1024
 # Names that are kept of a server that says one with each delta.
 _MAX_NAMES = 16
 # States in which no arguments are awaited any more, if those that came are known to be all.
@@ -50,7 +53,7 @@ class PendingCall:
     left.
 
     Of the client: `index` (-1 until the call opens), `id` and `name`. `final_arguments` are what the client has in the
-    end, once that is known. `fixes` are its repairs.
+    end, once that is known. `fixes` are its repairs, `fields` what else the server says of it.
     """
 
     server_id: str = ""
@@ -75,6 +78,7 @@ class PendingCall:
     name: str = ""
     final_arguments: str | None = None
     fixes: tuple[Repair, ...] = ()
+    fields: UnsaidFields = field(default_factory=UnsaidFields)
 
     # What it is now.
 
@@ -224,7 +228,11 @@ class PendingCall:
         return delta.id is not None
 
     def _is_late_name(self, name: str) -> bool:
-        """True if arguments came before the call's name (F38)."""
+        """True if arguments came before the call's name (F38).
+
+        {"index": 0, "id": "call_1", "function": {"arguments": "{\\"command\\": "}}
+        {"index": 0, "function": {"name": "bash", "arguments": "\\"ls\\"}"}}
+        """
         if not name:
             return False
         if self.names:
@@ -346,6 +354,15 @@ class PendingCall:
         text = "".join(self.releasable)
         self.releasable.clear()
         return text
+
+    def check_fields(self, limits: CallLimits) -> None:
+        """More of its other fields comes: those that wait are limited too. A single event has a limit of its own."""
+        if self.fields.size > limits.held:
+            raise UpstreamBroken(f"more than {limits.held} bytes of a tool call had to wait (max_held)")
+
+    def has_room(self, limits: CallLimits) -> bool:
+        """True if it is far from its limit, by more than what passes unread."""
+        return self.size + _MUCH < _LIVE * limits.held
 
     def count(self, limits: CallLimits, received: int, released: int) -> None:
         """Count what came of it and what waits in it; over a limit the reply cannot be finished (contract C7)."""

@@ -40,7 +40,7 @@ class ReleasePolicy:
     def parts(self) -> tuple[Schema, ...]:
         """All that the schema may say of the arguments."""
         if not self._parts:
-            self._parts.append(all_parts(self.tool.shape) if self.tool else ())
+            self._parts.append(all_parts(self.tool.compiled) if self.tool else ())
         return self._parts[0]
 
     def schemas(self, key: str) -> tuple[Schema, ...]:

@@ -38,7 +38,7 @@ _KEPT = ("model", "tools", "tool_choice", "response_format", "parallel_tool_call
 # Of a whole answer that is cut somewhere, this much of its end may hold half of a secret.
 _TAIL = 4096
 # The folders whose failure was told already.
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,9 @@ class Recorder:
 
     def __exit__(self, *_: object) -> None:
         capture, call = self._capture, self._call
-        if capture is not None and call is not None and call.status:
+        if capture is None or call is None:
+            return
+        if call.status:
             self._later.append(lambda: self._save(capture, call.status, call.header("Content-Type")))
 
     def listen(self, call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
@@ -107,17 +109,22 @@ class Recorder:
 
     def _listened(self, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
         for part in parts:
-            if part and self._size <= MAX_CAPTURE:
-                self._parts.append(part)
-                self._size += len(part)
+            if part:
+                self.note(part)
             yield part
         self._complete = True
+
+    def note(self, part: bytes) -> None:
+        """Take the next part of the answer."""
+        if self._call is not None and self._size <= MAX_CAPTURE:
+            self._parts.append(part)
+            self._size += len(part)
 
     def _save(self, capture: Capture, status: int, content_type: str) -> None:
         try:
             _write(capture, self._file(capture, status, content_type))
         except Exception as error:  # the outermost boundary: a capture is never worth a request
-            _tell(capture.folder, error)
+            _log_once(capture.folder, error)
 
     def _file(self, capture: Capture, status: int, content_type: str) -> bytes:
         about: JsonObject = {
@@ -144,11 +151,8 @@ def is_stream(content_type: str) -> bool:
 def read_capture(data: bytes, source: str) -> Captured:
     """Read a capture's bytes; raises RulesError that names `source` if they are none."""
     line, end, body = data.partition(b"\n")
-    try:
-        about = load_json(line) if line.startswith(b"{") and end else None
-    except ValueError:
-        about = None
-    if not isinstance(about, dict) or about.get("capture") != _FORM:
+    about = _read_about(line) if end else {}
+    if about.get("capture") != _FORM:
         raise RulesError(f"{source} is no capture; give a file that serve --capture DIR wrote")
     asked: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
     asked["stream_options"] = {"include_usage": True}
@@ -165,6 +169,17 @@ def read_capture(data: bytes, source: str) -> Captured:
         truncated=about.get("truncated") is True,
         body=body,
     )
+
+
+def _read_about(line: bytes) -> JsonObject:
+    """The first line of a capture; an empty object for what is none."""
+    if not line.startswith(b"{"):
+        return {}
+    try:
+        about = load_json(line)
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _about(request: ChatRequest) -> JsonObject:
@@ -184,8 +199,10 @@ def _cut(body: bytes, room: int) -> bytes:
     """As much as there is room for, without half an event or half a secret at its end."""
     if len(body) <= room:
         return body
-    at = body.rfind(b"\n", 0, room) + 1
-    return body[: at or max(0, room - _TAIL)]
+    at = body.rfind(b"\n", 0, room)
+    if at < 0:
+        return body[: max(0, room - _TAIL)]
+    return body[: at + 1]
 
 
 def _write(capture: Capture, data: bytes) -> None:
@@ -206,8 +223,8 @@ def _write(capture: Capture, data: bytes) -> None:
             (folder / name).unlink()
 
 
-def _tell(folder: str, error: Exception) -> None:
-    if folder not in _told:
-        _told.add(folder)
+def _log_once(folder: str, error: Exception) -> None:
+    if folder not in _logged:
+        _logged.add(folder)
         known = isinstance(error, OSError)
         log.error("no capture can be written to %s: %s", folder, error, exc_info=None if known else error)

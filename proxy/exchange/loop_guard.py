@@ -12,17 +12,15 @@ from proxy.dialects.chat.request import ChatRequest, count_tool_results
 from proxy.exchange.reply_stream import answer_as_answer, answer_as_stream, unrepaired
 
 
-def limit_answer(request: ChatRequest, limit: int) -> JsonObject | None:
-    """The whole answer that ends the conversation, or None if it may go on; `limit` 0 is off."""
-    if not limit or not request.body.get("tools"):
+def limit_answer(
+    request: ChatRequest, limit: int, repeat: tuple[str, int] = ("", 0), most: int = 0
+) -> JsonObject | None:
+    """The whole answer that ends the conversation, or None if it may go on: more than the `limit` of results, or a call
+    (its tool's name, and how often it was made with this result) that repeats too often. 0 is off.
+    """
+    text = _too_many(request, limit) or _too_often(repeat, most)
+    if not text:
         return None
-    count = count_tool_results(request.body.get("messages"))
-    if count < limit:
-        return None
-    text = (
-        f"Tool call safety limit reached ({count} tool results, the limit is {limit}). "
-        "Please start a new conversation, or raise max_tool_calls in the proxy."
-    )
     return {
         "id": "chatcmpl-loop-abort",
         "object": "chat.completion",
@@ -33,6 +31,26 @@ def limit_answer(request: ChatRequest, limit: int) -> JsonObject | None:
         ],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     }
+
+
+def _too_many(request: ChatRequest, limit: int) -> str:
+    if not limit or not request.body.get("tools"):
+        return ""
+    count = count_tool_results(request.body.get("messages"))
+    if count < limit:
+        return ""
+    return (
+        f"Tool call safety limit reached ({count} tool results, the limit is {limit}). "
+        "Please start a new conversation, or raise max_tool_calls in the proxy."
+    )
+
+
+def _too_often(repeat: tuple[str, int], most: int) -> str:
+    """What is said of a call that repeats (F92)."""
+    name, count = repeat
+    if not most or count < most:
+        return ""
+    return f"The call of {name} was made {count} times with the same arguments and the same result."
 
 
 def render_limit_answer(answer: JsonObject, dialect: Dialect, *, stream: bool) -> bytes:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from proxy.codec import sse
 from proxy.dialects.base import Dialect, Writer
-from proxy.dialects.chat.writer import DONE
 from proxy.errors import LimitExceeded, ProxyError
-from proxy.exchange.reply_stream import StreamReply, unrepaired
+from proxy.exchange.reply_stream import LONG, StreamReply, is_done, never_enough, unrepaired
+from proxy.exchange.second_try import EarlierTry, Why
 from proxy.limits import MAX_EVENT
 
 
@@ -37,7 +37,8 @@ class VerbatimReply:
         end = self._end(data)
         given = bytes(self._pending[:end])
         del self._pending[:end]
-        self.started = self.started or bool(given)
+        if given:
+            self.started = True
         return given
 
     def finish(self) -> bytes:
@@ -70,7 +71,8 @@ class VerbatimReply:
             self._over = True
         if self._over:
             return len(self._pending)
-        self.done = self.done or any((event.data or b"").strip() == DONE for event in events)
+        if any(is_done(event) for event in events):
+            self.done = True
         return sum(len(event.raw) for event in events)
 
 
@@ -87,10 +89,14 @@ class ObservedReply:
         self._on_crash = on_crash
         self._reads = True
 
+    unread = False
+
     @property
     def held(self) -> bool:
         """True while text would wait that may become a call."""
-        return self._reads and self._reader.held
+        if not self._reads:
+            return False
+        return self._reader.held
 
     @property
     def done(self) -> bool:
@@ -117,7 +123,36 @@ class ObservedReply:
         """As `StreamReply` says it."""
         return self._reader.swallowed
 
-    def receive(self, data: bytes) -> bytes:
+    @property
+    def silence(self) -> Why | None:
+        """As `StreamReply` says it."""
+        return self._reader.silence
+
+    @property
+    def left(self) -> EarlierTry:
+        """As `StreamReply` says it."""
+        return self._reader.left
+
+    @property
+    def cut(self) -> bool:
+        """Nothing is cut."""
+        return False
+
+    @property
+    def kept(self) -> bool:
+        """Nothing is kept back."""
+        return False
+
+    def takes_long(self, data: bytes) -> bool:
+        """As `StreamReply` says it: all of the bytes are read at once."""
+        return self._reads and (len(data) > LONG or self._reader.takes_long(data))
+
+    @property
+    def ends_long(self) -> bool:
+        """As `StreamReply` says it."""
+        return self._reads and self._reader.ends_long
+
+    def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
         """Bytes of the upstream's body to bytes for the client."""
         self._read(lambda: self._reader.receive(data))
         return self._shown.receive(data)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from proxy.audit_record import Repair
 from proxy.errors import ProxyError
 from proxy.exchange.plan import Plan
+from proxy.exchange.second_try import Why
 
 
 @dataclass(slots=True)
@@ -17,7 +18,7 @@ class Outcome:
     `asked` is what was changed in the request, `audit` all that was changed. `observe`: nothing was changed, `audit`
     and `calls` are what would have been; then `content_type` is the upstream's. `error` are the words of the log line,
     `failure` the exception behind them, and `gone` that the client did not wait for its end. `later` is what is done
-    once the client has its answer.
+    once the client has its answer, `again` why a reply that said nothing was asked for once more.
     """
 
     tries: int = 0
@@ -33,6 +34,7 @@ class Outcome:
     failure: BaseException | None = None
     gone: bool = False
     heartbeats: int = 0
+    again: Why | None = None
     observe: bool = False
     content_type: str = ""
     later: list[Callable[[], None]] = field(default_factory=list)
@@ -51,4 +53,5 @@ class Outcome:
 
     def would_fail(self, error: ProxyError) -> None:
         """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
-        self.error = self.error or f"would fail: {error.logged}"
+        if not self.error:
+            self.error = f"would fail: {error.logged}"

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.audit_record import Repair
+from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Parse, Transport
 from proxy.dialects.chat.request import ChatRequest, is_true
+from proxy.exchange.second_try import Why
+from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt (README: who parses).
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
@@ -18,7 +22,10 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a request goes up. `second`: it went up before, so it will not a third time."""
+    """How a request goes up. `second`: it went up before, so it will not a third time. `learnt` are the healings that a
+    refusal asked for, which are kept for the model if the request is taken with them. `again`: why it goes up once more
+    although it was answered.
+    """
 
     parse: Parse = "server"
     transport: Transport = "live"
@@ -26,20 +33,27 @@ class Plan:
     without: tuple[str, ...] = ()
     max_tokens: int | None = None
     second: bool = False
+    heal: HealPlan = NO_HEALING
+    learnt: tuple[str, ...] = ()
+    again: Why | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """What goes up for one try. `raw_text`: the server is told not to look for calls, so their raw text comes back."""
+    """What goes up for one try. `raw_text`: the server is told not to look for calls, so their raw text comes back.
+    `healed` tells what was healed in it.
+    """
 
     body: bytes
     raw_text: bool
+    healed: tuple[Repair, ...] = ()
 
 
 def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
     """What goes up by this plan."""
     raw_text = proxy_parses(request, plan)
-    return UpstreamRequest(_body(request, plan, raw_text), raw_text)
+    healed = heal_request(request.body, plan.heal)
+    return UpstreamRequest(_body(request, healed.body, plan, raw_text), raw_text, healed.repairs)
 
 
 def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
@@ -47,21 +61,25 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
 
     A forced choice always goes up as it is, and so does every choice where `none` would take the tools away.
     """
-    return plan.parse == "proxy" and request.tools is not None and not request.forced and plan.server in KEEPS_TOOLS
+    if plan.parse != "proxy":
+        return False
+    if request.tools is None:
+        return False
+    if request.forced:
+        return False
+    return plan.server in KEEPS_TOOLS
 
 
-def _body(request: ChatRequest, plan: Plan, raw_text: bool) -> bytes:
+def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) -> bytes:
     """The body for the upstream: the bytes that came, where nothing in them has to change."""
-    body = dict(request.body)
+    body = dict(healed)
     if raw_text:
         body["tool_choice"] = "none"
         if plan.server == "vllm":
             body["skip_special_tokens"] = False
     if plan.transport == "whole" and request.stream:
         body["stream"] = False
-    if not is_true(body.get("stream")):
-        # Servers refuse it beside `stream: false` (F60).
-        body.pop("stream_options", None)
+    _set_stream_options(body, again=plan.again is not None)
     for name in plan.without:
         body.pop(name, None)
     if plan.max_tokens is not None:
@@ -69,7 +87,19 @@ def _body(request: ChatRequest, plan: Plan, raw_text: bool) -> bytes:
     return request.raw if _same(body, request.body) else dump_request(body)
 
 
+def _set_stream_options(body: JsonObject, *, again: bool) -> None:
+    """Ask for the usage where the reply is asked for `again`: whether the server's parser swallowed a call is told from
+    the tokens. Servers refuse the options beside `stream: false` (F60).
+    """
+    options = as_object(body.get("stream_options"))
+    if not is_true(body.get("stream")):
+        body.pop("stream_options", None)
+    elif again and options.get("include_usage") is not True:
+        body["stream_options"] = {**options, "include_usage": True}
+
+
 def _same(body: JsonObject, original: JsonObject) -> bool:
-    return body.keys() == original.keys() and all(body[key] is original[key] for key in body)
-
-
+    """True if nothing was replaced, added or left out; values are compared by identity, since none is changed."""
+    if body.keys() != original.keys():
+        return False
+    return all(body[key] is original[key] for key in body)

@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Callable, Iterable
+from enum import Enum, auto
 
 from proxy.codec import sse
-from proxy.codec.json_text import JsonObject, load_chunk
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject, dump_json, load_chunk
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine, Task
-from proxy.engine.events import Chunk, Event, Failed, Finished, Rest, Unchanged, Usage
+from proxy.engine.events import (
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Text,
+    Unchanged,
+    Usage,
+)
+from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.exchange.repetition import RepetitionWatch
+from proxy.exchange.said import Said
+from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
 MAX_KEPT = 4 * 1024 * 1024
+# Bytes of events that have left by the lane before the engine is told.
+MAX_PASSED = 16 * 1024
+# What is read of more bytes than these at once may take milliseconds.
+LONG = 8 * 1024
+# What ends a call that was streamed until then: another one, or text. Only a hint: nothing is decided by it.
+_ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
+
+
+class ReplyState(Enum):
+    """What becomes of what comes next."""
+
+    # The engine reads it.
+    READING = auto()
+    # The engine raised what it never should: it leaves as it comes (contract C6).
+    PASSING = auto()
+    # The engine has said its last, or the reply has failed.
+    ENDED = auto()
+
+
+# Asked for with every event: a global name is found faster than a member of an enum.
+_READING, _PASSING, _ENDED = ReplyState.READING, ReplyState.PASSING, ReplyState.ENDED
+
+
+def never_enough() -> bool:
+    """Says of any number of events that more may follow."""
+    return False
 
 
 class StreamReply:
@@ -24,36 +66,61 @@ class StreamReply:
 
     `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
-    `on_crash` is told of an exception that the engine should never raise (contract C6).
+    `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
+    the reply has ended, why it is worth one more try, if it is; with `keep_back` its end is then kept back (`kept`).
+    `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
+    reply is `cut`, and ends as one that grew too long.
     """
 
     def __init__(
-        self, engine: Engine, writer: Writer, on_crash: Callable[[Exception], None], *, max_event: int = MAX_EVENT
+        self,
+        engine: Engine,
+        writer: Writer,
+        on_crash: Callable[[Exception], None],
+        *,
+        max_event: int = MAX_EVENT,
+        keep_back: bool = False,
+        earlier: EarlierTry | None = None,
+        watch: RepetitionWatch | None = None,
     ) -> None:
         self._engine = engine
         self._writer = writer
         self._on_crash = on_crash
         self._decoder = sse.Decoder(max_event)
+        self._state = _READING
+        # Events that have come and were not read yet.
+        self._events: deque[sse.ServerSentEvent] = deque()
+        # The lane that is open, and the texts that have left by it and are not in the engine yet.
+        self._lane: Lane | None = None
+        self._passed: list[bytes] = []
+        self._passed_size = 0
+        # The upstream said `[DONE]`.
         self._done = False
-        self._crashed = False
-        # True once the engine has said its last.
-        self._ended = False
         # True once the rest of the reply could not leave as the upstream's own bytes any more.
-        self._changed = not writer.verbatim
+        self._changed = not writer.verbatim or earlier is not None
         # The number of the last event that was parsed; `Chunk.sequence` and `Unchanged.sequence` are such numbers.
         self._sequence = 0
         # Events not yet sent as they came, by number: what goes on if the engine fails (contract C6).
         self._unsent: dict[int, bytes] = {}
         self._kept = 0
-        self._tokens = 0
-        self._spoke = False
+        # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
+        self._usage: JsonObject = {}
+        self._envelope: JsonObject = {}
+        self._said = Said()
+        self._keep_back = keep_back
+        self._earlier = earlier
+        self._watch = watch
+        self._ending: tuple[Event, ...] = ()
+        self.silence: Why | None = None
         self.started = False
         self.failure: ProxyError | None = None
 
     @property
     def held(self) -> bool:
         """True while text waits that may become a call."""
-        return not self._crashed and self._engine.held
+        if self._state is not _READING:
+            return False
+        return self._engine.held
 
     @property
     def done(self) -> bool:
@@ -63,47 +130,193 @@ class StreamReply:
     @property
     def swallowed(self) -> bool:
         """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
-        return self._done and self._tokens > 1 and not self._spoke
+        return self._done and self._said.used_without_a_word(EarlierTry(self._usage).tokens)
 
-    def receive(self, data: bytes) -> bytes:
-        """Bytes of the upstream's body to bytes for the client."""
-        try:
-            events = self._decoder.feed(data)
-        except ProxyError as error:
-            self.failure = error
-            return b""
+    @property
+    def kept(self) -> bool:
+        """True if the end of the reply is kept back."""
+        return self._keep_back and self.silence is not None
+
+    @property
+    def cut(self) -> bool:
+        """True once the model repeats itself: the upstream need not go on."""
+        return self._watch is not None and self._watch.found != ""
+
+    @property
+    def left(self) -> EarlierTry:
+        """What the next try must know of this one."""
+        if not self.started:
+            return EarlierTry(self._usage)
+        return EarlierTry(self._usage, self._envelope)
+
+    @property
+    def unread(self) -> bool:
+        """True while events wait that have come: `receive` was told that it is enough."""
+        return bool(self._events)
+
+    @property
+    def ends_long(self) -> bool:
+        """True if to end the reply may take milliseconds: something large would be read once more."""
+        if self._state is _PASSING:
+            return False
+        return self._engine.size > LONG
+
+    def takes_long(self, data: bytes) -> bool:
+        """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
+        if self._state is _PASSING:
+            return False
+        if self._decoder.waiting > LONG:
+            return True
+        if len(data) > LONG and data.count(b"\n\n") < len(data) // LONG:
+            return True
+        if self._engine.size <= LONG:
+            return False
+        return self._engine.held or _ENDS_A_CALL.search(data) is not None
+
+    def open_lane(self) -> bool:
+        """Whether events that say nothing but text may pass now (`pass_by`): nothing waits, and nothing of theirs would
+        be changed.
+        """
+        self._leave_lane()
+        if self._is_at_rest:
+            lane = self._engine.lane()
+            if lane is not None and self._writer.passes(lane.template.before + lane.template.after):
+                self._lane = lane
+        return self._lane is not None
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """True between two events of a reply that goes on, if none of those before waits."""
+        if self._watch is not None:
+            # What leaves by the lane is seen too late.
+            return False
+        if not self.started or self._done:
+            return False
+        if self._state is not _READING or self.failure is not None:
+            return False
+        return self._decoder.between_events and not (self._events or self._unsent or self._engine.held)
+
+    def pass_by(self, body: bytes) -> bool:
+        """True if the next bytes of the body can leave as they came; then they are taken."""
+        if self._passed_size > MAX_PASSED and not self.open_lane():
+            return False
+        texts = None if self._lane is None else self._lane.texts(body)
+        if texts is None:
+            return False
+        self._passed += texts
+        self._passed_size += len(body)
+        return True
+
+    def _catch_up(self) -> None:
+        """Tell the engine what has left by the lane."""
+        lane, text = self._lane, b"".join(self._passed)
+        self._passed.clear()
+        self._passed_size = 0
+        if lane is not None and text and self._state is not _PASSING:
+            self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
+
+    def _leave_lane(self) -> None:
+        """Something else is to be done."""
+        if self._passed:
+            self._catch_up()
+        self._lane = None
+
+    def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
+        """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
+        now; then the others are `unread`, and b"" goes on with them.
+        """
+        self._leave_lane()
+        if data:
+            try:
+                self._events += self._decoder.feed(data)
+            except ProxyError as error:
+                self.failure = error
+                return b""
         given: list[bytes] = []
         try:
-            given += map(self._event, events)
+            while self._events:
+                given.append(self._event(self._events.popleft()))
+                if is_enough():
+                    break
         except Exception as error:  # a defect of the writer; what was written before it is not lost
             self._on_crash(error)
             self.failure = InternalError("the proxy failed while it wrote the reply; its log says why")
+        if self.failure is not None:
+            self._events.clear()
         return b"".join(given)
 
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
+        self._leave_lane()
         given = b""
         try:
             given = b"".join(self._event(event, last=True) for event in self._decoder.finish())
         except ProxyError as error:
             self.failure = error
-        if self.failure is None and not self._crashed:
-            self._ended = True
-            given += self._written(self._guarded(lambda: self._engine.finish(done=self._done)))
-        # A reply that goes on as the upstream's own bytes ends as the upstream ended it.
-        if self.failure is None and (self._done or not self._crashed):
-            try:
-                given += self._writer.end()
-            except ProxyError as error:
-                self.failure = error
-        return given
+        if self.cut and not self._done:
+            given += self._cut_off()
+        if self.failure is not None:
+            return given
+        if self._state is not _PASSING:
+            given += self._written(self._last_events())
+        if self.kept:
+            return given
+        return given + self._end()
+
+    def _cut_off(self) -> bytes:
+        """What the upstream would have said had it been told to stop: its finish, and that it is done."""
+        self._done = True
+        entry: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
+        body: JsonObject = {**self._envelope, "object": "chat.completion.chunk", "choices": [entry]}
+        self._sequence += 1
+        chunk = Chunk(body, sse.encode(dump_json(body)), self._sequence)
+        return self._written(self._guarded(lambda: self._engine.feed(chunk)))
+
+    def end_after_all(self) -> bytes:
+        """The end that was kept back: there is no other reply."""
+        return self._written(self._ending) + self._end()
+
+    def _end(self) -> bytes:
+        """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
+        if self.failure is not None:
+            return b""
+        if self._state is _PASSING and not self._done:
+            return b""
+        try:
+            return self._writer.end()
+        except ProxyError as error:
+            self.failure = error
+            return b""
+
+    def _last_events(self) -> tuple[Event, ...]:
+        """What the engine says at the end, without what is kept back of it."""
+        self._state = _ENDED
+        events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
+        self._said.hear(events)
+        if self._state is _ENDED:
+            self.silence = why_again(self._said, EarlierTry(self._usage).tokens)
+        if self.kept:
+            return self._kept_back(events)
+        return events
+
+    def _kept_back(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        """What of the last events leaves now: those before the end. Reasoning that the text leaves open is closed, as
+        a text is to follow.
+        """
+        at = next(number for number, event in enumerate(events) if _is_end(event))
+        self._ending = events[at:]
+        if not self._said.open_thought:
+            return events[:at]
+        return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
+        self._leave_lane()
         return self._written(self._guarded(self._engine.release))
 
     def flush_prose(self) -> bytes:
         """Let the prose go that waits only to leave in the very event that it came in."""
+        self._leave_lane()
         return self._written(self._guarded(self._engine.flush_prose))
 
     def heartbeat(self) -> bytes:
@@ -112,14 +325,16 @@ class StreamReply:
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished: what is held goes first, as text."""
-        held = b"" if self._crashed or self._ended else self.release()
+        held = self.release() if self._state is _READING else b""
         return held + self._writer.error(error)
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""
-        if self.failure is not None or self._done:
+        if self._done:
             return b""
-        if self._crashed:
+        if self.failure is not None:
+            return b""
+        if self._state is _PASSING:
             return event.raw
         if event.data is None:
             return self._writer.comment(event.raw)
@@ -144,9 +359,9 @@ class StreamReply:
         if not isinstance(body, dict):
             # Not ours to understand; it passes.
             return self._written((Unchanged(event.raw, (), sequence),))
-        chunk = Chunk(body, event.raw, sequence)
+        self._look(body)
+        chunk = self._joined(Chunk(body, event.raw, sequence))
         self._writer.see(chunk)
-        self._count(body)
         return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def _keep(self, raw: bytes) -> int:
@@ -164,10 +379,21 @@ class StreamReply:
             self._unsent[self._sequence] = raw
         return self._sequence
 
-    def _count(self, body: JsonObject) -> None:
-        usage = body.get("usage")
-        tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-        self._tokens = tokens if isinstance(tokens, int) else self._tokens
+    def _joined(self, chunk: Chunk) -> Chunk:
+        """The chunk as one of the reply that an earlier try began."""
+        if self._earlier is None:
+            return chunk
+        body = self._earlier.joined(chunk.body)
+        if body is chunk.body:
+            return chunk
+        return Chunk(body, sse.encode(dump_json(body)), chunk.sequence)
+
+    def _look(self, body: JsonObject) -> None:
+        """Keep what the end of the reply, and one that follows it, have to know."""
+        self._usage = as_object(body.get("usage")) or self._usage
+        self._envelope = self._envelope or envelope_of(body)
+        if not self._said.answered:
+            self._said.see(body)
 
     def _guarded(self, step: Callable[[], Iterable[Event]]) -> Iterable[Event]:
         """The events of an engine step. If it raises what it never should, the reply goes on as the upstream's own
@@ -185,7 +411,7 @@ class StreamReply:
         self._on_crash(error)
         if self._changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
-        self._crashed = True
+        self._state = _PASSING
         self.started = True
         return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.items())
 
@@ -193,7 +419,7 @@ class StreamReply:
         out: list[bytes] = []
         for event in events:
             if isinstance(event, Failed):
-                self.failure, self._ended = event.error, True
+                self._fail(event.error)
                 break
             if isinstance(event, Unchanged):
                 self._kept -= len(self._unsent.pop(event.sequence, b""))
@@ -203,13 +429,31 @@ class StreamReply:
             try:
                 given = self._writer.write(event)
             except ProxyError as error:
-                self.failure, self._ended = error, True
+                self._fail(error)
                 break
-            for said in event.events if isinstance(event, Unchanged) else (event,):
-                self.started = self.started or bool(given)
-                self._spoke = self._spoke or not isinstance(said, Usage | Finished | Rest)
+            if given and not self.started:
+                self.started = not isinstance(event, Unchanged) or bool(event.events)
+            if not (self._said.answered or self._state is _ENDED):
+                self._said.hear((event,))
+            if self._watch is not None:
+                self._watch.hear(event)
             out.append(given)
         return b"".join(out)
+
+    def _fail(self, error: ProxyError) -> None:
+        self.failure, self._state = error, _ENDED
+
+
+def is_done(event: sse.ServerSentEvent) -> bool:
+    """True for the event `data: [DONE]`, behind which nothing more comes."""
+    return event.data is not None and event.data.strip() == DONE
+
+
+def _is_end(event: Event) -> bool:
+    """True for an event that ends the reply, or counts what it took."""
+    if isinstance(event, Unchanged):
+        return any(map(_is_end, event.events))
+    return isinstance(event, Finished | Usage)
 
 
 def unrepaired() -> Engine:
@@ -217,17 +461,26 @@ def unrepaired() -> Engine:
     return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
 
 
-def answer_as_answer(body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect) -> bytes:
-    """A whole answer as the engine says it, in the client's dialect; raises the error of a `Failed`."""
-    return dialect.whole(body, answer, (*engine.feed(as_chunk(answer)), *engine.finish(done=True)))
+def answer_as_answer(
+    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, said: Said | None = None
+) -> bytes:
+    """A whole answer as the engine says it, in the client's dialect, while `said` listens; raises the error of a
+    `Failed`.
+    """
+    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
+    if said is not None:
+        said.hear(events)
+    return dialect.whole(body, answer, events)
 
 
-def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer) -> bytes:
-    """A whole answer as the stream that the client asked for; raises the error of a `Failed`."""
+def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, said: Said | None = None) -> bytes:
+    """A whole answer as the stream that the client asked for, while `said` listens; raises the error of a `Failed`."""
     usage = answer.get("usage")
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
     writer.see(Chunk(answer, b"", streamed=False))
     events = (*engine.feed(chunk), *engine.finish(done=True))
+    if said is not None:
+        said.hear(events)
     for event in events:
         if isinstance(event, Failed):
             raise event.error

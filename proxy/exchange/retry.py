@@ -12,6 +12,8 @@ from dataclasses import replace
 from proxy.dialects.chat.request import ChatRequest
 from proxy.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from proxy.exchange.plan import Plan, proxy_parses
+from proxy.healing.heal import heal_request
+from proxy.healing.lessons import lesson
 from proxy.limits import RETRY_TOKENS
 from proxy.upstream.context_overflow import read_overflow
 
@@ -32,6 +34,8 @@ _OPTIONAL = frozenset(
 )
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
 _LONGEST = 4096
+# Statuses with which servers say that a chat template failed.
+_TEMPLATE_FAILED = frozenset((400, 422, 500))
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 
 
@@ -52,8 +56,7 @@ def second_plan(
         return None
     message = error.message[:_LONGEST]
     if _asks_for_proxy(error.status, message):
-        again = replace(again, parse="proxy", server=server)
-        return again if proxy_parses(request, again) and not proxy_parses(request, plan) else None
+        return _parsed_here(request, plan, replace(again, parse="proxy", server=server))
     if error.status != 400:
         return None
     fitting = _fitting(request, again, error, least)
@@ -63,15 +66,42 @@ def second_plan(
     return replace(again, without=(*plan.without, field)) if field else None
 
 
+def _parsed_here(request: ChatRequest, plan: Plan, again: Plan) -> Plan | None:
+    """The second plan, by which the proxy parses, if it can and did not by the first."""
+    if proxy_parses(request, plan):
+        return None
+    return again if proxy_parses(request, again) else None
+
+
+def healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan | None:
+    """The plan for a second try with what the refusal says that the chat template wants, or None."""
+    if plan.second or not isinstance(error, UpstreamRefused):
+        return None
+    if error.status not in _TEMPLATE_FAILED:
+        return None
+    if asks_for_proxy(error):
+        # It is the answer that the server could not read.
+        return None
+    body = heal_request(request.body, plan.heal).body
+    learnt = lesson(error.message, body, plan.heal)
+    if not learnt:
+        return None
+    return replace(plan, second=True, heal=plan.heal.learnt(learnt), learnt=learnt)
+
+
 def asks_for_proxy(error: UpstreamError) -> bool:
     """True if the server showed that it cannot find the calls itself."""
-    return isinstance(error, UpstreamRefused) and _asks_for_proxy(error.status, error.message[:_LONGEST])
+    if not isinstance(error, UpstreamRefused):
+        return False
+    return _asks_for_proxy(error.status, error.message[:_LONGEST])
 
 
 def _asks_for_proxy(status: int, message: str) -> bool:
     if status == 400:
-        return bool(_NO_PARSER.search(message))
-    return status >= 500 and bool(_PARSER_FAILED.search(message))
+        return _NO_PARSER.search(message) is not None
+    if status < 500:
+        return False
+    return _PARSER_FAILED.search(message) is not None
 
 
 def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused, least: int) -> Plan | None:
@@ -83,11 +113,13 @@ def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused, least: in
     asked = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
     if found is None or not isinstance(asked, int):
         return None
-    left = None if found.prompt is None else found.limit - found.prompt
-    if left is not None and not least <= left < asked:
+    unlimited = replace(plan, without=(*plan.without, *_MAX_TOKENS))
+    if found.prompt is None:
+        return unlimited
+    left = found.limit - found.prompt
+    if not least <= left < asked:
         return None
-    uncounted = left is None or found.least
-    return replace(plan, without=(*plan.without, *_MAX_TOKENS)) if uncounted else replace(plan, max_tokens=left)
+    return unlimited if found.least else replace(plan, max_tokens=left)
 
 
 def _refused_field(request: ChatRequest, message: str) -> str | None:

@@ -33,6 +33,7 @@ def make_task(
         one_call=wanted.one_call,
         ordered=ordered,
         thoughts=thoughts,
+        forced=wanted.forced_tool,
         policy=policy,
         max_held=max_held,
         max_calls=max_calls,

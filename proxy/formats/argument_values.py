@@ -18,8 +18,8 @@ from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.tools.schema import violations
 from proxy.tools.toolset import Tool
 
-# The rungs that read all of a text: nothing is left out, and nothing supplied.
-_RUNGS = frozenset(("literals", "bare_keys", "lost_commas", "comments", "smart_quotes", "inner_quotes"))
+# The readers that read all of a text: nothing is left out, and nothing supplied.
+_READS_ALL = frozenset(("literals", "bare_keys", "lost_commas", "comments", "smart_quotes", "inner_quotes"))
 _MAX_READINGS = 6
 # Strings that end where a value or a key may end; what marks are left are those of strings that go on.
 _STRINGS = re.compile(r"""\"(?:[^"\\]|\\.)*+\"(?=\s*+(?:[,:}\]]|\Z))""", re.DOTALL)
@@ -68,18 +68,18 @@ def _read(text: str, tool: Tool) -> Json:
     try:
         return read_literal(text, lists=lists, also=printed_by_python(text))
     except ValueError as error:
-        for climbed in islice(read_arguments(text, lists=lists, shape=tool.shape), _MAX_READINGS):
-            if _is_as_written(climbed, tool):
-                return climbed.values
+        for reading in islice(read_arguments(text, lists=lists, schema=tool.compiled), _MAX_READINGS):
+            if _is_as_written(reading, tool):
+                return reading.values
         kind = StringGoesOn if '"' in _STRINGS.sub("", text) else Unreadable
         raise kind(f"the arguments cannot be read: {error}") from None
 
 
-def _is_as_written(climbed: ReadArguments, tool: Tool) -> bool:
+def _is_as_written(reading: ReadArguments, tool: Tool) -> bool:
     """True if all of a text was read, and the schema accepts what could only be read by it."""
-    if climbed.by_schema and violations(climbed.values, tool.shape):
+    if reading.by_schema and violations(reading.values, tool.compiled):
         return False
-    return all(rung.id in _RUNGS for rung in climbed.rungs)
+    return all(reader.id in _READS_ALL for reader in reading.readers)
 
 
 def _is_json(text: str) -> bool:

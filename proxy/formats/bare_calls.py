@@ -56,7 +56,7 @@ def begins_bare(cursor: Cursor) -> Parsing[bool]:
 
 def _begins(cursor: Cursor) -> Parsing[bool]:
     name = yield from _name(cursor)
-    if cursor.tools.resolve(name) is None:
+    if cursor.context.tools.resolve(name) is None:
         return False
     return (yield from begins_arguments(cursor))
 

@@ -64,7 +64,7 @@ class Markup:
     `literals` are the beginnings of its tags, `read` reads the one that stands here, and `another` tells whether the
     next value begins here. `called`: the call has an end tag of its own inside its wrapper. `anywhere`: opening tags
     need not stand at the start of a line. `own` is the kind of the value's own end tag, where that names the key;
-    `inner` are the keys that may also be of the value's own object.
+    `inner` are the keys that may also be of the value's own object. `key` is the key of the value that is read.
     """
 
     literals: tuple[bytes, ...]
@@ -74,6 +74,7 @@ class Markup:
     anywhere: bool = False
     own: str | None = None
     inner: frozenset[str] = frozenset()
+    key: str = ""
 
     def may_end(self, mark: Mark) -> bool:
         """Whether an end tag that closes nothing inside the value can end it, or what is around it."""
@@ -198,7 +199,8 @@ class WrapperTags:
     """The tags of the wrappers that are open; those of `<tool_call>`, spelled like `ends`, if none is."""
 
     def __init__(self, cursor: Cursor, ends: tuple[bytes, ...] = (b"</tool_call>",)) -> None:
-        wrappers = [(each.opener, each.closers) for each in cursor.enclosures if not each.opener.startswith(FENCE)]
+        open_ = cursor.context.enclosures
+        wrappers = [(each.opener, each.closers) for each in open_ if not each.opener.startswith(FENCE)]
         if not wrappers:
             wrappers = [(end.replace(b"</", b"<"), (end,)) for end in ends]
         self._marks: dict[bytes, Mark] = {}
@@ -217,7 +219,7 @@ class WrapperTags:
 
 def read_chain(cursor: Cursor, markup: Markup) -> Parsing[Chain]:
     """Read the end tags that stand here, one at least."""
-    due = len(cursor.enclosures)
+    due = len(cursor.context.enclosures)
     tags = yield from _end_tags(cursor, markup, due)
     found = Chain(tags, Behind.OTHER, due, markup.called)
     behind = yield from _behind_chain(cursor, markup, found)
@@ -299,7 +301,7 @@ def _wanted(cursor: Cursor, chain: Chain, lines: Lines) -> list[tuple[EndTag, bo
     inner = [lines.values]
     if chain.called:
         inner.append(lines.call)
-    inner += [enclosure.lined for enclosure in reversed(cursor.enclosures[1:])]
+    inner += [enclosure.lined for enclosure in reversed(cursor.context.enclosures[1:])]
     if chain.called and not calls:
         # The call's own end tag is missing, for which the values would tell.
         del inner[0]
@@ -339,7 +341,7 @@ def _foreign(cursor: Cursor) -> Parsing[Mark | None]:
 
 def _closed_fence(cursor: Cursor) -> Parsing[bool]:
     """Read the end of a fence that is open; whether it stood here."""
-    closers = (closer for each in cursor.enclosures for closer in each.closers)
+    closers = (closer for each in cursor.context.enclosures for closer in each.closers)
     fences = tuple(closer for closer in closers if closer.startswith(FENCE))
     if not fences:
         return False
@@ -378,7 +380,7 @@ def _mark_behind(cursor: Cursor, all_closed: bool) -> Behind:
     """
     if not all_closed:
         return Behind.QUOTE
-    return Behind.LINE_END if cursor.in_quotation() else Behind.QUOTE
+    return Behind.LINE_END if cursor.context.in_quotation() else Behind.QUOTE
 
 
 def _ends_turn(cursor: Cursor, all_closed: bool) -> Parsing[bool]:
@@ -395,11 +397,11 @@ def _tag_behind(cursor: Cursor, markup: Markup, all_closed: bool) -> Parsing[Beh
     if not all_closed and (yield from cursor.peek(_OBJECTS)):
         return Behind.NEXT_CALL
     # A tag that breaks off here is the end of the reply; whether one did before does not matter.
-    known, cursor.broken_off = cursor.broken_off, False
+    known, cursor.ends_in_literal = cursor.ends_in_literal, False
     own = yield from cursor.ahead(cursor.maybe(markup.read(cursor)))
     found = yield from tag_ahead(cursor)
-    broken_off = cursor.broken_off
-    cursor.broken_off |= known
+    broken_off = cursor.ends_in_literal
+    cursor.ends_in_literal |= known
     if own is not None and not own.closing:
         return Behind.NEXT_CALL
     if found is NO_TAG:

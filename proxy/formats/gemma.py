@@ -239,9 +239,9 @@ class _Object:
             return _Behind.OTHER
         cursor.pos += 1
         closers = 0
-        while (yield from cursor.maybe(_closer(cursor, closers >= len(cursor.enclosures) > 0))):
+        while (yield from cursor.maybe(_closer(cursor, closers >= len(cursor.context.enclosures) > 0))):
             closers += 1
-        if closers >= len(cursor.enclosures):
+        if closers >= len(cursor.context.enclosures):
             return _Behind.CALL_END if (yield from _over(cursor)) else _Behind.OBJECT_END
         return _Behind.CALL_END if (yield from _ends_turn(cursor)) else _Behind.OTHER
 

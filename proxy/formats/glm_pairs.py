@@ -12,6 +12,7 @@ Models leave tags out: which one is missing is told by those that are there.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from proxy.codec.json_text import Json
 from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
@@ -122,11 +123,14 @@ def _value(cursor: Cursor, raw: RawValues, key: str, given: dict[str, Json]) -> 
     if found.opens(_VALUE):
         yield from tag(cursor)
         ends = found.ends
-    return (yield from raw.read(_markup(cursor, ends), key, given, opener=cursor.text(start, cursor.pos)))
+    opener = cursor.text(start, cursor.pos)
+    return (yield from raw.read(_markup(cursor, raw, ends, {*given, key}), key, given, opener=opener))
 
 
-def _markup(cursor: Cursor, ends: tuple[bytes, ...]) -> Markup:
-    """The tags of pairs in the spelling of a value's end tag. The wrapper around them is the call."""
+def _markup(cursor: Cursor, raw: RawValues, ends: tuple[bytes, ...], given: Collection[str]) -> Markup:
+    """The tags of pairs in the spelling of a value's end tag, with these keys given. The wrapper around them is the
+    call.
+    """
     begins = tuple(end.replace(b"</", b"<") for end in ends)
     keys = tuple(begin.replace(VALUE.encode(), KEY.encode()) for begin in begins)
     wrappers = WrapperTags(cursor, tuple(end.replace(VALUE.encode(), b"tool_call") for end in ends))
@@ -141,8 +145,13 @@ def _markup(cursor: Cursor, ends: tuple[bytes, ...]) -> Markup:
             return Mark(Level.VALUE, False, key=key)
         return (yield from wrappers.read(cursor))
 
+    def another(cursor: Cursor) -> Parsing[bool]:
+        if (yield from tag_or_none(cursor)) is NO_TAG:
+            return (yield from bare_key(cursor))
+        return raw.may_begin((yield from _next_key(cursor)), given)
+
     literals = dict.fromkeys((*ends, *begins, *keys, *wrappers.literals))
-    return Markup(tuple(literals), read, _another, called=False, anywhere=True)
+    return Markup(tuple(literals), read, another, called=False, anywhere=True)
 
 
 def _head(cursor: Cursor) -> Parsing[str]:
@@ -155,9 +164,8 @@ def _head(cursor: Cursor) -> Parsing[str]:
     return key
 
 
-def _another(cursor: Cursor) -> Parsing[bool]:
-    """Whether another pair begins here."""
-    found = yield from tag_or_none(cursor)
-    if found is NO_TAG:
-        return (yield from bare_key(cursor))
-    return found.opens(_KEY)
+def _next_key(cursor: Cursor) -> Parsing[str | None]:
+    """The key of the pair that begins here; None, and nothing is read, if none does."""
+    if not (yield from tag_or_none(cursor)).opens(_KEY):
+        return None
+    return (yield from cursor.ahead(cursor.maybe(_key(cursor))))

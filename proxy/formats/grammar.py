@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from proxy.formats.forced import arguments_or
 from proxy.formats.harmony import header, stripped_header
 from proxy.formats.json_calls import shown_json
 from proxy.formats.markers import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
@@ -28,6 +29,7 @@ from proxy.formats.xml_tags import SEPARATOR
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, Rejection
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+_OBJECT = b"{"
 # Stands for every other byte; UTF-8 has no such one.
 _OTHER = b"\xff"
 TEXT, REASONING = "text", "reasoning"
@@ -59,16 +61,22 @@ class Format:
     mode: str = ""
 
 
+# An escape in a string of JSON that stands for a byte with which no format begins.
+PLAIN_ESCAPE = rb'\\["\\/nrt]'
+
+
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """The formats that count in one mode of a reply, and patterns of the bytes that one of them can begin with.
 
-    `in_code` is that for code, and finds what can end the code too. `openers` matches a whole opener, and `longest` is
+    `in_code` is that for code, and finds what can end the code too. `plain` matches a text, as it stands in a string of
+    JSON, in which none can begin. `openers` matches a whole opener, and `longest` is
     the length of one at most. `first` are for the first thing of a reply, whatever it begins with.
     """
 
     first_byte: re.Pattern[bytes]
     in_code: re.Pattern[bytes]
+    plain: re.Pattern[bytes]
     openers: re.Pattern[bytes]
     longest: int
     first: tuple[Format, ...]
@@ -147,7 +155,7 @@ _STRONG = (
 )
 _WEAK = (
     *(Format(opener, opener.encode(), unwrapped) for opener in WEAK_MARKERS),
-    Format("json", b"{", unwrapped, line_start=True, then=b"\"'"),
+    Format("json", _OBJECT, unwrapped, line_start=True, then=b"\"'"),
     Format("list", b"[", unwrapped, line_start=True, then=b"{[\"'" + _LETTERS),
     Format("fence", FENCE, unwrapped, line_start=True),
     Format("<function=", b"<function=", unwrapped),
@@ -199,13 +207,11 @@ def grammars(
     # Without raw text the token leaked, if it is one: `</s>` is a tag of HTML too.
     tokens = [token for token in END_OF_TURN if raw_text or token.startswith(("<|", "<｜", "<end_of_turn>"))]
     ends = [Format("end_of_turn", each, end_of_turn, in_code=raw_text, glued=not raw_text) for each in encoded(*tokens)]
-    first = _STRONG if json_reply else (*_STRONG, *_WEAK)
-    parsers = {item.opener: (item.name, item.then, item.parse) for item in first}
-    start = Format("start", b"", first_thing(parsers, residues=not json_reply))
     begin = _begin(thoughts)
     weak = _JSON if json_reply else _WEAK
     text = (*_STRONG, *begin, *_end(thoughts), *weak, *_VOID, *ends)
-    at_first = (_STRIPPED, *begin, start)
+    first = _STRONG if json_reply else (*_STRONG, *_WEAK)
+    at_first = (_STRIPPED, *begin, _start(first, residues=not json_reply))
     found = {TEXT: _grammar(text, at_first), REASONING: _grammar(_recovered())}
     for thought in thoughts:
         shown = text if thought.section is Section.TEXT else _recovered()
@@ -214,6 +220,21 @@ def grammars(
         found[f"{thought.opener}{PROMPTED}"] = _grammar((*_recovered(), *_closers(thought), _again(thought)))
     found[STRIPPED.opener] = _grammar((*text, *_closers(STRIPPED), _STRIPPED_HEADER))
     return found
+
+
+def with_forced(found: Mapping[str, Grammar], name: str) -> Mapping[str, Grammar]:
+    """The grammars of a reply whose call of this tool the client forced: its arguments may be all of it (F87)."""
+    start = _start((*_STRONG, *_WEAK), residues=True, forced=name)
+    return {**found, TEXT: replace(found[TEXT], first=(*found[TEXT].first[:-1], start))}
+
+
+def _start(formats: Iterable[Format], *, residues: bool, forced: str = "") -> Format:
+    """The format for the first thing of a reply, whatever it is."""
+    parsers = {item.opener: (item.name, item.then, item.parse) for item in formats}
+    if forced:
+        name, then, parse = parsers[_OBJECT]
+        parsers[_OBJECT] = name, then, arguments_or(parse, forced)
+    return Format("start", b"", first_thing(parsers, residues=residues))
 
 
 @cache
@@ -253,6 +274,7 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
     in_code = _beginning_of(item for item in ordered if item.in_code)
     return Grammar(
         first_byte=re.compile(b"|".join(_beginning_of(ordered))),
+        plain=_plain(ordered),
         in_code=re.compile(b"|".join([b"`", b"~", b"\\n", *in_code])),
         openers=re.compile(b"|".join(re.escape(item.opener) for item in ordered)),
         longest=max(len(item.opener) for item in ordered),
@@ -263,12 +285,30 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
 
 def _beginning_of(formats: Iterable[Format]) -> list[bytes]:
     """Patterns of the first byte of an opener, if behind it is what may follow, or the end of what has come."""
+    return [
+        b"%b(?=[%b]|\\Z)" % (re.escape(first), re.escape(b"".join(sorted(following))))
+        for first, following in sorted(_first_two(formats).items())
+    ]
+
+
+def _plain(formats: Iterable[Format]) -> re.Pattern[bytes]:
+    """A pattern of a text, as it stands in a string of JSON, that holds no first byte of an opener with what may follow
+    behind it; the end of the text may be followed by anything, and so may a byte before an escape.
+    """
+    seconds = _first_two(formats)
+    others = rb'[^"\\\x00-\x1f%b]++' % re.escape(b"".join(sorted(seconds)))
+    harmless = (
+        rb'%b(?![%b"\\]|\Z)' % (re.escape(first), re.escape(b"".join(sorted(following))))
+        for first, following in sorted(seconds.items())
+    )
+    return re.compile(b"(?:%b)++" % b"|".join((others, PLAIN_ESCAPE, *harmless)))
+
+
+def _first_two(formats: Iterable[Format]) -> dict[bytes, set[bytes]]:
+    """The first bytes of openers, each with those that may follow it."""
     seconds: dict[bytes, set[bytes]] = {}
     for item in formats:
         after = bytes([*item.then, *b" \t\r\n"]) if item.then else bytes(range(256))
         following = item.opener[1:2] or after
         seconds.setdefault(item.opener[:1], set()).update(bytes([byte]) for byte in following)
-    return [
-        b"%b(?=[%b]|\\Z)" % (re.escape(first), re.escape(b"".join(sorted(following))))
-        for first, following in sorted(seconds.items())
-    ]
+    return seconds

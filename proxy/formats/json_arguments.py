@@ -32,7 +32,7 @@ from proxy.parsing.cursor import (
     unreadable,
 )
 from proxy.repair.argument_readers import may_go_on
-from proxy.repair.schema_fixes import USUAL, ends_in_text
+from proxy.repair.schema_fixes import USUAL, ends_in_doubt
 from proxy.tools.toolset import Tool
 
 # The end tags of a wrapper that are tried: a string may show one.
@@ -100,9 +100,9 @@ def _may_look_for_name(cursor: Cursor) -> bool:
     """Whether to read on to the end of the call for the name: something encloses the call, and only a few times in a
     reply the same text is read again.
     """
-    if not cursor.wrapped:
+    if not cursor.context.wrapped:
         return False
-    if not cursor.enclosures:
+    if not cursor.context.enclosures:
         return False
     if cursor.void:
         return False
@@ -115,7 +115,7 @@ def _before_the_name(cursor: Cursor, ends: tuple[bytes, ...]) -> Parsing[bytes]:
     at, _ = yield from cursor.find(*ends)
     text = cursor.text(start, at)
     named = _NAME_LAST.search(text)
-    tool = cursor.tools.resolve(named.group(1)) if named else None
+    tool = cursor.context.tools.resolve(named.group(1)) if named else None
     if named is None or tool is None or "name" in tool.properties:
         raise NotACall("no tool is named behind the arguments")
     written = text[: named.start()]
@@ -185,7 +185,7 @@ def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Pars
         if may_go_on(value.decode("utf-8", "surrogatepass"), behind):
             raise StringGoesOn(TWO_READINGS)
         return
-    if cursor.enclosures:
+    if cursor.context.enclosures:
         return
     if not _ENDS_BEHIND_STRING.search(value):
         return
@@ -213,7 +213,7 @@ def may_end_in_text(value: bytes, tool: Tool) -> bool:
         return False
     if not isinstance(values, dict):
         return False
-    return ends_in_text(values, tool.shape, USUAL)
+    return ends_in_doubt(values, tool.compiled, USUAL)
 
 
 def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:
@@ -225,11 +225,11 @@ def _before(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[str]:
 
 def _ends_of(cursor: Cursor) -> tuple[bytes, ...]:
     """What ends the innermost wrapper that is open; nothing where there is none."""
-    if not cursor.wrapped:
+    if not cursor.context.wrapped:
         return ()
-    if not cursor.enclosures:
+    if not cursor.context.enclosures:
         return _OPEN_ENDS
-    return cursor.enclosures[-1].closers or _OPEN_ENDS
+    return cursor.context.enclosures[-1].closers or _OPEN_ENDS
 
 
 def _surplus(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
@@ -287,7 +287,7 @@ def _up_to_closer(cursor: Cursor, tool: Tool, closers: tuple[bytes, ...], tails:
         if found and not _breaks_off(found, span_of(cursor, closers)):
             cursor.pos = start + len(found)
             return found
-        if last or not cursor.enclosures:
+        if last or not cursor.context.enclosures:
             break
         # A string may show the end of its wrapper; but what stands behind that must not be the next call.
         if (yield from cursor.ahead(cursor.maybe(_next_call(cursor)))):
@@ -340,7 +340,7 @@ def _next_call(cursor: Cursor) -> Parsing[bool]:
     yield from cursor.blanks()
     while (yield from cursor.maybe(leftover(cursor))):
         yield from cursor.blanks()
-    return (yield from cursor.peek((cursor.enclosures[-1].opener, *MARKER_OPENED))) is not None
+    return (yield from cursor.peek((cursor.context.enclosures[-1].opener, *MARKER_OPENED))) is not None
 
 
 def _closer(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[tuple[int, bool]]:

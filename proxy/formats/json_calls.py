@@ -16,7 +16,7 @@ wrapper: `{"tool_call": "NAME", "parameters": {…}}`, `{"tool_call": {…}}`, `
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from proxy.codec.json_text import load_json
@@ -38,7 +38,7 @@ _LIST = "tool_calls"
 _IGNORED = frozenset(("id", "index", "tool_call_id", "call_id"))
 _TYPES = frozenset((b"function", b"tool_use", b"tool_call", b"function_call"))
 # No tool is named so by the key of its arguments.
-_OWN_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
+CALL_KEYS = _WIDER_NAMES | _WIDER_ARGUMENTS | _IGNORED | {_LIST, "type"}
 _QUOTES = (b'"', b"'")
 _OPENERS = (b"{", b"[")
 _ARRAY_GOES_ON = "the array goes on with something else"
@@ -123,12 +123,12 @@ def json_object(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def _counts_wider(cursor: Cursor) -> bool:
     """True where the spellings count that are common in JSON answers too."""
-    return cursor.first or cursor.wrapped
+    return cursor.context.first or cursor.context.wrapped
 
 
 def shown_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read JSON in the middle of a line: its strings are strings, whatever they hold."""
-    cursor.strict = True
+    cursor.context = replace(cursor.context, strict=True)
     cursor.reject("JSON in the middle of a line is no call")
     yield from cursor.value()
     raise cursor.rejected()
@@ -267,7 +267,7 @@ def _bare_key(cursor: Cursor) -> Parsing[str]:
     """Read a key without quotation marks: `{name: "read", arguments: {path: "a"}}`. Empty, and nothing is read, if none
     stands here; without a wrapper that is code.
     """
-    if not cursor.wrapped:
+    if not cursor.context.wrapped:
         return ""
     if (yield from cursor.byte()) in _QUOTES:
         return ""
@@ -345,11 +345,11 @@ def _may_be_name(cursor: Cursor, key: str, here: bytes) -> bool:
         return False
     if key == "type":
         return False
-    if cursor.tools.resolve(key) is not None:
+    if cursor.context.tools.resolve(key) is not None:
         return key not in _IGNORED
-    if not cursor.passes:
+    if not cursor.context.holds_several:
         return False
-    return key not in _OWN_KEYS
+    return key not in CALL_KEYS
 
 
 def _holds_calls(key: str, here: bytes, place: _Place, wider: bool) -> bool:
@@ -381,7 +381,7 @@ def _finished(cursor: Cursor, members: _Members, alone: bool) -> tuple[RawCall, 
     calls = members.inner
     if calls is None:
         calls = (_call(cursor, members),)
-    if cursor.wrapped:
+    if cursor.context.wrapped:
         return calls
     if members.is_common(alone=alone) and any(load_json(call.arguments) == {} for call in calls):
         raise NotACall("such an object is a call only with an argument")
@@ -389,7 +389,7 @@ def _finished(cursor: Cursor, members: _Members, alone: bool) -> tuple[RawCall, 
 
 
 def _call(cursor: Cursor, members: _Members) -> RawCall:
-    lacks_arguments = members.arguments is None and not cursor.wrapped
+    lacks_arguments = members.arguments is None and not cursor.context.wrapped
     if members.name is None or lacks_arguments:
         raise NotACall("the object has no name or no arguments")
     tool = cursor.tool(members.name)

@@ -1,198 +1,202 @@
-"""Whether the lines of a call stand below each other in a text, each behind a prefix of the same shape.
+"""What stands before the lines of a text that a tool shows: line numbers, file names, quotation marks, indentation.
 
     src/[id]/page.tsx:12:<tool_call>          ^1a2b3c4 (A. Body 2026-01-01 10:00:00 +0000 12) <tool_call>
     src/[id]/page.tsx:13:{"name": "now"}      5d6e7f80 (Jo      2026-01-02 11:00:00 +0000 13) {"name": "now"}
     src/[id]/page.tsx:14:</tool_call>         ^1a2b3c4 (A. Body 2026-01-01 10:00:00 +0000 14) </tool_call>
 
-No prefix is known by itself. That every line of the call is there, and that what stands before one line stands before
-all, is what makes it a copy: a call with `a.py` is none of one with `src/a.py`. Two prefixes are of the same shape if
-they differ only in blanks, numbers, and which signs stand there; or if each holds a number that is one more than the
-one in the line before, and what is between it and the text is of the same shape.
+No prefix is known by itself. That every line of a call is there, and that what stands before one line stands before
+all, is what makes it a copy: a call with `a.py` is none of one with `src/a.py`, and one with `ls` none of one with
+`$ ls`. Blanks before a line may be its own, so that the last of a prefix must be the same in each line. Two prefixes
+are of the same shape if they have the same words, where one number is like another, and behind these the same blanks
+and as many signs; or if each holds a number that is one more than the one in the line before, and what is between it
+and the text is of the same shape.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
-MAX_PREFIX = 400
-# Blanks and the edge of a frame behind a line.
-MAX_EDGE = 300
-# How often each character may be looked at.
-MOST_WORK = 32
-# Places in the call's last line's line that are tried, and numbers of one prefix.
-_MAX_PLACES = 8
+# Numbers of one prefix, and places in what stands before a call where a text may begin.
 _MAX_NUMBERS = 8
-_EDGE = re.compile(r"[^\w\s]{0,4}")
-_WORD = re.compile(r"\b\w+")
-_SIGN = re.compile(r"[^\w\s]")
-_BLANK = re.compile(r"\s")
+_MAX_BEGINNINGS = 8
+_WORD = re.compile(r"\w+")
+_SIGN_OR_BLANK = re.compile(r"[^\w\s]| ")
 _DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"\b[0-9]{1,9}\b")
+# What a text begins behind, in which the first line of a call is not the first one: `{"text": "12: <tool_call>\n…`.
+_BEGINNINGS = ('"', "'", ">")
 
 
 class Shape(Protocol):
     """What the prefixes of the lines have in common, as far as they were seen."""
 
-    def takes(self, prefix: str) -> bool:
+    def takes(self, written: str) -> bool:
         """Whether the next line's prefix goes with those before it; then it is one of them."""
+
+    def takes_empty(self, written: str) -> bool:
+        """Whether this is the prefix of an empty line, behind which no blanks may be left of it."""
 
 
 class SameForm:
-    """The prefixes are the same but for blanks, numbers, and which signs stand there.
+    """The prefixes are the same but for numbers and which signs stand there.
 
-    Where a blank stands before the text there may be further signs in some lines: `> 12 | x` beside `  11 | y`.
+    A mark in the margin takes the place of a blank: `>  x` beside `   y`.
     """
 
-    def __init__(self, first: str) -> None:
-        """`first` is what stands before the first line of the call, the prefix and perhaps other text."""
-        self._first = _form(first)
-        # The shortest form of all, and that of those behind which no blank stands.
-        self._shortest: str | None = None
-        self._glued: str | None = None
+    def __init__(self, first: str, *, loose: bool, stripped: bool = False) -> None:
+        """`first` is what stands before the first line of the call, the prefix and perhaps other text. `loose`: blanks
+        may stand behind the prefix there, because a tag of a later line tells where it ends. `stripped`: the blanks
+        of that line may have been taken away.
+        """
+        self._first = first
+        self._loose = loose
+        self._stripped = stripped
+        self._shape: _Prefix | None = None
 
-    def takes(self, prefix: str) -> bool:
+    def takes(self, written: str) -> bool:
         """Whether the next line's prefix goes with those before it; then it is one of them."""
-        form = _form(prefix)
-        shortest = self._shortest
-        if shortest is None:
-            if _words(form) not in _words(self._first):
-                return False
-            shortest = form
-        if _words(form) != _words(shortest):
+        prefix = _prefix(written)
+        if self._shape is not None:
+            return self._shape.is_like(prefix)
+        if not self._begins(prefix):
             return False
-        shortest = min(shortest, form, key=len)
-        glued = self._glued
-        if prefix[-1:].strip():
-            if form not in self._first or glued not in (None, form):
-                return False
-            glued = form
-        # A sign that only some texts begin with is a part of them: `-2`, `/a.py`.
-        if glued is not None and len(glued) > len(shortest):
-            return False
-        self._shortest, self._glued = shortest, glued
+        self._shape = prefix
         return True
+
+    def takes_empty(self, written: str) -> bool:
+        """Whether this is the prefix of an empty line, behind which no blanks may be left of it."""
+        prefix = _prefix(written)
+        if self._shape is not None:
+            return self._shape.is_like_cut(prefix)
+        return any(_prefix(self._first[at:]).begins_like(prefix) for at in _text_beginnings(self._first))
+
+    def _begins(self, prefix: _Prefix) -> bool:
+        """Whether such a prefix stands before the first line."""
+        if self._stripped and not prefix.words and not prefix.rest.strip():
+            return True
+        return any(prefix.begins(self._first[at:], self._loose) for at in _text_beginnings(self._first))
 
 
 class CountedUp:
     """Each prefix holds a number that is one more than the one in the line before."""
 
-    def __init__(self, first: str) -> None:
-        """`first` is what stands before the first line of the call."""
-        self._first = {number for number, _ in _numbers(first)}
-        # What may be the line's number, with the form of what is behind it.
-        self._seen: set[tuple[int, str]] = set()
+    def __init__(self, first: str, *, loose: bool) -> None:
+        """`first` is what stands before the first line of the call, and `loose` as above."""
+        self._first = first
+        self._loose = loose
+        # What may be the number of the last line with a text, and the prefix from there on.
+        self._seen: list[tuple[int, _Prefix]] | None = None
+        # Empty lines since then that have a number.
+        self._empty = 0
 
-    def takes(self, prefix: str) -> bool:
+    def takes(self, written: str) -> bool:
         """Whether the next line's prefix goes with those before it; then it is one of them."""
-        found = {(number, behind) for number, behind in _numbers(prefix) if self._is_next(number, behind)}
+        numbers = [(number, _prefix(behind)) for number, behind in _numbers(written)]
+        found = [each for each in numbers if self._is_next(*each)]
         if not found:
             return False
-        self._seen, self._first = found, set()
+        self._seen = found
+        self._empty = 0
         return True
 
-    def _is_next(self, number: int, behind: str) -> bool:
-        if number - 1 in self._first:
+    def takes_empty(self, written: str) -> bool:
+        """Whether this is the prefix of an empty line, behind which no blanks may be left of it."""
+        self._empty += 1
+        return any(self._is_next_empty(number, _prefix(behind)) for number, behind in _numbers(written))
+
+    def _is_next_empty(self, number: int, prefix: _Prefix) -> bool:
+        wanted = number - self._empty
+        if self._seen is not None:
+            return any(before == wanted and seen.is_like_cut(prefix) for before, seen in self._seen)
+        numbers = _numbers(self._first)
+        return any(before == wanted and _prefix(behind).begins_like(prefix) for before, behind in numbers)
+
+    def _is_next(self, number: int, prefix: _Prefix) -> bool:
+        wanted = number - 1 - self._empty
+        if self._seen is not None:
+            return any(before == wanted and seen.is_like(prefix) for before, seen in self._seen)
+        numbers = _numbers(self._first)
+        return any(before == wanted and prefix.begins(behind, self._loose) for before, behind in numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """The words of a prefix, each with a digit as the same number, and what stands behind the last one."""
+
+    words: tuple[str, ...]
+    rest: str
+
+    def is_like(self, other: _Prefix) -> bool:
+        """Whether they are of the same shape."""
+        if self.words != other.words:
+            return False
+        return len(self.rest) == len(other.rest) and self._goes_with(other.rest)
+
+    def is_like_cut(self, other: _Prefix) -> bool:
+        """The same, if the end of the other one may have been taken away."""
+        if self.words != other.words:
+            return False
+        return len(self.rest) >= len(other.rest) and self._goes_with(other.rest)
+
+    def begins(self, text: str, loose: bool) -> bool:
+        """Whether a text begins with a prefix of this shape, and then with no blank if it is not `loose`."""
+        end = 0
+        found: list[str] = []
+        for word in _WORD.finditer(text):
+            if len(found) == len(self.words):
+                break
+            found.append(_form(word.group()))
+            end = word.end()
+        if self.words != tuple(found):
+            return False
+        rest, behind = text[end : end + len(self.rest)], text[end + len(self.rest) :]
+        if len(rest) != len(self.rest) or not self._goes_with(rest):
+            return False
+        return loose or not behind[:1].isspace()
+
+    def begins_like(self, other: _Prefix) -> bool:
+        """Whether this text begins with the words of another prefix."""
+        return self.words[: len(other.words)] == other.words
+
+    def _goes_with(self, rest: str) -> bool:
+        """Whether what stands behind the words is the same as far as both go."""
+        return all(self._fits(*pair) for pair in zip(self.rest, rest, strict=False))
+
+    def _fits(self, one: str, other: str) -> bool:
+        """Whether one character of a prefix may stand where another one does."""
+        if one == other:
             return True
-        return (number - 1, behind) in self._seen
+        if not _SIGN_OR_BLANK.match(one) or not _SIGN_OR_BLANK.match(other):
+            return False
+        # `12:` beside `13-`, but `$ ` is no `> `.
+        return bool(self.words) or " " in (one, other)
 
 
-def _form(prefix: str) -> str:
-    """A prefix without blanks, in which each sign is the same one, and each word with a digit the same number."""
-    return _SIGN.sub(".", _BLANK.sub("", _WORD.sub(_numbered, prefix)))
+def _prefix(written: str) -> _Prefix:
+    """A prefix, told by what stands there."""
+    end = 0
+    words = []
+    for word in _WORD.finditer(written):
+        words.append(_form(word.group()))
+        end = word.end()
+    return _Prefix(tuple(words), written[end:])
 
 
-def _words(form: str) -> str:
-    """A form without signs."""
-    return form.replace(".", "")
-
-
-def _numbered(found: re.Match[str]) -> str:
-    word = found.group()
+def _form(word: str) -> str:
+    """A word, or the same for each that holds a digit."""
     return "0" if _DIGIT.search(word) else word
 
 
 def _numbers(prefix: str) -> Iterator[tuple[int, str]]:
-    """The last numbers of a prefix, each with the form of what is behind it."""
+    """The last numbers of a prefix, each with what is behind it."""
     for found in [*_NUMBER.finditer(prefix)][-_MAX_NUMBERS:]:
-        yield int(found.group()), _form(prefix[found.end() :])
+        yield int(found.group()), prefix[found.end() :]
 
 
-class ShownLines:
-    """A text in lines, with a line end before the first and behind the last one, in which calls are looked for."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._work = 0
-
-    def hold(self, call: Sequence[str]) -> bool:
-        """True if these lines stand in the text below each other, all with such a prefix or none.
-
-        In the first one's line other text may stand before it, and in the last one's other text behind it. A text that
-        repeats itself so often that the same lines are looked at again and again holds anything.
-        """
-        first, *others = call
-        at = self._text.find(first)
-        if not others:
-            return at >= 0
-        self._work = MOST_WORK * len(self._text)
-        while at >= 0:
-            if self._goes_on(at, first, others) or self._work < 0:
-                return True
-            at = self._text.find(first, at + 1)
-        return False
-
-    def _goes_on(self, at: int, first: str, others: Sequence[str]) -> bool:
-        """Whether the other lines follow on the first one, which stands at this place."""
-        text = self._text
-        begin = text.rfind("\n", max(0, at - MAX_PREFIX), at) + 1
-        before = text[begin:at] if begin else ""
-        behind = at + len(first)
-        end = text.find("\n", behind, behind + MAX_EDGE)
-        if end < 0:
-            return False
-        edge = text[behind:end].strip()
-        if _EDGE.fullmatch(edge) is None:
-            return False
-        return any(self._follow(end + 1, others, edge, shape) for shape in (SameForm(before), CountedUp(before)))
-
-    def _follow(self, at: int, others: Sequence[str], edge: str, shape: Shape) -> bool:
-        """Whether these lines stand from this place on. A line that is a prefix and nothing else is an empty one."""
-        number = 0
-        while number < len(others):
-            line = others[number]
-            last = number == len(others) - 1
-            shown = self._line(at, MAX_PREFIX + len(line) + MAX_EDGE, last)
-            prefixes = _before_last(shown, line) if last else _before(shown, line, edge)
-            if any(shape.takes(prefix) for prefix in prefixes):
-                number += 1
-            elif not shown or not shape.takes(shown.removesuffix(edge)):
-                return False
-            at += len(shown) + 1
-        return True
-
-    def _line(self, at: int, most: int, last: bool) -> str:
-        """The line that begins here; nothing if it is longer, but of the `last` one its beginning."""
-        end = self._text.find("\n", at, at + most)
-        if end < 0:
-            end = at + most if last else at
-        self._work -= end - at + 1
-        return self._text[at:end]
-
-
-def _before(shown: str, line: str, edge: str) -> Iterator[str]:
-    """What stands before a line of the call, if this shows it."""
-    text = shown.removesuffix(edge).rstrip()
-    if text.endswith(line):
-        yield text[: len(text) - len(line)]
-
-
-def _before_last(shown: str, line: str) -> Iterator[str]:
-    """What may stand before the last line of the call, behind which other text may stand."""
-    at = shown.find(line)
-    for _ in range(_MAX_PLACES):
-        if at < 0:
-            return
-        yield shown[:at]
-        at = shown.find(line, at + 1)
+def _text_beginnings(before: str) -> list[int]:
+    """Where a shown text may begin in what stands before the first line of a call."""
+    found = [at + 1 for at, character in enumerate(before) if character in _BEGINNINGS]
+    return [0, *found[-_MAX_BEGINNINGS:]]

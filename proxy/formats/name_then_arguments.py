@@ -79,9 +79,9 @@ def _joined_key(cursor: Cursor, name: str) -> Parsing[RawCall | None]:
     """
     if not (yield from tag_or_none(cursor)).closes((KEY,)):
         return None
-    if cursor.tools.resolve(name) is not None:
+    if cursor.context.tools.resolve(name) is not None:
         return None
-    split = cursor.tools.split(name)
+    split = cursor.context.tools.split(name)
     if not split:
         return None
     yield from tag(cursor)
@@ -164,7 +164,7 @@ def _arguments(cursor: Cursor, tool: Tool, here: bytes, closers: tuple[bytes, ..
         return dump(values)
     if (yield from _lacks_arguments(cursor, tool)):
         return "{}"
-    if cursor.wrapped and not cursor.void and (yield from bare_key(cursor)):
+    if cursor.context.wrapped and not cursor.void and (yield from bare_key(cursor)):
         return dump((yield from glm_pairs(cursor, tool)))
     raise cursor.refuse("the arguments of a call were expected")
 
@@ -181,7 +181,7 @@ def _tagged_values(cursor: Cursor, tool: Tool) -> Parsing[JsonObject | None]:
 
 def _lacks_arguments(cursor: Cursor, tool: Tool) -> Parsing[bool]:
     """Whether the call is over behind its name, in a wrapper and of a tool that requires nothing."""
-    if not cursor.wrapped or tool.required:
+    if not cursor.context.wrapped or tool.required:
         return False
     # A word that names no tool is a word.
     if cursor.passing or cursor.at_end():

@@ -60,7 +60,7 @@ def python_list(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def _call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     name = yield from _called(cursor)
-    if not cursor.wrapped and cursor.tools.resolve(name) is None:
+    if not cursor.context.wrapped and cursor.context.tools.resolve(name) is None:
         raise cursor.refuse(f"no tool {name!r} is offered", Rejection.NOT_OFFERED)
     yield from cursor.blanks()
     tool = cursor.tool(name)

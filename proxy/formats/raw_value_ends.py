@@ -153,7 +153,7 @@ class ValueEnds:
             return self._judge_matched(chain)
         end = self._end_from(chain, at)
         if self._cursor.void:
-            return _void_end(chain, end)
+            return self._void_end(chain, end)
         if chain.tags[at].level is Level.VALUE:
             return self._judge_value_end(chain, at, end)
         return self._judge_call_end(chain, at, end, shows_keys=shows_keys)
@@ -230,7 +230,7 @@ class ValueEnds:
                 return Shown.CHAIN
             if self._passed_call:
                 self._cursor.reject_if(why=TWO_WAYS)
-                return _void_end(chain, end)
+                return self._void_end(chain, end)
         if self._next_call is not None:
             return self._judge_before_next_call(chain, self._next_call, end)
         if end.unended and chain.behind is Behind.NEXT_CALL:
@@ -295,7 +295,7 @@ class ValueEnds:
         ended there: `<parameter=new>⏎a⏎</function>⏎<function=now>⏎</function>`.
         """
         self._cursor.reject_if(self._is_doubtful or not self._cursor.may_reread(), TWO_WAYS)
-        return _void_end(chain, end) if self._cursor.void else before
+        return self._void_end(chain, end) if self._cursor.void else before
 
     @property
     def _is_doubtful(self) -> bool:
@@ -307,7 +307,19 @@ class ValueEnds:
     def _judge_void(self, chain: Chain) -> Judgement:
         """The same for what is no call: what was read of it may be gone, so that it is only looked at what follows."""
         at = self.seen.first_unmatched(chain)
-        return Shown.CHAIN if at is None else _void_end(chain, self._end_from(chain, at))
+        return Shown.CHAIN if at is None else self._void_end(chain, self._end_from(chain, at))
+
+    def _void_end(self, chain: Chain, end: ValueEnd) -> Judgement:
+        """Where a value of what is no call ends: a call that begins behind its end tag alone may be shown in it, and
+        where two readings made it none, so may all that follows.
+        """
+        if self._cursor.evidence.why == TWO_WAYS:
+            return Shown.CHAIN
+        if chain.values_only:
+            shown = chain.behind in (*_BEHIND_SHOWN, Behind.NEXT_CALL)
+        else:
+            shown = len(chain.tags) == 1 and chain.behind in _BEHIND_SHOWN
+        return Shown.CHAIN if shown else end
 
     def _ends_reply(self, chain: Chain) -> bool:
         """Whether no tag but the values' is due, and the reply ends, or its turn.
@@ -316,7 +328,7 @@ class ValueEnds:
         """
         if chain.called:
             return False
-        if self._cursor.enclosures:
+        if self._cursor.context.enclosures:
             return False
         return chain.behind in (Behind.TURN_END, Behind.REPLY_END)
 
@@ -390,15 +402,6 @@ class ValueEnds:
         if end.unended:
             return False
         return end.behind == self.seen.end
-
-
-def _void_end(chain: Chain, end: ValueEnd) -> Judgement:
-    """Where a value of what is no call ends: a call that begins behind its end tag alone may be shown in it."""
-    if chain.values_only:
-        shown = chain.behind in (*_BEHIND_SHOWN, Behind.NEXT_CALL)
-    else:
-        shown = len(chain.tags) == 1 and chain.behind in _BEHIND_SHOWN
-    return Shown.CHAIN if shown else end
 
 
 def _at_end_tag(found: EndTag, call_end: int) -> ValueEnd:

@@ -58,6 +58,8 @@ class SeenTags:
         self.first: OtherKey | None = None
         # Keys of other values whose opening tags stand in the middle of a line.
         self.suspects: set[str] = set()
+        # Keys, the value's own among them, whose opening tags stand in nothing that the value shows.
+        self.keys: set[str] = set()
         # Whether the opening tag of another key stands in quotation marks: `say "<parameter=new>"`.
         self.quotes_key = False
         # Tags opened where the template writes them, and those in the middle of a line, which count up to its end.
@@ -87,18 +89,30 @@ class SeenTags:
             self.placed = alike or self._stands_as_written(mark, start)
         self.begun = mark.level is Level.VALUE
         alone = self._is_alone()
-        quoted = Quoted.YES
-        if mark.key in self._others:
-            quoted = yield from self._quotations.around(self._cursor, start)
-        if quoted is Quoted.YES:
+        quoted = yield from self._quoted(mark, start)
+        if alone:
+            self._note_key(mark, start, quoted)
+        if quoted is Quoted.YES or mark.key not in self._others:
             # It cannot end the value, so that its key says nothing.
-            self.quotes_key |= alone and mark.key in self._others
             mark = replace(mark, key="")
-        if quoted is Quoted.NO and alone:
-            self._note_other_key(mark, start)
         opened = self.open if self.placed else self.in_line
         opened.push(mark)
         self.end = self._cursor.pos
+
+    def _quoted(self, mark: Mark, start: int) -> Parsing[Quoted]:
+        """Whether the opening tag of a key stands in quotation marks; that of another key may as well."""
+        if mark.key in self._others or mark.key == self._markup.key:
+            return (yield from self._quotations.around(self._cursor, start))
+        return Quoted.YES
+
+    def _note_key(self, mark: Mark, start: int, quoted: Quoted) -> None:
+        """Note the key of an opening tag that stands in nothing that the value shows."""
+        if quoted is Quoted.YES:
+            self.quotes_key |= mark.key in self._others
+            return
+        self.keys.add(mark.key)
+        if quoted is Quoted.NO and mark.key in self._others:
+            self._note_other_key(mark, start)
 
     def _begins_alike(self, mark: Mark) -> Parsing[bool]:
         """Whether a value begins on a line of its own behind this opening tag, as this one does.
@@ -174,7 +188,7 @@ class SeenTags:
         """The first tag of a chain that closes nothing inside the value, by its place in the chain."""
         # End tags of wrappers that were never opened: `</function></tool_call>` without `<tool_call>`.
         orphans = Level.WRAPPER if chain.called else None
-        if self._cursor.enclosures:
+        if self._cursor.context.enclosures:
             orphans = None
         for number, each in enumerate(chain.tags):
             if each.mark.kind == FOREIGN:

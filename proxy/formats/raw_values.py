@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.codec.json_text import Json
 from proxy.formats.end_tag_chains import Level, Lines, Markup
@@ -58,8 +58,8 @@ class RawValues:
         self._splits = 0
         # Whether the end tag of the last value is missing, or may be.
         self._doubted = False
-        # Other keys whose opening tags stand inside a value, in the middle of a line.
-        self._suspects: set[str] = set()
+        # Other keys whose opening tags stand inside a value.
+        self._shown: set[str] = set()
 
     def begins(self, start: int) -> None:
         """Say where the opening tag of a value stands: the first one tells how all are written."""
@@ -67,6 +67,24 @@ class RawValues:
             return
         if start:  # with nothing before it, it is not known
             self._lined = self._cursor.begins_line(start)
+
+    def may_begin(self, key: str | None, given: Collection[str], *, alike: bool = True) -> bool:
+        """Whether the value of a key may begin at the cursor's position, behind the end tag of another value.
+
+        One that the tool does not declare must stand where the call's own do, and be written alike; else the value
+        shows it: `say </parameter> <parameter=KEY> in between`.
+        """
+        if key is None:
+            return False
+        if self._tool.meant(key, given) in self._tool.properties:
+            self._doubted |= not alike
+            return True
+        if not alike:
+            return False
+        position = self._cursor.pos
+        if self._lined:
+            return self._cursor.begins_line(position)
+        return not self._cursor.text(position - 1, position).isspace()
 
     def read(
         self, markup: Markup, key: str, given: Collection[str], *, padded: bool = False, opener: str = ""
@@ -78,6 +96,7 @@ class RawValues:
         """
         cursor = self._cursor
         start = cursor.pos
+        markup = replace(markup, key=key)
         others = frozenset(self._tool.properties.keys() - {key} - set(given))
         own_line = padded and (yield from cursor.peek(LINE_ENDS)) is not None
         lines = Lines(self._lined, self._call_lined)
@@ -91,7 +110,9 @@ class RawValues:
         text = self._text(start, end)
         if self.is_text(key):
             yield from self._check_end(markup, text, end, own_line=own_line, quotes_key=ends.seen.quotes_key)
-        self._suspects |= ends.seen.suspects
+        # `<parameter=old>⏎a⏎<parameter=new>⏎b⏎<parameter=new>`: the first one may be shown.
+        cursor.reject_if(self._doubted and key in ends.seen.keys, TWO_WAYS)
+        self._shown |= ends.seen.keys | ends.seen.suspects
         ends_of_tags = tuple(literal.decode() for literal in markup.literals if _END_TAG.search(literal))
         return RawText(_without_second(text, opener, ends_of_tags), end.unended or bool(ends.seen.suspects))
 
@@ -132,10 +153,9 @@ class RawValues:
     def finish(self, given: Collection[str]) -> None:
         """Say that the call has no more values.
 
-        If a required key never came, but its opening tag stands in the middle of a line of a value, that one's end tag
-        may be what is missing.
+        If a required key never came, but its opening tag stands inside a value, that one may have ended before it.
         """
-        lost = self._suspects & self._tool.required - set(given)
+        lost = self._shown & self._tool.required - set(given)
         self._cursor.reject_if(bool(lost), "a value may lack its end tag")
 
     def is_text(self, key: str) -> bool:
@@ -157,10 +177,11 @@ def _without_second(text: str, opener: str, end_tags: Collection[str]) -> str:
     """
     if not opener:
         return text
-    inside = text.lstrip()
-    if not inside.startswith(opener):
-        return text
-    rest = inside.removeprefix(opener)
+    rest = text
+    inside = rest.lstrip()
+    while inside.startswith(opener):
+        rest = inside.removeprefix(opener)
+        inside = rest.lstrip()
     if any(each in rest for each in (opener, *end_tags)):
         return text
     return rest

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from proxy.formats.bare_calls import bare_arguments, begins_arguments
@@ -54,13 +55,13 @@ def first_thing(parsers: Mapping[bytes, tuple[str, bytes, FormatParser]], *, res
         yield from cursor.blanks()
         if (yield from cursor.which(_TOKENS)):
             return ()  # what leaked there is no text
-        opener = yield from cursor.peek(_openers(known, cursor.tools.names if residues else None))
+        opener = yield from cursor.peek(_openers(known, cursor.context.tools.names if residues else None))
         if opener is None:
             raise NotACall("no call begins so")
-        cursor.first = True
+        cursor.context = replace(cursor.context, first=True)
         if opener not in parsers:
             return (yield from _residue(cursor, opener))
-        cursor.format, then, parse = parsers[opener]
+        cursor.evidence.format, then, parse = parsers[opener]
         if then and (yield from cursor.ahead(_behind(cursor, opener))) not in then:
             raise NotACall("no call begins so")
         return (yield from parse(cursor))
@@ -101,7 +102,7 @@ def functionary(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     start = cursor.pos
     yield from cursor.expect(b">>>")
     name = (yield from cursor.until(_LINE_END, MAX_KEY)).decode("utf-8", "replace")
-    if cursor.tools.resolve(name) is None:
+    if cursor.context.tools.resolve(name) is None:
         raise NotACall(Rejection.NOT_OFFERED, f"no tool {name!r} is offered")
     yield from cursor.blanks()
     return (yield from _json_behind(cursor, start, name))
@@ -112,7 +113,7 @@ def tool_calls_word(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     start = cursor.pos
     yield from cursor.expect(b"TOOL_CALLS")
     name = (yield from cursor.until(_AFTER_GLUED, MAX_KEY)).decode("utf-8", "replace")
-    if cursor.tools.resolve(name) is None:
+    if cursor.context.tools.resolve(name) is None:
         raise NotACall(Rejection.NOT_OFFERED, f"no tool {name!r} is offered")
     yield from cursor.which(_SEPARATORS)
     return (yield from _json_behind(cursor, start, name))
@@ -130,10 +131,10 @@ def _bare_name(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
     tail = yield from cursor.until(_AFTER_NAME, _MAX_TAIL)
     if not tail and (yield from begins_arguments(cursor)):
         call = yield from bare_arguments(cursor, opener.decode())
-        cursor.spans.append((start, cursor.pos))
+        cursor.evidence.spans.append((start, cursor.pos))
         return (yield from rest_of_calls(cursor, (call,)))
     name = opener.decode() + tail.decode().removesuffix("json").strip()
-    if name not in cursor.tools.names and not name.startswith(_NAMESPACE):
+    if name not in cursor.context.tools.names and not name.startswith(_NAMESPACE):
         name = name.removeprefix(_FUNCTION)
     yield from cursor.blanks()
     yield from cursor.which(_SEPARATORS)
@@ -142,7 +143,7 @@ def _bare_name(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
     if not (yield from _arguments_begin(cursor, may_be_fenced)) or not _TAIL.match(tail):
         raise cursor.refuse("a name alone is no call")
     call = yield from called(cursor, name)
-    cursor.spans.append((start, cursor.pos))
+    cursor.evidence.spans.append((start, cursor.pos))
     return (yield from rest_of_calls(cursor, (call,)))
 
 
@@ -162,5 +163,5 @@ def _json_behind(cursor: Cursor, start: int, name: str) -> Parsing[tuple[RawCall
     if (yield from cursor.byte()) != b"{":
         raise cursor.refuse("the arguments were expected")
     call = yield from called(cursor, name)
-    cursor.spans.append((start, cursor.pos))
+    cursor.evidence.spans.append((start, cursor.pos))
     return (yield from rest_of_calls(cursor, (call,)))

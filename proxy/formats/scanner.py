@@ -18,16 +18,9 @@ from collections.abc import Iterator, Mapping
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, PROMPTED, TEXT, Format, Grammar
 from proxy.formats.openers import beginning, begins_here, may_follow
+from proxy.formats.places import PLACES, Place, PlaceStep
 from proxy.formats.reasoning import Thoughts
-from proxy.formats.spans import (
-    CallSpan,
-    Candidate,
-    Piece,
-    RejectedSpan,
-    TextSpan,
-    begun,
-    parted,
-)
+from proxy.formats.spans import CallSpan, Candidate, Piece, RejectedSpan, TextSpan, begun, parted
 from proxy.formats.thought_marks import ThoughtMarks
 from proxy.formats.tool_listings import lists_tools
 from proxy.limits import MAX_CALLS, MAX_HELD
@@ -35,12 +28,15 @@ from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import NotACall, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
+from proxy.transitions import next_state
 
 # A reply that goes on copying means none of it.
 MAX_COPIED = 32
 # How often in a reply a row that came to nothing is read again for a wrapped call in it.
 MAX_GOING_BACK = 4
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
+# Asked for with every chunk: a global name is found faster than a member of an enum.
+_IN_TEXT, _BEHIND_CALL, _BEHIND_LISTING = Place.TEXT, Place.BEHIND_CALL, Place.BEHIND_LISTING
 
 
 class Scanner:
@@ -71,7 +67,8 @@ class Scanner:
         self._off = off
         self._grammars = grammars
         self.marks = ThoughtMarks(thoughts)
-        self._grammar = grammars[f"{thoughts.begun}{PROMPTED}" if thoughts and thoughts.begun else mode]
+        self._mode = f"{thoughts.begun}{PROMPTED}" if thoughts and thoughts.begun else mode
+        self._grammar = grammars[self._mode]
         self._copies = copies or Copies()
         self._max_held = max_held
         self._calls_left = max_calls
@@ -80,20 +77,20 @@ class Scanner:
         self._pos = 0
         self._markdown = Markdown()
         self._candidate: Candidate | None = None
-        self._after_call = False
+        self._place = _IN_TEXT
         self._leftover_at = -1
+        # Some text was let go.
         self._said = False
         # Where the reply's first thing stands, and how many of the formats for it were tried.
         self._first_at = 0
         self._first_tried = 0
-        # Whether the reasoning that goes on stands behind text.
-        self._behind_text = False
         self._copied = 0
         self._went_back = 0
-        # Tools were listed: what names another one without arguments lists that.
+        # Tools were listed somewhere in the reply.
         self._listed = False
-        # Nothing but blanks stands behind what listed one.
-        self._behind_listed = False
+
+    def _move(self, step: PlaceStep) -> None:
+        self._place = next_state(PLACES, self._place, step)
 
     @property
     def held(self) -> bool:
@@ -107,11 +104,11 @@ class Scanner:
             return False
         if self._candidate.cursor.void:
             return False
-        return self._candidate.cursor.named
+        return self._candidate.evidence.named
 
     def told_apart(self) -> None:
         """The server tells thoughts apart by itself: in the text none was begun by the prompt."""
-        self._grammar = self._grammars[TEXT]
+        self._mode, self._grammar = TEXT, self._grammars[TEXT]
         self.marks.told_apart()
 
     def feed(self, text: str) -> tuple[Piece, ...]:
@@ -129,11 +126,18 @@ class Scanner:
             pieces += self._let_go()
         return pieces
 
+    @property
+    def lane(self) -> re.Pattern[bytes] | None:
+        """What matches a text, in a string of JSON, that is prose now; None if something waits, or is to begin."""
+        if self._buffer.data or self._candidate:
+            return None
+        if self._place is _BEHIND_CALL or self._is_first:
+            return None
+        return self._grammar.plain
+
     def fast_path(self, data: bytes) -> bool:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
-        if self._buffer.data or self._candidate:
-            return False
-        if self._after_call or self._is_first:
+        if self.lane is None:
             return False
         if self._grammar.first_byte.search(data):
             return False
@@ -176,7 +180,7 @@ class Scanner:
         pieces = tuple(self._scan())
         if not self._buffer.data:
             return pieces
-        if self._after_call and stopped:
+        if self._place is _BEHIND_CALL and stopped:
             return (*pieces, self._take((), "blanks", self._buffer.end))
         return (*pieces, self._prose(self._buffer.end))
 
@@ -200,7 +204,7 @@ class Scanner:
         while self._candidate or self._find_candidate():
             candidate = self._candidate
             assert candidate is not None
-            if candidate.start > self._buffer.base and not self._after_call:
+            if candidate.start > self._buffer.base and self._place is not _BEHIND_CALL:
                 yield self._prose(candidate.start)
             try:
                 calls = self._calls_of(candidate)
@@ -211,7 +215,7 @@ class Scanner:
                 yield from self._let_go_void(candidate)
                 return
             yield from self._found(candidate, calls)
-        if self._after_call or self.marks.found:
+        if self._place is _BEHIND_CALL or self.marks.found:
             return
         if self._pos > self._buffer.base:
             yield self._prose(self._pos)
@@ -220,7 +224,7 @@ class Scanner:
         """The calls that a candidate turns out to be, which may be none; None while more text is needed."""
         if candidate.go_on() is None:
             return None
-        quoted = candidate.is_quoted(self._markdown, self._max_held, self._grammar)
+        quoted = candidate.is_quoted(self._max_held, self._grammar)
         if quoted is None:
             return None
         if candidate.cursor.void:
@@ -233,18 +237,19 @@ class Scanner:
 
     def _found(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> Iterator[Piece]:
         """Take calls, or nothing but a token that is dropped."""
-        cursor = candidate.cursor
+        evidence = candidate.evidence
         is_first = candidate.start == self._first_at
         if is_first and self._said:
             # Blanks before the first call are its own, but not behind text.
             yield self._prose(self._buffer.search(_NOT_BLANK, candidate.start))
-        found = self._take(calls, candidate.format, cursor.pos, cursor.weak)
-        yield from parted(found, cursor.left)
-        if cursor.cut:
-            yield from self._skip(cursor.furthest)
+        found = self._take(calls, candidate.format, candidate.cursor.pos, evidence.weak)
+        yield from parted(found, evidence.kept_text)
+        if evidence.cut_off:
+            yield from self._skip(candidate.cursor.furthest)
         if is_first and not calls:
             # Nothing but a token was dropped: the reply's first thing is still to come.
-            self._after_call, self._first_at, self._first_tried = False, self._pos, 0
+            self._move(PlaceStep.LEAVE)
+            self._first_at, self._first_tried = self._pos, 0
 
     def _refuse(self, candidate: Candidate, refusal: NotACall) -> None:
         """Go on behind what was no call: what was let go already is not looked at again."""
@@ -264,21 +269,22 @@ class Scanner:
         self._pos = behind
         self._follow(self._pos)
         self._candidate = None
-        if candidate.item is not LEFTOVER:
-            self._after_call = False
         self._first_at = self._pos if is_first else -1
 
     def _note(self, candidate: Candidate, refusal: NotACall) -> None:
         """Remember that tools are listed, count why it was no call, and tell it to who asked for that."""
-        cursor = candidate.cursor
-        self._behind_listed = refusal.rejection is Rejection.DEFINITION
-        self._listed |= self._behind_listed
-        if cursor.why:
-            refusal = cursor.rejected()
-        if cursor.named or refusal.rejection.telling:
+        evidence = candidate.evidence
+        if refusal.rejection is Rejection.DEFINITION:
+            self._listed = True
+            self._move(PlaceStep.LIST)
+        elif candidate.item is not LEFTOVER and self._place is not _IN_TEXT:
+            self._move(PlaceStep.SAY)
+        if evidence.why:
+            refusal = evidence.rejected()
+        if evidence.named or refusal.rejection.telling:
             self.refusals[refusal.rejection.label] += 1
         if self._refused is not None and candidate.looks_like_a_call:
-            self._refused.append(RejectedSpan(candidate.start, cursor.pos, candidate.item.name, str(refusal)))
+            self._refused.append(RejectedSpan(candidate.start, candidate.cursor.pos, candidate.item.name, str(refusal)))
 
     def _skip(self, end: int) -> Iterator[Piece]:
         """Let go of what broke off behind calls: what its values show is no call."""
@@ -322,7 +328,8 @@ class Scanner:
         self._follow(max(candidate.seen, start + at))
         self._pos = start + at
         self._candidate = None
-        self._after_call, self._first_at = False, -1
+        self._first_at = -1
+        self._move(PlaceStep.LEAVE)
         return True
 
     def _find_candidate(self) -> bool:
@@ -330,7 +337,8 @@ class Scanner:
         buffer = self._buffer
         while self._pos < buffer.end and not self.marks.found:
             if self._takes_no_more:
-                self._pos, self._after_call = buffer.end, False
+                self._pos = buffer.end
+                self._move(PlaceStep.LEAVE)
                 return False
             if self._is_first:
                 if self.marks.behind:
@@ -340,7 +348,7 @@ class Scanner:
                 if self._candidate:
                     return True
                 continue
-            if self._after_call:
+            if self._place is _BEHIND_CALL:
                 self._try_leftover()
                 if self._candidate:
                     return True
@@ -378,7 +386,7 @@ class Scanner:
         if self._pos in (self._buffer.end, self._leftover_at):
             return
         self._leftover_at = self._pos
-        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._tools)
+        self._candidate = Candidate(LEFTOVER, self._buffer, self._pos, self._tools, self._markdown)
 
     def _pass_prose(self) -> int:
         """Pass the prose up to the next byte that may begin something, and give its position, or that of the end."""
@@ -387,7 +395,6 @@ class Scanner:
         pattern = self._grammar.in_code if in_code else self._grammar.first_byte
         at = self._buffer.search(pattern, self._pos)
         if at > self._pos:
-            self._after_call = False
             self._passed(self._buffer.part(self._pos, at))
             self._pos = at
         return at
@@ -405,7 +412,6 @@ class Scanner:
                 return True
             if begins:
                 return False
-        self._after_call = False
         self._passed(self._buffer.part(at, at + 1))
         self._pos = at + 1
         return False
@@ -414,7 +420,7 @@ class Scanner:
         """Whether a format may begin at such a place: in such a line, behind such a byte."""
         if item.mode and self.marks.fresh:
             return True
-        if item.line_start and not self._begins_line:
+        if item.line_start and not self._markdown.begins_line:
             return False
         return may_follow(self._buffer, item, at)
 
@@ -422,15 +428,8 @@ class Scanner:
         """Take what begins no call."""
         self.marks.passed(text)
         self._markdown.feed(text)
-        if self._behind_listed:
-            self._behind_listed = not text.strip()
-
-    @property
-    def _begins_line(self) -> bool:
-        """True if what comes next is the first thing of a line that is no indented code."""
-        if not self._markdown.line_start:
-            return False
-        return not self._markdown.indented
+        if self._place is not _IN_TEXT:
+            self._move(PlaceStep.SAY if text.strip() else PlaceStep.LEAVE)
 
     def _begins(self, item: Format, at: int) -> bool | None:
         """Whether this begins here, as a candidate or as another mode of the text; None if more text must tell."""
@@ -441,7 +440,7 @@ class Scanner:
             self._change(item, at, at + len(item.opener))
         else:
             may_go_back = self._went_back < MAX_GOING_BACK
-            candidate = Candidate(item, self._buffer, at, self._tools, may_go_back)
+            candidate = Candidate(item, self._buffer, at, self._tools, self._markdown, may_go_back=may_go_back)
             self._candidate = begun(candidate, self._buffer, self._markdown)
         return True
 
@@ -455,30 +454,30 @@ class Scanner:
         else:
             self.marks.opened(item.mode, at, end)
         self._pos = end
-        self._after_call = False
-        self._grammar = self._grammars[mode]
+        self._move(PlaceStep.LEAVE)
         # Behind text and reasoning nothing is the reply's first thing.
-        again = mode == TEXT and not self._behind_text
-        self._behind_text = mode.endswith(BEHIND_TEXT)
+        again = mode == TEXT and not self._mode.endswith(BEHIND_TEXT)
+        self._mode, self._grammar = mode, self._grammars[mode]
         self._first_at, self._first_tried = (end, 0) if again else (-1, 0)
 
     def _check(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what lists tools or was copied from a tool result (F89), and calls over the limits."""
         cursor = candidate.cursor
-        listed = self._listed if cursor.weak else self._behind_listed
+        listed = self._listed if candidate.evidence.weak else self._place is _BEHIND_LISTING
         if lists_tools(calls, listed=listed):
             raise NotACall(Rejection.DEFINITION)
         if calls and candidate.format in self._off:
             raise NotACall(Rejection.FORMAT_OFF)
         if cursor.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
             raise NotACall(Rejection.OVER_LIMIT)
-        if any(self._copies.hold(cursor.text(start, end)) for start, end in cursor.spans):
+        if any(self._copies.hold(cursor.text(start, end)) for start, end in candidate.evidence.spans):
             self._copied += 1
             raise NotACall(Rejection.COPIED)
 
     def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""
-        self._after_call = False
+        if self._place is not _IN_TEXT:
+            self._move(PlaceStep.LEAVE)
         self._leftover_at = -1
         self._said = True
         start = self._buffer.base
@@ -487,7 +486,6 @@ class Scanner:
 
     def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> CallSpan:
         self._candidate = None
-        self._behind_listed = False
         if calls:
             self.marks.called()
         self._calls_left -= len(calls)
@@ -495,5 +493,5 @@ class Scanner:
         self._buffer.drop(end)
         self._pos = end
         self._markdown = Markdown()
-        self._after_call = True
+        self._move(PlaceStep.TAKE)
         return CallSpan(start, end, calls, name, weak)

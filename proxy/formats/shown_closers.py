@@ -99,11 +99,11 @@ def span_of(cursor: Cursor, closers: tuple[bytes, ...] = ()) -> Span | None:
     """What opens and closes the call that is read, which ends with `closers` if it has any of its own; None if nothing
     does, or nothing that tells one from the other.
     """
-    if not cursor.wrapped and _MESSAGE_END in closers:
+    if not cursor.context.wrapped and _MESSAGE_END in closers:
         return Span(_MESSAGE, tuple(closer for closer in closers if closer != _NEXT_MESSAGE))
-    if not cursor.enclosures:
+    if not cursor.context.enclosures:
         return None
-    wrapper = cursor.enclosures[-1]
+    wrapper = cursor.context.enclosures[-1]
     if not closers or closers == _FENCE:
         closers = wrapper.closers
     if not closers or wrapper.opener in closers:

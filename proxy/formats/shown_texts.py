@@ -1,127 +1,192 @@
-"""What a tool result shows, brought to a form in which a call can be looked for: escapes undone, line by line.
+"""What a tool result shows, as it was before it was escaped, so that a call can be looked for in it.
 
     {"text": "12\\t<tool_call>\\n13\\t{\\"name\\": \\"now\\"}\\n14\\t</tool_call>"}
 
-A text that was escaped as a whole has its line ends escaped too, so what is a line depends on how often it is
-unescaped; each of these readings is a text of its own. Within the lines nothing is left of any escape.
+A result may be escaped as JSON, as HTML or by `cat -A`, several times, and may be a diff. Each of its readings has one
+layer less than the one that it was made of. A call is only shown so if all of its lines were escaped alike, its tags
+like its values: where tags stand as `<tool_call>`, an `&lt;` in a value is no `<`. So for a call that is found in a
+reading it is looked up how the reading before shows its lines.
 """
 
 from __future__ import annotations
 
-import html
-import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from proxy.formats.shown_escapes import (
+    CARRIAGE_RETURN,
+    CAT,
+    COLOURS,
+    DIFFS,
+    HTML,
+    JSON,
+    Escaping,
+    LineEnd,
+    ShownCall,
+)
+from proxy.formats.shown_lines import Comparisons, ShownLines, Spans, only_closers
 
 # Readings of one result, besides the sides of diffs.
 MAX_LEVELS = 12
-# A backslash and what it stands for, and an entity. How many backslashes stand there, or `amp;`, is how often the text
-# was escaped, which says nothing here. A line that ends with a backslash ends all the same.
-_ESCAPED = re.compile(r"(?<!\\)\\+(u[0-9a-fA-F]{4}|[^\\\n])?")
-_ESCAPED_ONCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
-_CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
-_ENTITY = re.compile(r"&(?:amp;|#38;|#[xX]26;)*(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
-# `cat -A`: `$` where a line ends, `^I` for a tab, `M-CM-<` for an `ü`.
-_CAT_END = re.compile(r"\$(?=\n|\Z)")
-_CAT_CONTROL = re.compile(r"\^([@-_?])")
-_CAT_BYTES = re.compile(r"M-\^?[ -~](?:M-\^?[ -~])*")
-_CAT_BYTE = re.compile(r"M-(\^?)([ -~])")
-# What stands before the text in a line of a diff that only the one side has, or both: perhaps numbers, and a sign.
-_NUMBERS = r"^((?:[ \t]*[0-9]{1,7}[ \t:|]){0,2})"
-_OLD, _NEW = (re.compile(rf"{_NUMBERS}[{sign}][^\n]*", re.M) for sign in "-+")
-_OLD_SIGN, _NEW_SIGN = (re.compile(rf"{_NUMBERS}[ {sign}]", re.M) for sign in "-+")
+# What a text must hold to be escaped so.
+_ESCAPINGS = (("\\", JSON), ("&", HTML), ("$\n", CAT), ("\r", CARRIAGE_RETURN), ("\x1b", COLOURS))
 
 
-def readings(result: str) -> tuple[str, ...]:
-    """The texts that a result may show, each as lines with a line end before the first and behind the last one."""
-    levels = _levels(result)
-    # A diff may be escaped as a whole, and in a string of a call may stand what looks like a line of one.
-    texts = [*levels, *(side for level in levels for side in _sides(level))]
-    return tuple(dict.fromkeys("\n".join(["", *lines(text), ""]) for text in texts))
+class Reading:
+    """A text that a result may show: as it stands there, or as it was before it was escaped."""
+
+    def __init__(self, text: str, comparisons: Comparisons) -> None:
+        self.text = text
+        self._lines = ShownLines(text, comparisons)
+        # The readings of which this one is made, in which the same may be escaped in another order; none of the result.
+        self._layers: list[_Layer] = []
+        self.ends_at_carriage_returns = False
+
+    def add(self, before: Reading, escaping: Escaping) -> None:
+        """Say that this is an earlier reading without this layer of escapes."""
+        self._layers.append(_Layer(before, escaping))
+        self.ends_at_carriage_returns |= before.ends_at_carriage_returns or escaping is CARRIAGE_RETURN
+
+    def shows(self, call: Sequence[str]) -> bool:
+        """Whether a call of these lines stands in the text, all of it escaped alike."""
+        tags_end_lines = len(call) > 1 and only_closers(call[-1])
+        return any(self.is_escaped_alike(spans, tags_end_lines) for spans in self._lines.places(call))
+
+    def is_escaped_alike(self, spans: Spans, tags_end_lines: bool) -> bool:
+        """Whether these lines were escaped alike, in each of the layers."""
+        if not self._layers:
+            return True
+        return any(layer.holds_all(spans, tags_end_lines) for layer in self._layers)
+
+    def is_delimiter(self, position: int) -> bool:
+        """Whether the quotation mark at this position delimited a string: it was not escaped when the rest was."""
+        return any(layer.is_delimiter(position) for layer in self._layers)
 
 
-def lines(text: str) -> list[str]:
-    """The lines in which something stands, without escapes and without the blanks around them."""
-    text = _unescaped(text.replace("\r\n", "\n")).replace("\r", "")
-    return [line for line in map(str.strip, text.split("\n")) if line]
+class _Layer:
+    """What was undone to make a reading of an earlier one."""
+
+    def __init__(self, before: Reading, escaping: Escaping) -> None:
+        self._before = before
+        self._escaping = escaping
+
+    def holds_all(self, spans: Spans, tags_end_lines: bool) -> bool:
+        """Whether these lines were all escaped so, and alike in the layers before."""
+        earlier = [self._escapes.span_before(*span) for span in spans]
+        if self._escaping is COLOURS:
+            # A colour before a line may have been escaped as the rest was, or be a part of it.
+            begins = [self._escapes.begin_before(start) for start, _ in spans]
+            earlier = [(begin, end) for begin, (_, end) in zip(begins, earlier, strict=True)]
+        escaped = [found for span in earlier for found in self._escapes.inside(*span)]
+        between = zip((end for _, end in earlier), (begin for begin, _ in earlier[1:]), strict=False)
+        line_ends = frozenset(self._line_end(end, begin) for end, begin in between)
+        before = self._before
+        shown = ShownCall(before.text, tuple(earlier), tuple(escaped), line_ends, tags_end_lines, before.is_delimiter)
+        if not self._escaping.is_consistent(shown):
+            return False
+        return before.is_escaped_alike(earlier, tags_end_lines)
+
+    def is_delimiter(self, position: int) -> bool:
+        """Whether the quotation mark at this position of the later text was not escaped as JSON."""
+        if self._escaping is not JSON:
+            return False
+        return self._before.text[self._escapes.span_before(position, position + 1)[0]] != "\\"
+
+    def _line_end(self, end: int, begin: int) -> LineEnd:
+        """How a line ends between the end of its text and the beginning of the next one's."""
+        if "\n" in self._before.text[end:begin]:
+            return LineEnd.PLAIN
+        if any("\n" in meant for _, _, meant in self._escapes.inside(end, begin)):
+            return LineEnd.ESCAPED
+        return LineEnd.OTHERWISE
+
+    @cached_property
+    def _escapes(self) -> _Escapes:
+        """Where the escapes stood."""
+        return _Escapes.find(self._before.text, self._escaping)
 
 
-def _levels(text: str) -> list[str]:
+@dataclass(slots=True)
+class _Escapes:
+    """The escapes of a text in order: where each stood, and where in the text without them what it means stands."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    meant_at: list[int] = field(default_factory=list)
+    meant: list[str] = field(default_factory=list)
+
+    @classmethod
+    def find(cls, text: str, escaping: Escaping) -> _Escapes:
+        """The escapes of this kind in a text."""
+        found = cls()
+        # How much shorter the text without escapes is up to here.
+        shorter = 0
+        for escape in escaping.pattern.finditer(text):
+            start, end = escape.span()
+            meant = escaping.meant(escape)
+            found.starts.append(start)
+            found.ends.append(end)
+            found.meant_at.append(start - shorter)
+            found.meant.append(meant)
+            shorter += end - start - len(meant)
+        return found
+
+    def span_before(self, start: int, end: int) -> tuple[int, int]:
+        """Where in the text with its escapes this part of the one without them stands."""
+        first = self._position_before(start)
+        if start == end:
+            return first, first
+        number = bisect_right(self.meant_at, end - 1) - 1
+        if number >= 0 and end - 1 < self.meant_at[number] + len(self.meant[number]):
+            return first, self.ends[number]
+        return first, self._position_before(end - 1) + 1
+
+    def begin_before(self, start: int) -> int:
+        """Where this position is, with escapes before it that mean nothing."""
+        number = bisect_left(self.meant_at, start)
+        if number < len(self.meant_at) and self.meant_at[number] == start:
+            return self.starts[number]
+        return self._position_before(start)
+
+    def _position_before(self, position: int) -> int:
+        number = bisect_right(self.meant_at, position) - 1
+        if number < 0:
+            return position
+        behind = position - self.meant_at[number] - len(self.meant[number])
+        return self.starts[number] if behind < 0 else self.ends[number] + behind
+
+    def inside(self, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+        """The escapes in a part of the text: from where to where, and what it means."""
+        for number in range(bisect_left(self.starts, start), bisect_left(self.starts, end)):
+            yield self.starts[number], self.ends[number], self.meant[number]
+
+
+def readings(result: str, comparisons: Comparisons) -> tuple[Reading, ...]:
+    """The texts that a result may show."""
+    found = {result: Reading(result, comparisons)}
+    for level in _levels(found, comparisons):
+        # A diff may be escaped as a whole, and in a string of a call may stand what looks like a line of one.
+        for side in [side for diff in DIFFS if diff.is_in(level.text) for side in diff.sides]:
+            text = side.pattern.sub(side.meant, level.text)
+            found.setdefault(text, Reading(text, comparisons)).add(level, side)
+    return tuple(found.values())
+
+
+def _levels(found: dict[str, Reading], comparisons: Comparisons) -> list[Reading]:
     """The text as it stands there, and as it was before each time that it was escaped."""
-    found = [text]
-    for level in found:
-        for earlier in _earlier(level):
-            if len(found) < MAX_LEVELS and earlier not in found:
-                found.append(earlier)
-    return found
-
-
-def _earlier(text: str) -> Iterator[str]:
-    """The text as it was before it was escaped as JSON, as HTML or as `cat -A` does, or its line ends were changed."""
-    if "\\" in text:
-        yield _ESCAPED_ONCE.sub(_character, text)
-    if "&" in text:
-        yield _ENTITY.sub(_of_entity, text)
-    if "$\n" in text:
-        yield _without_cat(text)
-    if "\r" in text:
-        yield text.replace("\r", "\n")
-
-
-def _unescaped(text: str) -> str:
-    """The text as it was before it was escaped, however often, in the same lines."""
-    if "\x1b" in text:
-        text = _COLOUR.sub("", text)
-    if "\\" in text:
-        text = _ESCAPED.sub(_in_line, text)
-    if _SURROGATE.search(text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return _ENTITY.sub(_entity_in_line, text) if "&" in text else text
-
-
-def _character(found: re.Match[str]) -> str:
-    """What a backslash and what is behind it stand for."""
-    escaped = found.group(1) or ""
-    if len(escaped) > 1:
-        return chr(int(escaped[1:], 16))
-    return _CONTROLS.get(escaped, escaped)
-
-
-def _in_line(found: re.Match[str]) -> str:
-    return _no_line_end(_character(found))
-
-
-def _of_entity(found: re.Match[str]) -> str:
-    return html.unescape(f"&{found.group(1)};")
-
-
-def _entity_in_line(found: re.Match[str]) -> str:
-    return _no_line_end(_of_entity(found))
-
-
-def _no_line_end(character: str) -> str:
-    """A line end that is escaped ends no line."""
-    return " " if character in "\r\n" else character
-
-
-def _without_cat(text: str) -> str:
-    """The text that `cat -A` shows so."""
-    text = _CAT_BYTES.sub(_of_bytes, _CAT_END.sub("", text))
-    return _CAT_CONTROL.sub(_control, text)
-
-
-def _control(found: re.Match[str]) -> str:
-    return chr(ord(found.group(1)) ^ 64)
-
-
-def _of_bytes(found: re.Match[str]) -> str:
-    values = [ord(character) ^ 64 if caret else ord(character) for caret, character in _CAT_BYTE.findall(found.group())]
-    return bytes(value + 128 for value in values).decode("utf-8", "replace")
-
-
-def _sides(text: str) -> tuple[str, ...]:
-    """What a diff leaves of a text, and what it made of it."""
-    if not _OLD.search(text) or not _NEW.search(text):
-        return ()
-    return _OLD_SIGN.sub(r"\1", _NEW.sub("", text)), _NEW_SIGN.sub(r"\1", _OLD.sub("", text))
+    waiting = [*found.values()]
+    for level in waiting:
+        for needed, escaping in _ESCAPINGS:
+            if needed not in level.text:
+                continue
+            text = escaping.pattern.sub(escaping.meant, level.text)
+            if text not in found:
+                if len(found) == MAX_LEVELS:
+                    continue
+                found[text] = Reading(text, comparisons)
+                waiting.append(found[text])
+            if text != level.text:
+                found[text].add(level, escaping)
+    return waiting

@@ -7,6 +7,7 @@ along that name one which was:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from proxy.parsing.cursor import Cursor, Parsing, RawCall
 
@@ -15,12 +16,12 @@ def sibling_calls(
     cursor: Cursor, body: Callable[[Cursor], Parsing[tuple[RawCall, ...]]], before: int
 ) -> Parsing[tuple[RawCall, ...]]:
     """Read one body behind `before` calls of its wrapper; no call if it stays text."""
-    start, outside = cursor.pos, cursor.before
-    cursor.before += before
+    start, outside = cursor.pos, cursor.context.calls_before
+    cursor.context = replace(cursor.context, calls_before=outside + before)
     try:
         calls = yield from body(cursor)
         if cursor.resume(start):
             return ()
         return calls
     finally:
-        cursor.before = outside
+        cursor.context = replace(cursor.context, calls_before=outside)

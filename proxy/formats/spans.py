@@ -8,7 +8,7 @@ and a `RejectedSpan(6, …, "<tool_call>", "no tool 'read' is offered")` for tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from proxy.formats.thought_marks import ThoughtMark
 from proxy.formats.unreadable_calls import readable
 from proxy.formats.unwrapped import rest_of_calls
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall, Rejection
+from proxy.parsing.cursor import Context, Cursor, Evidence, KeptText, NotACall, Parsing, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 
@@ -49,12 +49,12 @@ class CallSpan:
 Piece: TypeAlias = TextSpan | CallSpan | ThoughtMark
 
 
-def parted(found: CallSpan, left: Iterable[tuple[int, int, int]]) -> Iterator[TextSpan | CallSpan]:
-    """What was found, without the spans in it that stay text; each has so many of its calls before it."""
+def parted(found: CallSpan, kept_text: Iterable[KeptText]) -> Iterator[TextSpan | CallSpan]:
+    """What was found, without what in it stays text."""
     start, taken = found.start, 0
-    for first, last, before in left:
+    for kept in kept_text:
         # Some of it may have been let go before.
-        begin, end = max(first, start), max(last, start)
+        begin, end, before = max(kept.start, start), max(kept.end, start), kept.calls_before
         if begin > start or before > taken:
             yield replace(found, start=start, end=begin, calls=found.calls[taken:before])
         yield TextSpan(begin, end)
@@ -81,39 +81,48 @@ class Candidate:
     stands behind it does not matter any more.
     """
 
-    def __init__(self, item: Format, buffer: TextBuffer, start: int, tools: ToolSet, may_go_back: bool = True) -> None:
+    def __init__(
+        self,
+        item: Format,
+        buffer: TextBuffer,
+        start: int,
+        tools: ToolSet,
+        markdown: Markdown,
+        *,
+        may_go_back: bool = True,
+    ) -> None:
         self.item = item
         self.start = self.seen = start
-        self.cursor = Cursor(buffer, start, tools)
-        self.cursor.may_go_back = may_go_back
+        self.cursor = Cursor(buffer, start, Context(tools, may_go_back=may_go_back, in_quotation=self._in_quotation))
         self.calls: tuple[RawCall, ...] | None = None
         self.around: Quotation | None = None
         self.decided = False
-        self._buffer, self._tools = buffer, tools
+        self._buffer, self._markdown = buffer, markdown
         self._next: Candidate | None = None
         self._parsing: Parsing[tuple[RawCall, ...]] = readable(self.cursor, item.parse(self.cursor))
 
     @property
+    def evidence(self) -> Evidence:
+        """What its parser saw."""
+        return self.cursor.evidence
+
+    @property
     def format(self) -> str:
         """The name of its format."""
-        return self.cursor.format or self.item.name
+        return self.evidence.format or self.item.name
 
     @property
     def looks_like_a_call(self) -> bool:
         """True if it began with an opener, or something in it did; the first thing of a reply may be anything."""
         if self.item.opener:
             return True
-        if self.cursor.named:
+        if self.evidence.named:
             return True
-        return self.cursor.format != ""
+        return self.evidence.format != ""
 
-    def quoted_before(self, markdown: Markdown) -> Callable[[], bool]:
-        """Tells whether a quotation is open before it, when it is asked."""
-
-        def is_open() -> bool:
-            return bool(self._quotation(markdown))
-
-        return is_open
+    def _in_quotation(self) -> bool:
+        """Whether a quotation is open before it."""
+        return bool(self._quotation)
 
     def only_last(self) -> None:
         """Let the calls count only if the reply ends with them: they stand where code would."""
@@ -128,16 +137,16 @@ class Candidate:
                 self.calls = done.value
         return self.calls
 
-    def is_quoted(self, markdown: Markdown, limit: int, grammar: Grammar) -> bool | None:
+    def is_quoted(self, limit: int, grammar: Grammar) -> bool | None:
         """Whether the calls that were read stand in a quotation that ends behind them; None while more text must tell.
 
         `grammar` says what may begin there: one quotation may show several calls.
         """
         if not self._is_undecided:
             return False
-        if self.cursor.weak:
+        if self.evidence.weak:
             return self._is_quoted_at_the_end
-        around = self._quotation(markdown)
+        around = self._quotation
         while around:
             joined = self._join_next(limit)
             if not joined:
@@ -169,10 +178,11 @@ class Candidate:
             return False
         return self._buffer.behind(self.start, QUOTES)
 
-    def _quotation(self, markdown: Markdown) -> Quotation:
+    @property
+    def _quotation(self) -> Quotation:
         """The quotations that are open before it, looked for once."""
         if self.around is None:
-            self.around = quotation(markdown.before.decode("utf-8", "replace"))
+            self.around = quotation(self._markdown.before.decode("utf-8", "replace"))
         return self.around
 
     def _begin_next(self, at: int, formats: Iterable[Format]) -> bool | None:
@@ -182,8 +192,8 @@ class Candidate:
                 continue
             here = self._buffer.part(at, at + len(item.opener))
             if here == item.opener:
-                self._next = Candidate(item, self._buffer, at, self._tools)
-                self._next.cursor.in_quotation = self.cursor.in_quotation
+                self._next = Candidate(item, self._buffer, at, self.cursor.context.tools, self._markdown)
+                self._next.around = self.around
                 return True
             if item.opener.startswith(here) and not self._buffer.ended:
                 return None
@@ -205,20 +215,19 @@ class Candidate:
         self._next = None
         if not calls:
             return False
-        if other.void or other.weak:
+        if other.void or other.evidence.weak:
             return False
         if other.pos - self.start > limit:
             return False
         self.calls = (*(self.calls or ()), *calls)
         self.cursor.pos = other.pos
-        self.cursor.spans += other.spans
+        self.evidence.spans += other.evidence.spans
         return True
 
 
 def begun(candidate: Candidate, buffer: TextBuffer, markdown: Markdown) -> Candidate:
     """A candidate as what stands before it lets it be; `markdown` is that."""
     item = candidate.item
-    candidate.cursor.in_quotation = candidate.quoted_before(markdown)
     if item.opener and _is_quoted(item, buffer, candidate.start, markdown):
         candidate.cursor.reject(Rejection.QUOTED)
     if item.strong and markdown.indented_code:

@@ -66,6 +66,13 @@ class ThoughtMarks:
         """True in a thought that the reply itself did not open."""
         return self._inside is _Inside.PROMPTED
 
+    @property
+    def closer(self) -> str:
+        """What would end the thought that is open; "" if none is."""
+        if self._inside not in (_Inside.PROMPTED, _Inside.THOUGHT):
+            return ""
+        return self._closers[self._opener][0].decode()
+
     def passed(self, text: bytes) -> None:
         """Take text that is no mark."""
         if self.fresh and text.strip():

@@ -51,20 +51,20 @@ def readable(
         if _may_show_calls(cursor, start, strong=strong):
             in_string = isinstance(refusal, OpenString) or (yield from cursor.ahead(_is_string_open(cursor)))
             cursor.reject(refusal.rejection, str(refusal))
-            is_evident = strong or cursor.first or cursor.wrapped
+            is_evident = strong or cursor.context.first or cursor.context.wrapped
             yield from _past_what_it_may_show(cursor, refusal, in_string=in_string and is_evident)
         raise NotACall(refusal.rejection, str(refusal)) from None
 
 
 def _may_show_calls(cursor: Cursor, start: int, *, strong: bool) -> bool:
     """Whether what cannot be read, from `start` on, may be a call that shows others in its strings."""
-    if not (strong or cursor.wrapped or cursor.named):
+    if not (strong or cursor.context.wrapped or cursor.evidence.named):
         return False
     # Where there is a place to go back to, it is read again from there.
     if cursor.back_to >= 0:
         return False
     # What was let go was not read to its end.
-    if cursor.rejection is Rejection.RELEASED:
+    if cursor.evidence.rejection is Rejection.RELEASED:
         return False
     if cursor.void:
         return True

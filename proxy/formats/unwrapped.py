@@ -32,17 +32,17 @@ def strong(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def closed(cursor: Cursor, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall, ...]]:
     """The calls that were read, if their evidence was strong; else with the row that they begin."""
-    doubtful = cursor.cut or cursor.weak
-    if cursor.left and doubtful:
+    doubtful = cursor.evidence.cut_off or cursor.evidence.weak
+    if cursor.evidence.kept_text and doubtful:
         # What stays text ends a row before it begins; behind it one may begin.
-        if cursor.may_go_back:
-            cursor.pos = cursor.back_to = cursor.left[-1][1]
+        if cursor.context.may_go_back:
+            cursor.pos = cursor.back_to = cursor.evidence.kept_text[-1].end
         raise cursor.rejected()
-    if cursor.cut:
-        cursor.weak = True
+    if cursor.evidence.cut_off:
+        cursor.evidence.weak = True
         _check(cursor, calls)
         return calls
-    if cursor.weak:
+    if cursor.evidence.weak:
         return (yield from rest_of_calls(cursor, calls))
     return calls
 
@@ -63,13 +63,13 @@ def rest_of_calls(cursor: Cursor, before: tuple[RawCall, ...]) -> Parsing[tuple[
             if calls and (yield from _between(cursor)):
                 continue
             calls += yield from _next_item(cursor)
-        cursor.weak = True
+        cursor.evidence.weak = True
         _check(cursor, calls)
     except NotACall as refusal:
         if cursor.back_to >= 0:
             cursor.pos = cursor.back_to
         more = calls and not cursor.at_end()
-        cursor.explain(NotACall(f"more text follows ({refusal})") if more else refusal)
+        cursor.evidence.explain(NotACall(f"more text follows ({refusal})") if more else refusal)
         raise
     return tuple(calls)
 
@@ -93,11 +93,11 @@ def _next_item(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """
     start = cursor.pos
     if (yield from _wrapper_begins(cursor)):
-        if not cursor.may_go_back:
+        if not cursor.context.may_go_back:
             raise NotACall("a wrapped call follows")
         cursor.back_to = start
     calls = yield from read_call(cursor)
-    cursor.spans.append((start, cursor.pos))
+    cursor.evidence.spans.append((start, cursor.pos))
     return calls
 
 
@@ -114,9 +114,9 @@ def _check(cursor: Cursor, calls: Collection[RawCall]) -> None:
     """Weak evidence needs the natural end of the reply, every key to be a property and every required one there."""
     if cursor.void:
         raise cursor.rejected()
-    if not cursor.stopped and not cursor.cut:
+    if not cursor.stopped and not cursor.evidence.cut_off:
         raise NotACall("the reply was cut off, and what is not enclosed counts only at its natural end")
-    if not calls or cursor.left:
+    if not calls or cursor.evidence.kept_text:
         raise cursor.rejected("there is no call")
     for call in calls:
         _check_keys(cursor, call)
@@ -145,7 +145,7 @@ def _fits(cursor: Cursor, call: RawCall, arguments: JsonObject) -> bool:
     """
     if call.tool.accepts(arguments):
         return True
-    if not cursor.first:
+    if not cursor.context.first:
         return False
     if not call.explicit:
         return False

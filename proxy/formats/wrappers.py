@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -74,14 +74,14 @@ def _read_name(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read a call that begins with its name."""
     if (yield from _is_bare(cursor)):
         return (yield from bare_call(cursor))
-    return (yield from named(cursor, python=cursor.wrapped))
+    return (yield from named(cursor, python=cursor.context.wrapped))
 
 
 def _is_bare(cursor: Cursor) -> Parsing[bool]:
     """Whether the reply begins with a name and its arguments, and nothing around them."""
-    if not cursor.first:
+    if not cursor.context.first:
         return False
-    if cursor.wrapped:
+    if cursor.context.wrapped:
         return False
     return (yield from begins_bare(cursor))
 
@@ -112,29 +112,26 @@ def read_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     opened = yield from _open(cursor)
     if opened is None:
         return (yield from _call_without_wrapper(cursor))
-    outside, passes = cursor.wrapped, cursor.passes
-    cursor.depth += 1
-    cursor.wrapped = True
-    if not outside:
-        cursor.passes = cursor.back_to < 0
-    if cursor.depth > MAX_NESTED:
+    outside, evidence = cursor.context, cursor.evidence
+    holds_several = outside.holds_several if outside.wrapped else cursor.back_to < 0
+    cursor.context = replace(outside, depth=outside.depth + 1, wrapped=True, holds_several=holds_several)
+    if cursor.context.depth > MAX_NESTED:
         raise NotACall("wrappers are nested too deep")
-    left, enclosures = len(cursor.left), len(cursor.enclosures)
+    kept = len(evidence.kept_text)
     if opened.ends_itself:
         calls = yield from _single(cursor)
     else:
-        _enclose(cursor, opened.enclosure)
+        cursor.context = cursor.context.enclosed(opened.enclosure)
         calls = yield from _Inside(cursor, opened.bracket).read()
-    del cursor.enclosures[enclosures:]
-    cursor.wrapped, cursor.passes = outside, passes
-    cursor.depth -= 1
+    cursor.context = outside
     if calls:
-        cursor.spans.append((start, cursor.pos))
+        evidence.spans.append((start, cursor.pos))
         return calls
-    if not outside or len(cursor.left) == left:
+    if not outside.wrapped or len(evidence.kept_text) == kept:
         raise cursor.rejected("the wrapper holds no call")
     # A wrapper of its own around what stays text stays with it.
-    cursor.left[left:] = [(start if cursor.before else 0, cursor.pos, cursor.before)]
+    del evidence.kept_text[kept:]
+    cursor.keep_text(start)
     return ()
 
 
@@ -161,19 +158,10 @@ def _open(cursor: Cursor) -> Parsing[_Opened | None]:
 def _call_without_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read a call whose opening tag is evidence enough, with the proof that a wrapper without an end needs."""
     start = cursor.pos
-    cursor.weak = True
+    cursor.evidence.weak = True
     calls = yield from tagged_call(cursor)
-    cursor.spans.append((start, cursor.pos))
+    cursor.evidence.spans.append((start, cursor.pos))
     return calls
-
-
-def _enclose(cursor: Cursor, enclosure: Enclosure) -> None:
-    """Note that a wrapper is open. An opener that stands there twice may be closed once:
-    `<tool_call>⏎<tool_call>⏎{…}⏎</tool_call>`.
-    """
-    outer = [each.opener for each in cursor.enclosures[-1:]]
-    if outer != [enclosure.opener]:
-        cursor.enclosures.append(enclosure)
 
 
 def _single(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -204,7 +192,7 @@ def _name_follows(cursor: Cursor) -> Parsing[bool]:
 
     `[TOOL_CALLS]now{}read{"path": "a.py"}` of Mistral.
     """
-    if (yield from cursor.which(encoded(*cursor.tools.names))) is None:
+    if (yield from cursor.which(encoded(*cursor.context.tools.names))) is None:
         return False
     return (yield from cursor.byte()) == b"{"
 
@@ -232,10 +220,10 @@ class _Inside:
         self._calls: list[RawCall] = []
         # By what the bodies so far are closed.
         self._closed: set[Closed] = set()
-        # How far all was closed by itself, how many spans of text had been left, and what was open around it.
+        # How far all was closed by itself, and how much of it had been kept as text.
         self._closed_at = cursor.pos
-        self._left = len(cursor.left)
-        self._enclosures, self._depth = len(cursor.enclosures), cursor.depth
+        self._kept = len(cursor.evidence.kept_text)
+        self._context = cursor.context
 
     def read(self) -> Parsing[tuple[RawCall, ...]]:
         """Read all bodies, and the closer; the calls."""
@@ -258,7 +246,7 @@ class _Inside:
             return True
         if self._calls and (yield from ends_here(cursor)):
             cursor.pos = before
-            cursor.weak |= not self._only_wrappers
+            cursor.evidence.weak |= not self._only_wrappers
             return True
         if cursor.at_end():
             raise NotACall("the wrapper does not end")
@@ -266,7 +254,7 @@ class _Inside:
         found = yield from self._read_body()
         self._calls += found
         self._closed.add(closed)
-        self._closed_at, self._left = cursor.pos, len(cursor.left)
+        self._closed_at, self._kept = cursor.pos, len(cursor.evidence.kept_text)
         return False
 
     def _read_closer(self) -> Parsing[bool]:
@@ -313,17 +301,16 @@ class _Inside:
         cursor = self._cursor
         if self._calls:
             cursor.resume(self._closed_at)
-        del cursor.left[self._left :]
+        del cursor.evidence.kept_text[self._kept :]
         if not self._may_keep(reason):
             raise reason
-        cursor.cut = not self._only_wrappers
-        if cursor.cut:
+        cursor.evidence.cut_off = not self._only_wrappers
+        if cursor.evidence.cut_off:
             cursor.go_back(self._closed_at)
         else:
             # What follows has a wrapper of its own, and is read once more for itself.
             cursor.pos = self._closed_at
-        del cursor.enclosures[self._enclosures :]
-        cursor.depth = self._depth
+        cursor.context = self._context
 
     def _may_keep(self, reason: NotACall) -> bool:
         """Whether there are calls, and they count without what comes behind them."""
@@ -403,17 +390,17 @@ def fence(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     lined = cursor.begins_line(cursor.pos)
     yield from cursor.expect(FENCE)
     info = yield from cursor.until(_LINE_END, _MAX_INFO)
-    cursor.depth += 1
-    cursor.enclosures.append(Enclosure(FENCE, (FENCE,), lined))
-    if b"`" in info or cursor.depth > MAX_NESTED:
+    outside = cursor.context
+    fences = (*outside.enclosures, Enclosure(FENCE, (FENCE,), lined))
+    cursor.context = replace(outside, depth=outside.depth + 1, enclosures=fences)
+    if b"`" in info or cursor.context.depth > MAX_NESTED:
         raise NotACall("a code span is no fence")
     calls: list[RawCall] = []
     tagged = False
     while True:
         yield from cursor.blanks()
         if calls and (yield from _fence_ends(cursor, tagged)):
-            cursor.depth -= 1
-            cursor.enclosures.pop()
+            cursor.context = outside
             return tuple(calls)
         if not (yield from _counts_in_fence(cursor)):
             raise cursor.refuse("what is in a fence is an example")
@@ -428,18 +415,18 @@ def _fence_ends(cursor: Cursor, tagged: bool) -> Parsing[bool]:
         return True
     if tagged:
         return False
-    if cursor.wrapped:
+    if cursor.context.wrapped:
         return False
-    if not cursor.first:
+    if not cursor.context.first:
         return False
     return (yield from ends_here(cursor))
 
 
 def _counts_in_fence(cursor: Cursor) -> Parsing[bool]:
     """Whether what stands here may be a call in a fence."""
-    if cursor.wrapped:
+    if cursor.context.wrapped:
         return True
-    if not cursor.first:
+    if not cursor.context.first:
         return bool((yield from cursor.ahead(cursor.maybe(_is_json(cursor)))))
     if (yield from cursor.byte()) in (b"{", b"[", b"<"):
         return True

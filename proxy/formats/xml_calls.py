@@ -15,6 +15,7 @@ may hold it. In Qwen's spelling a line end behind the opening tag, and then one 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, dump, load_json
@@ -39,7 +40,7 @@ _CALL_ENDS = (b"</function>",)
 
 def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one call that stands here, opening tag and all."""
-    lined = cursor.begins_line(cursor.pos) if cursor.enclosures else None
+    lined = cursor.begins_line(cursor.pos) if cursor.context.enclosures else None
     opener = yield from tag(cursor)
     if not opener.names(CALL_KINDS):
         raise NotACall("a tag that names a function was expected")
@@ -118,7 +119,7 @@ def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:
     """Let a call end with the reply: weak evidence, if the model stopped behind a value."""
     if not values or not cursor.stopped:
         raise cursor.refuse("a parameter or the end of the call was expected")
-    cursor.weak = True
+    cursor.evidence.weak = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def _parameter(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, 
     if opener.kind == "param" and (yield from cursor.which((_CDATA,))):
         value = RawText((yield from _character_data(cursor, opener)))
     else:
-        markup = _named_markup(cursor, opener, place.call)
+        markup = _named_markup(cursor, raw, place, values)
         value = yield from raw.read(markup, key, values, padded=_in_lines(opener, place.padded), opener=place.written)
     meant = tool.meant(key, values)
     values[key] = _typed(tool, meant, _trimmed(value.text, opener, place.padded), opener)
@@ -205,7 +206,7 @@ def _expect_end(cursor: Cursor) -> Parsing[None]:
     if not (yield from ends_here(cursor)):
         raise cursor.refuse("the end of the call was expected")
     if found is NO_TAG:
-        cursor.weak = True
+        cursor.evidence.weak = True
 
 
 def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -213,9 +214,10 @@ def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(end.replace(b"</", b"<").removesuffix(b">") for end in ends)
 
 
-def _named_markup(cursor: Cursor, opener: Tag, call: CallTag) -> Markup:
-    """The tags of `<parameter=KEY>` in its spelling."""
-    outside = _Outside(cursor, call)
+def _named_markup(cursor: Cursor, raw: RawValues, place: _Place, given: Collection[str]) -> Markup:
+    """The tags of `<parameter=KEY>` in its spelling, behind values of these keys."""
+    opener = place.opener
+    outside = _Outside(cursor, place.call)
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
         if (yield from cursor.which(opener.ends)):
@@ -231,8 +233,14 @@ def _named_markup(cursor: Cursor, opener: Tag, call: CallTag) -> Markup:
         yield from tag(cursor)
         return Mark(Level.VALUE, False, key=found.name)
 
+    def another(cursor: Cursor) -> Parsing[bool]:
+        found = yield from tag_ahead(cursor)
+        if not found.names(PARAMETER_KINDS):
+            return False
+        return raw.may_begin(found.name, given, alike=found.assigned == opener.assigned)
+
     literals = (*opener.ends, *_begins(opener.ends), *outside.literals)
-    return Markup(tuple(dict.fromkeys(literals)), read, _another_parameter, call.there)
+    return Markup(tuple(dict.fromkeys(literals)), read, another, place.call.there)
 
 
 def _element_markup(cursor: Cursor, place: _Place, key: str) -> Markup:
@@ -292,12 +300,6 @@ class _Outside:
         if found.kind not in CALL_KINDS:
             return True
         return found.name != ""
-
-
-def _another_parameter(cursor: Cursor) -> Parsing[bool]:
-    """Whether another parameter begins here."""
-    found = yield from tag_ahead(cursor)
-    return found.names(PARAMETER_KINDS)
 
 
 def _another_element(cursor: Cursor) -> Parsing[bool]:

@@ -72,13 +72,13 @@ def tag(cursor: Cursor) -> Parsing[Tag]:
     found = yield from peek_tag(cursor)
     if found is None:
         raise cursor.refuse("a tag was expected")
-    cursor.pos = cursor.known[2]
+    cursor.pos = cursor.memo[2]
     return found
 
 
 def peek_tag(cursor: Cursor) -> Parsing[Tag | None]:
     """The tag that stands here, not read yet; None if there is none."""
-    at, known, _ = cursor.known
+    at, known, _ = cursor.memo
     if at == cursor.pos and isinstance(known, Tag):
         return known
     return (yield from cursor.ahead(_known_tag(cursor)))
@@ -100,7 +100,7 @@ def _known_tag(cursor: Cursor) -> Parsing[Tag | None]:
     start = cursor.pos
     found = yield from cursor.maybe(_tag(cursor))
     if found is not None:
-        cursor.known = (start, found, cursor.pos)
+        cursor.memo = (start, found, cursor.pos)
     return found
 
 

@@ -1,8 +1,8 @@
-"""What a parser gives, and what is open around the place where it reads.
+"""What a parser gives.
 
     <tool_call>{"name": "read", "arguments": {"path": "a.py"}}</tool_call>
 
-is `RawCall(read, "read", '{"path": "a.py"}')` in `Enclosure(b"<tool_call>", (b"</tool_call>",), True)`.
+is `RawCall(read, "read", '{"path": "a.py"}')`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,3 @@ class RawCall:
     arguments: str
     id: str = ""
     explicit: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosure:
-    """A wrapper, or a fence, that is open: its opener as it was written, what closes it, and whether it began on a line
-    of its own.
-    """
-
-    opener: bytes
-    closers: tuple[bytes, ...]
-    lined: bool

@@ -11,14 +11,18 @@ come as a whole yet: it yields, and goes on in the middle of `"pa` when the next
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from proxy.limits import MAX_DEPTH
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.calls import Enclosure, RawCall
+from proxy.parsing.calls import RawCall
+from proxy.parsing.context import Context, Enclosure
 from proxy.parsing.evidence import (
+    Evidence,
+    KeptText,
     NotACall,
     OpenString,
     Rejection,
@@ -26,10 +30,11 @@ from proxy.parsing.evidence import (
     Truncated,
     Unreadable,
     Verdict,
+    VerdictStep,
     unreadable,
 )
 from proxy.parsing.literal_table import Literals, literal_table
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.tools.toolset import Tool
 
 # What a parser of a format needs.
 __all__ = [
@@ -38,8 +43,11 @@ __all__ = [
     "MAX_REREADS",
     "MAX_SCALAR",
     "MAX_VOID",
+    "Context",
     "Cursor",
     "Enclosure",
+    "Evidence",
+    "KeptText",
     "Literals",
     "NotACall",
     "OpenString",
@@ -76,6 +84,8 @@ _QUOTES = (b'"', b"'")
 _BEHIND_STRING = frozenset((b",", b":", b"]", b"}", b"[", b"{", *_QUOTES))
 _LEVELS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _NO_TOOL = Tool("", {})
+# Asked for with every chunk: a global name is found faster than a member of an enum.
+_OPEN, _SKIPPING = Verdict.OPEN, Verdict.SKIPPING
 
 
 @lru_cache(maxsize=256)
@@ -83,12 +93,8 @@ def _any_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(b"|".join(map(re.escape, literals)))
 
 
-def _never() -> bool:
-    return False
-
-
 class Cursor:
-    """A position in a text, what is open there, and what is known so far of the candidate that is read.
+    """A position in a text, with the context around it and the evidence that was found so far.
 
     A parser reads with `expect`, `which`, `until`, `value` and so on, and looks ahead with `peek`, `ahead` and `maybe`.
     It raises `refuse(…)` where the text goes on as no call does, and says `reject(…)` where nothing can come of it
@@ -96,59 +102,28 @@ class Cursor:
     so what a parser gets of it means nothing, names aside.
     """
 
-    def __init__(self, buffer: TextBuffer, pos: int, tools: ToolSet) -> None:
+    def __init__(self, buffer: TextBuffer, pos: int, context: Context) -> None:
         self._buffer = buffer
         self.pos = pos
-        self.tools = tools
+        self.context = context
+        self.evidence = Evidence()
 
-        # Where it stands. `first`: the candidate is the first thing of the reply; `wrapped`: a format's own wrapper is
-        # open, `depth` of them; `enclosures`: the wrappers and fences that must be closed, the outermost first;
-        # `strict`: no line ends in a string; `in_quotation` says whether a quotation is open before it.
-        self.first = False
-        self.wrapped = False
-        self.depth = 0
-        self.enclosures: list[Enclosure] = []
-        self.strict = False
-        self.in_quotation: Callable[[], bool] = _never
-
-        # Evidence. `named`: an offered name was read; `weak`: it counts only if the reply ends with it; `spans`: the
-        # positions of what would be a call by itself; `format`: what it is, if only the parser can tell.
-        self.named = False
-        self.weak = False
-        self.spans: list[tuple[int, int]] = []
-        self.format = ""
-        # `why` in words, empty until there is a reason, and `rejection` as it is counted.
-        self.why = ""
-        self.rejection = Rejection.BROKEN
-        self._verdict = Verdict.OPEN
-        # Since when it is not OPEN.
-        self._void_from = -1
-
-        # Text that stays text within a wrapper. `passes`: the wrapper may hold calls beside a body that names no
-        # offered tool; `before`: so many calls of it were read; `left`: such bodies, (start, end, calls before it).
-        self.passes = False
-        self.before = 0
-        self.left: list[tuple[int, int, int]] = []
-
-        # What broke off. `cut`: it did behind calls that are closed; `broken_off`: the text ended within a tag.
-        self.cut = False
-        self.broken_off = False
-
-        # Reading again. `back_to`: where to go on if nothing comes of it, -1 if nowhere, and whether it may be set;
-        # `furthest`: how far was read what is read again from further back, or stays text behind calls: if nothing
-        # comes of that, no call begins up to there.
+        # The text ended within one of the literals that were looked for: `</tool_ca`.
+        self.ends_in_literal = False
+        # Reading again. `back_to`: where to go on if nothing comes of it, -1 if nowhere; `furthest`: how far was read
+        # what is read again from further back, or stays text behind calls: if nothing comes of that, no call begins up
+        # to there.
         self.back_to = -1
-        self.may_go_back = True
         self.furthest = 0
         # What a parser read at a position that others ask for again, and where it ends.
-        self.known: tuple[int, object, int] = (-1, None, -1)
+        self.memo: tuple[int, object, int] = (-1, None, -1)
         # Where the outermost look ahead began, -1 if all that is read is read for good.
         self._ahead_of = -1
 
     @property
     def settled(self) -> int:
         """How far all was read for good: what is only looked at ahead is not, nor is what stands behind a call."""
-        if self.passing and self.before:
+        if self.passing and self.context.calls_before:
             return 0
         return self.pos if self._ahead_of < 0 else self._ahead_of
 
@@ -160,29 +135,34 @@ class Cursor:
     @property
     def void(self) -> bool:
         """True once it is known that what is read now is no call."""
-        return self._verdict is not Verdict.OPEN
+        return self.evidence.verdict is not _OPEN
 
     @property
     def passing(self) -> bool:
         """True within a body that stays text although what stands beside it may be calls."""
-        return self._verdict is Verdict.SKIPPING
+        return self.evidence.verdict is _SKIPPING
 
     def resume(self, start: int) -> bool:
         """Go on behind the body that began at `start`; False if it is not one that stays text."""
         if not self.passing:
             return False
-        # What stands before the first call was let go as it was read.
-        begin = start if self.before else 0
-        self.left.append((begin, self.pos, self.before))
-        self._verdict, self._void_from = Verdict.OPEN, -1
+        self.keep_text(start)
+        self.evidence.move(VerdictStep.RESUME)
         return True
+
+    def keep_text(self, start: int) -> None:
+        """Say that what began at `start` stays text, and is over here."""
+        before = self.context.calls_before
+        # What stands before the first call was let go as it was read.
+        begin = start if before else 0
+        self.evidence.kept_text.append(KeptText(begin, self.pos, before))
 
     def abandon(self, end: int, rejection: Rejection) -> None:
         """All up to `end` was let go: nothing comes of it, whatever follows."""
         self.back_to = -1
-        self.passes = False
+        self.context = replace(self.context, holds_several=False)
         if self.passing:
-            self._verdict = Verdict.VOID
+            self.evidence.move(VerdictStep.ABANDON, self.evidence.since)
         self.reject(rejection)
         self.pos = end
 
@@ -197,26 +177,20 @@ class Cursor:
         if self.back_to >= 0:
             raise refusal
         if not self.void:
-            self._turn(Verdict.VOID, refusal)
+            self._turn(VerdictStep.REJECT, refusal)
 
     def reject_if(self, condition: bool = True, why: Rejection | str = Rejection.BROKEN) -> None:
         """Like `reject`, if the condition holds."""
         if condition:
             self.reject(why)
 
-    def explain(self, refusal: NotACall) -> None:
-        """Say why nothing came of it, whatever was said before."""
-        self.why, self.rejection = str(refusal), refusal.rejection
-
     def rejected(self, otherwise: str = "") -> NotACall:
         """What to raise where the end of it was read: why it was rejected, or `otherwise` if it was not."""
-        if self.why:
-            return NotACall(self.rejection, self.why)
-        return NotACall(otherwise)
+        return self.evidence.rejected(otherwise)
 
-    def _turn(self, verdict: Verdict, refusal: NotACall) -> None:
-        self._verdict, self._void_from = verdict, self.pos
-        self.explain(refusal)
+    def _turn(self, step: VerdictStep, refusal: NotACall) -> None:
+        self.evidence.move(step, self.pos)
+        self.evidence.explain(refusal)
 
     def go_back(self, position: int) -> None:
         """Read again from a position. If nothing comes of that, what was read already holds no call either."""
@@ -252,13 +226,13 @@ class Cursor:
 
     def tool(self, name: str) -> Tool:
         """The offered tool of this name; without one this is no call (contract C3)."""
-        tool = self.tools.resolve(name)
+        tool = self.context.tools.resolve(name)
         if tool is not None:
-            self.named = True
+            self.evidence.named = True
             return tool
         why = f"no tool {name!r} is offered"
-        if self.passes and not self.void:
-            self._turn(Verdict.SKIPPING, NotACall(Rejection.NOT_OFFERED, why))
+        if self.context.holds_several and not self.void:
+            self._turn(VerdictStep.SKIP, NotACall(Rejection.NOT_OFFERED, why))
         else:
             self.reject(Rejection.NOT_OFFERED, why)
         return _NO_TOOL
@@ -278,7 +252,7 @@ class Cursor:
         try:
             found = yield from parsing
         except Truncated:
-            self.broken_off = True
+            self.ends_in_literal = True
         except NotACall:
             pass
         finally:
@@ -311,7 +285,7 @@ class Cursor:
                 return found
             if found is not None:
                 if table.breaks_off(here):
-                    self.broken_off = True
+                    self.ends_in_literal = True
                 return None
             yield
 
@@ -322,7 +296,7 @@ class Cursor:
 
     def refuse(self, why: str, rejection: Rejection = Rejection.BROKEN) -> NotACall:
         """What to raise where the text goes on as no call does; Truncated if it ends here."""
-        if self.at_end() or self.broken_off:
+        if self.at_end() or self.ends_in_literal:
             return Truncated(f"the text ends where {why}")
         return NotACall(rejection, why)
 
@@ -439,7 +413,7 @@ class Cursor:
         """The bytes that matter in the rest of a string, and how many bytes of it may follow; 0 if any number may."""
         if self.void:
             limit = 0
-        strict = self.strict or limit > 0
+        strict = self.context.strict or limit > 0
         stops = _IN_STRICT_STRING if strict else _IN_STRING
         room = max(1, start + limit - self.pos) if limit else 0
         return stops[quote], room
@@ -488,8 +462,8 @@ class Cursor:
         `start`, or more than MAX_VOID since nothing can come of it.
         """
         if self.void:
-            if self.pos - self._void_from > MAX_VOID:
-                self.pos = self._void_from + MAX_VOID
+            if self.pos - self.evidence.since > MAX_VOID:
+                self.pos = self.evidence.since + MAX_VOID
                 raise self.rejected()
         elif limit and self.pos - start > limit:
             self.pos = start + limit

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from proxy.transitions import next_state
 
 
 class Rejection(Enum):
@@ -83,14 +86,19 @@ class StringGoesOn(OpenString):
 
 
 class Verdict(Enum):
-    """What is known of a candidate while it is read.
+    """Whether a candidate may become a call while it is read.
 
-    OPEN becomes VOID once nothing can come of it any more. In a wrapper that may hold other calls it becomes SKIPPING
-    instead, and OPEN again behind the body that names no offered tool: of
+                   reject
+        OPEN ─────────────────> VOID <──┐
+        ^  └── skip ─> SKIPPING ────────┘ abandon
+        └──── resume ─────┘
+
+    In a wrapper that may hold other calls a body that names no offered tool is SKIPPING, and what stands behind it is
+    OPEN again: of
 
         <tool_call>{"name": "unknown", "arguments": {…}}{"name": "read", "arguments": {…}}</tool_call>
 
-    the first object stays text, and the second is a call. What is let go while it is SKIPPING is VOID.
+    the first object stays text, and the second is a call.
     """
 
     # It may become a call.
@@ -99,3 +107,76 @@ class Verdict(Enum):
     SKIPPING = auto()
     # Nothing will come of it. It is read on to its end, because markup inside a string of it is no call either.
     VOID = auto()
+
+
+class VerdictStep(Enum):
+    """What is learned of a candidate."""
+
+    # It is no call.
+    REJECT = auto()
+    # This body of it is none.
+    SKIP = auto()
+    # That body is over.
+    RESUME = auto()
+    # It was let go before its end.
+    ABANDON = auto()
+
+
+VERDICTS: dict[Verdict, dict[VerdictStep, Verdict]] = {
+    Verdict.OPEN: {
+        VerdictStep.REJECT: Verdict.VOID,
+        VerdictStep.SKIP: Verdict.SKIPPING,
+    },
+    Verdict.SKIPPING: {
+        VerdictStep.RESUME: Verdict.OPEN,
+        VerdictStep.ABANDON: Verdict.VOID,
+    },
+    Verdict.VOID: {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptText:
+    """A body within a wrapper that stays text, by its positions; so many calls of the wrapper stand before it."""
+
+    start: int
+    end: int
+    calls_before: int
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What a parser saw of a candidate, for who decides whether its calls count.
+
+    `named`: an offered name was read. `weak`: it counts only if the reply ends with it (contract C3). `cut_off`: it
+    broke off behind calls that are closed. `spans` are the positions of what would be a call by itself, `kept_text` the
+    bodies within a wrapper that stay text. `format` is what it is, where only the parser can tell; else empty.
+
+    `verdict` says whether it may still become a call, `since` from which position on that is not OPEN, and `why` in
+    words, empty until there is a reason; `rejection` is the reason as it is counted.
+    """
+
+    named: bool = False
+    weak: bool = False
+    cut_off: bool = False
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    kept_text: list[KeptText] = field(default_factory=list)
+    format: str = ""
+    verdict: Verdict = Verdict.OPEN
+    since: int = -1
+    why: str = ""
+    rejection: Rejection = Rejection.BROKEN
+
+    def move(self, step: VerdictStep, position: int = -1) -> None:
+        """Take a step, which is known since a position."""
+        self.verdict, self.since = next_state(VERDICTS, self.verdict, step), position
+
+    def explain(self, refusal: NotACall) -> None:
+        """Say why nothing came of it, whatever was said before."""
+        self.why, self.rejection = str(refusal), refusal.rejection
+
+    def rejected(self, otherwise: str = "") -> NotACall:
+        """What to raise where the end of it was read: why it was rejected, or `otherwise` if it was not."""
+        if self.why:
+            return NotACall(self.rejection, self.why)
+        return NotACall(otherwise)

@@ -139,6 +139,11 @@ class Markdown:
         return _QUOTE.match(self._head) is not None
 
     @property
+    def begins_line(self) -> bool:
+        """True if what comes next is the first thing of a line that is no indented code."""
+        return self.line_start and not self.indented
+
+    @property
     def indented(self) -> bool:
         """True if the line begins as indented code does."""
         return _indent(self._head) > _MAX_INDENT

@@ -1,9 +1,9 @@
 """The text of a call's arguments to an object, whatever a server or a model made of it (F19 to F21, F26 to F31).
 
-A ladder: strict JSON first, then one rung after the other, each a pure function from a text to an object, or to a text
-that is nearer to one and is climbed again. No rung makes anything up (contract C9): every string is what stood between
-its marks, and a string that does not end has no reading. The last rung reads by the schema, and the caller must check
-that the schema accepts what comes of it.
+Strict JSON first, then one reader after the other, each a pure function from a text to an object, or to a text that is
+nearer to one and is read again. No reader makes anything up (contract C9): every string is what stood between its
+marks, and a string that does not end has no reading. The last one reads by the schema, and the caller must check that
+the schema accepts what comes of it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from proxy.codec.literals import Also, missing_closers, printed_by_python, read_
 from proxy.repair.unescaped_strings import read_unescaped
 from proxy.tools.schema import Schema, same
 
-# Rungs behind each other, and readings of one text.
-MAX_RUNGS = 3
+# Readers behind each other, and readings of one text.
+MAX_READERS = 3
 MAX_READINGS = 48
 # What may stand before and behind the arguments (F31).
 _BEFORE = re.compile(r"[^{}\[\]\"']{1,96}(?=\{)")
@@ -26,7 +26,8 @@ _MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\
 _BEHIND = re.compile(rf"[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*")
 _MARKUP_BEHIND = re.compile(rf"(?:\s*(?:{_MARKUP}))*\s*")
 _BLANKS = re.compile(r"\s*")
-_MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
+# A key with a bracket in front is none: `"{path": 1}`.
+_MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
 # A string, also one that never ends, and what follows a comment that never ends, stay as they are.
 _COMMENT = re.compile(
     r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)"""
@@ -43,20 +44,20 @@ _LAST_STRING = re.compile(r"""["'][\s\]}]*\Z""")
 @dataclass(frozen=True, slots=True)
 class Hints:
     """What the tool's schema says of its arguments: `lists` are the keys whose value can be nothing but an array, and
-    so may have lost its brackets (F14); `shape` is None where the tool is not known.
+    so may have lost its brackets (F14); `schema` is None where the tool is not known.
     """
 
     lists: Collection[str] = ()
-    shape: Schema | None = None
+    schema: Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentReader:
     """One way to read a text. `read` gives None, or raises ValueError, where it does not apply.
 
-    `example` is a text that this rung is for, as arguments of `EXAMPLE_SCHEMA`. `by_schema`: only where the schema
+    `example` is a text that this reader is for, as arguments of `EXAMPLE_SCHEMA`. `by_schema`: only where the schema
     accepts what comes of it. `completes`: only for what the model ended by itself (contract C4, F56). `behind` are the
-    only rungs that may have led to the text; None for any.
+    only readers that may have led to the text; None for any.
     """
 
     id: str
@@ -70,77 +71,79 @@ class ArgumentReader:
 
 @dataclass(frozen=True, slots=True)
 class ReadArguments:
-    """An object, its strict JSON text, and the rungs that led to it, in their order; none for strict JSON."""
+    """An object, its strict JSON text, and the readers that led to it, in their order; none for strict JSON."""
 
     values: JsonObject
     text: str
-    rungs: tuple[ArgumentReader, ...]
+    readers: tuple[ArgumentReader, ...]
 
     @property
     def by_schema(self) -> bool:
         """True if the object is to be taken only if the schema accepts it."""
-        return any(rung.by_schema for rung in self.rungs)
+        return any(reader.by_schema for reader in self.readers)
 
     @property
     def completed(self) -> bool:
         """True if closers were supplied."""
-        return any(rung.id == "closers" for rung in self.rungs)
+        return any(reader.id == "closers" for reader in self.readers)
 
 
 def read_arguments(
-    text: str, *, lists: Collection[str] = (), shape: Schema | None = None, stopped: bool = True
+    text: str, *, lists: Collection[str] = (), schema: Schema | None = None, stopped: bool = True
 ) -> Iterator[ReadArguments]:
     """The objects that the text may stand for, the surest first; none if it stands for none.
 
-    `stopped`: the model ended by itself, so closers that are missing may be supplied. `lists` and `shape` are those of
+    `stopped`: the model ended by itself, so closers that are missing may be supplied. `lists` and `schema` are those of
     `Hints`.
     """
-    climber = _Readers(tuple(rung for rung in READERS if stopped or not rung.completes), Hints(lists, shape))
-    return climber.climb(text, ())
+    search = _Search(tuple(reader for reader in READERS if stopped or not reader.completes), Hints(lists, schema))
+    return search.readings(text, ())
 
 
-class _Readers:
-    def __init__(self, rungs: tuple[ArgumentReader, ...], hints: Hints) -> None:
-        self._rungs = rungs
+class _Search:
+    """Looks for readings of a text, a bounded number of them."""
+
+    def __init__(self, readers: tuple[ArgumentReader, ...], hints: Hints) -> None:
+        self._readers = readers
         self._hints = hints
         self._left = MAX_READINGS
 
-    def climb(self, text: str, below: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
-        """The objects of a text that the rungs `below` have led to."""
+    def readings(self, text: str, before: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
+        """The objects of a text that the readers `before` have led to."""
         strict = _read(_strict, text, self._hints)
         if isinstance(strict, dict):
-            yield ReadArguments(strict, text, below)
+            yield ReadArguments(strict, text, before)
             return
-        if len(below) == MAX_RUNGS:
+        if len(before) == MAX_READERS:
             return
-        for rung in self._rungs:
-            if not _may_follow(rung, below):
+        for reader in self._readers:
+            if not _may_follow(reader, before):
                 continue
             self._left -= 1
             if self._left < 0:
                 return
-            value = _read(rung.read, text, self._hints)
+            value = _read(reader.read, text, self._hints)
             if isinstance(value, dict):
-                yield from _read_by(value, (*below, rung))
+                yield from _read_by(value, (*before, reader))
             elif isinstance(value, str):
-                yield from self.climb(value, (*below, rung))
+                yield from self.readings(value, (*before, reader))
 
 
-def _may_follow(rung: ArgumentReader, below: tuple[ArgumentReader, ...]) -> bool:
-    if rung in below:
+def _may_follow(reader: ArgumentReader, before: tuple[ArgumentReader, ...]) -> bool:
+    if reader in before:
         return False
-    if rung.behind is None:
+    if reader.behind is None:
         return True
-    return all(each.id in rung.behind for each in below)
+    return all(each.id in reader.behind for each in before)
 
 
-def _read_by(values: JsonObject, rungs: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
+def _read_by(values: JsonObject, readers: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
     """The object, unless it is nested too deeply to be written."""
     try:
         text = dump(values)
     except ValueError:
         return
-    yield ReadArguments(values, text, rungs)
+    yield ReadArguments(values, text, readers)
 
 
 def _read(read: Callable[[str, Hints], Json], text: str, hints: Hints) -> Json:
@@ -306,11 +309,11 @@ def _without_commas(text: str, hints: Hints) -> Json:
 def _unescaped(text: str, hints: Hints) -> Json:
     """The object whose strings hold marks without a backslash; markup behind it is not its own."""
     end = text.rfind("}") + 1
-    if hints.shape is None or not end:
+    if hints.schema is None or not end:
         return None
     if not _MARKUP_BEHIND.fullmatch(text, end):
         return None
-    found = read_unescaped(text[:end], hints.shape)
+    found = read_unescaped(text[:end], hints.schema)
     bare = _bare(text[:end])
     if bare.endswith("}") and isinstance(_read(_literals, bare, hints), dict):
         # In `{"a": "b" // "c"⏎}` the comment may be a part of the string.
@@ -326,7 +329,7 @@ READERS = (
         "a key is there twice, with the same value",
         '{"a": 1, "a": 1}',
         _same_twice,
-        # Only as the model wrote it: in what a rung made, either of the two may be a part of a string.
+        # Only as the model wrote it: in what a reader made, either of the two may be a part of a string.
         behind=frozenset(("double_encoded", "doubled", "junk")),
     ),
     ArgumentReader("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"', _inner),

@@ -18,7 +18,7 @@ from proxy.repair.argument_readers import ReadArguments, read_arguments
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
-from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes, ends_in_text
+from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes, ends_in_doubt
 from proxy.tools.schema import same, violations
 from proxy.tools.toolset import Tool, ToolSet
 
@@ -70,7 +70,7 @@ class Repairer:
         if tool is None:
             return read_arguments(text, stopped=stopped)
         lists = [key for key in tool.properties if tool.is_list(key)]
-        return read_arguments(text, lists=lists, shape=tool.shape, stopped=stopped)
+        return read_arguments(text, lists=lists, schema=tool.compiled, stopped=stopped)
 
     def rules(self, name: str) -> tuple[ToolRule, ...]:
         """The rules of the user's file for the calls of a tool."""
@@ -92,10 +92,10 @@ class Repairer:
         if call is None:
             return None
         tool = call.tool
-        if reading.completed and self._ends_in_text(call):
+        if reading.completed and self._ends_in_doubt(call):
             return None
         call = self._by_rules(call, _OF_WHAT_IS_THERE)
-        call = self._mended(call, self._fixes)
+        call = self._apply_fixes(call, self._fixes)
         call = self._by_rules(call, _ALL_CONDITIONS)
         wrong = call.faults
         if wrong:
@@ -134,19 +134,19 @@ class Repairer:
             return self.tools.resolve(name)
         return self._inferred(values)
 
-    def _ends_in_text(self, call: _Call) -> bool:
-        """True if nobody knows where the last value of the arguments was meant to end."""
+    def _ends_in_doubt(self, call: _Call) -> bool:
+        """True if nobody knows where the last value of the arguments, or one around it, was meant to end."""
         if call.tool is None:
             return False
-        return ends_in_text(call.values, call.tool.shape, self._fixes)
+        return ends_in_doubt(call.values, call.tool.compiled, self._fixes)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.by_table)
 
-    def _mended(self, call: _Call, fixes: tuple[Fix, ...] = USUAL) -> _Call:
+    def _apply_fixes(self, call: _Call, fixes: tuple[Fix, ...] = USUAL) -> _Call:
         if call.tool is None:
             return call
-        values, steps = apply_fixes(call.values, call.tool.shape, fixes)
+        values, steps = apply_fixes(call.values, call.tool.compiled, fixes)
         if not isinstance(values, dict) or not steps:
             return call
         return _Call(call.name, call.tool, values, (*call.fixes, *_told(steps, call.name)))
@@ -162,7 +162,7 @@ class Repairer:
             after = self._applied(rule, call)
             if after is call:
                 continue
-            after = self._mended(after)
+            after = self._apply_fixes(after)
             if after.tool is None:
                 continue
             left = after.faults
@@ -205,12 +205,12 @@ class _Call:
         """How many things the schema finds wrong; none where no tool is known."""
         if self.tool is None:
             return 0
-        return violations(self.values, self.tool.shape)
+        return violations(self.values, self.tool.compiled)
 
 
 def _read(reading: ReadArguments, before: str, after: str, name: str) -> Iterator[Repair]:
-    for rung in reading.rungs:
-        yield Repair(rung.id, before, after, rung.why, name)
+    for reader in reading.readers:
+        yield Repair(reader.id, before, after, reader.why, name)
 
 
 def _named(name: str, call: _Call) -> Iterator[Repair]:

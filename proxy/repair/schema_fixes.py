@@ -20,7 +20,7 @@ MAX_DEPTH = 64
 # Values that are looked at in one call.
 MAX_VALUES = 2_000
 # Steps of judging in one call, and pairs of keys that are compared letter by letter.
-MAX_JUDGED = 100_000
+MAX_VALIDATED = 100_000
 MAX_PAIRS = 10_000
 _TEXT = frozenset(("string",))
 _WRAPPERS = frozenset(
@@ -56,34 +56,34 @@ class Step:
     after: Json
 
 
-def apply_fixes(value: Json, shape: Schema, fixes: Iterable[Fix]) -> tuple[Json, tuple[Step, ...]]:
+def apply_fixes(value: Json, schema: Schema, fixes: Iterable[Fix]) -> tuple[Json, tuple[Step, ...]]:
     """The value as near to the schema as the fixes bring it, and what they did; the very same value if nothing."""
-    return _SchemaFixer(tuple(fixes)).mend(value, shape, "", 0)
+    return _SchemaFixer(tuple(fixes)).apply(value, schema, "", 0)
 
 
 class _SchemaFixer:
     def __init__(self, fixes: tuple[Fix, ...]) -> None:
         self._fixes = fixes
         self._left = MAX_VALUES
-        self._validator = Validator(MAX_JUDGED)
+        self._validator = Validator(MAX_VALIDATED)
 
-    def mend(self, value: Json, shape: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
-        """Mend what is in the value, then the value, until no fix brings it nearer."""
+    def apply(self, value: Json, schema: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+        """Fix what is in the value, then the value, until no fix brings it nearer."""
         self._left -= 1
         if depth > MAX_DEPTH or self._left < 0:
             return value, ()
-        if not self._is_odd(value, shape):
+        if not self._is_odd(value, schema):
             return value, ()
-        now, steps = self._inside(value, shape, place, depth)
-        best = self._validator.score(now, shape)
+        now, steps = self._inside(value, schema, place, depth)
+        best = self._validator.score(now, schema)
         for fix in self._fixes:
             if self._validator.spent or not any(best):
                 break
-            changed = fix.apply(now, shape, self._validator)
+            changed = fix.apply(now, schema, self._validator)
             if changed is now:
                 continue
-            result, inner = self._inside(changed, shape, place, depth)
-            reached = self._validator.score(result, shape)
+            result, inner = self._inside(changed, schema, place, depth)
+            reached = self._validator.score(result, schema)
             if self._is_taken(fix, reached, best):
                 steps += (Step(fix, place, now, changed), *inner)
                 now, best = result, reached
@@ -100,40 +100,40 @@ class _SchemaFixer:
             return not faults
         return True
 
-    def _is_odd(self, value: Json, shape: Schema) -> bool:
+    def _is_odd(self, value: Json, schema: Schema) -> bool:
         """True if the schema refuses the value, or does not know a key of it."""
-        if self._validator.faults(value, shape):
+        if self._validator.faults(value, schema):
             return True
-        return self._validator.unknown_keys(value, shape) > 0
+        return self._validator.unknown_keys(value, schema) > 0
 
-    def _inside(self, value: Json, shape: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
-        """Mend the members or items of a value by what the schemas that apply to it say of them."""
+    def _inside(self, value: Json, schema: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+        """Fix the members or items of a value by what the schemas that apply to it say of them."""
         if not isinstance(value, dict | list):
             return value, ()
-        if not self._is_odd(value, shape):
+        if not self._is_odd(value, schema):
             return value, ()
-        schemas = self._validator.applied(value, shape)
+        schemas = self._validator.applied(value, schema)
         steps: list[Step] = []
-        mended: list[Json] = []
+        fixed: list[Json] = []
         for key, member in members(value):
             inner, done = self._member(member, inner_schemas(key, schemas), _place(place, key), depth + 1)
-            mended.append(inner)
+            fixed.append(inner)
             steps += done
         if not steps:
             return value, ()
         if isinstance(value, dict):
-            return dict(zip(value, mended, strict=True)), tuple(steps)
-        return mended, tuple(steps)
+            return dict(zip(value, fixed, strict=True)), tuple(steps)
+        return fixed, tuple(steps)
 
     def _member(
         self, value: Json, schemas: tuple[Schema, ...], place: str, depth: int
     ) -> tuple[Json, tuple[Step, ...]]:
-        """Mend one member or item by all that is said of it."""
+        """Fix one member or item by all that is said of it."""
         steps: tuple[Step, ...] = ()
         if self._left < 0:
             return value, steps
         for schema in schemas:
-            value, done = self.mend(value, schema, place, depth)
+            value, done = self.apply(value, schema, place, depth)
             steps += done
         return value, steps
 
@@ -145,13 +145,13 @@ def _place(outer: str, key: str | int) -> str:
     return str(key)
 
 
-def _known_keys(value: JsonObject, shape: Schema, validator: Validator) -> frozenset[str]:
-    return frozenset(key for part in validator.applied(value, shape) for key in part.properties)
+def _known_keys(value: JsonObject, schema: Schema, validator: Validator) -> frozenset[str]:
+    return frozenset(key for part in validator.applied(value, schema) for key in part.properties)
 
 
-def _renamed(values: JsonObject, shape: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
+def _renamed(values: JsonObject, schema: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
-    declared = frozenset(key for part in all_parts(shape) for key in part.properties)
+    declared = frozenset(key for part in all_parts(schema) for key in part.properties)
     meant: dict[str, str] = {}
     for key in values:
         if key in declared:
@@ -172,11 +172,11 @@ def _only(candidates: Sequence[str]) -> str | None:
     return None
 
 
-def clean_keys(values: Json, shape: Schema, validator: Validator) -> Json:
+def clean_keys(values: Json, schema: Schema, validator: Validator) -> Json:
     """Keys without the markup and the quotation marks that stuck to them (F7, F15)."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, shape, validator)
+    known = _known_keys(values, schema, validator)
     free = known - values.keys()
 
     def new_key(key: str) -> str | None:
@@ -185,30 +185,30 @@ def clean_keys(values: Json, shape: Schema, validator: Validator) -> Json:
             return bare
         return None
 
-    return _renamed(values, shape, new_key)
+    return _renamed(values, schema, new_key)
 
 
-def spell_keys(values: Json, shape: Schema, validator: Validator) -> Json:
+def spell_keys(values: Json, schema: Schema, validator: Validator) -> Json:
     """Keys in the letter case and with the separators of the schema (F34): `filePath` for `file_path`."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, shape, validator)
+    known = _known_keys(values, schema, validator)
     alike: dict[str, list[str]] = {}
     for name in known - values.keys():
         alike.setdefault(fold(name), []).append(name)
-    return _renamed(values, shape, lambda key: _only(alike.get(fold(key), ())))
+    return _renamed(values, schema, lambda key: _only(alike.get(fold(key), ())))
 
 
-def fix_typos(values: Json, shape: Schema, validator: Validator) -> Json:
+def fix_typos(values: Json, schema: Schema, validator: Validator) -> Json:
     """Keys that are one letter from a required one that is missing (F33)."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, shape, validator)
-    required = frozenset(name for part in validator.applied(values, shape) for name in part.required)
+    known = _known_keys(values, schema, validator)
+    required = frozenset(name for part in validator.applied(values, schema) for name in part.required)
     missing = (required & known) - values.keys()
     if len(missing) * len(values) > MAX_PAIRS:
         return values
-    return _renamed(values, shape, lambda key: _only([name for name in missing if _one_apart(key, name)]))
+    return _renamed(values, schema, lambda key: _only([name for name in missing if _one_apart(key, name)]))
 
 
 def _one_apart(one: str, other: str) -> bool:
@@ -227,14 +227,14 @@ def _one_apart(one: str, other: str) -> bool:
     return swapped == long[start:]
 
 
-def unwrap(values: Json, shape: Schema, validator: Validator) -> Json:
+def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
     """The arguments out of an object whose only key no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`,
     `{"get_weather": {…}}`. Under a name that no wrapper has, all of its keys must be the schema's.
     """
     if not isinstance(values, dict) or len(values) != 1:
         return values
     key, inner = next(iter(values.items()))
-    known = _known_keys(values, shape, validator)
+    known = _known_keys(values, schema, validator)
     if key in known or not known:
         return values
     if isinstance(inner, str):
@@ -253,19 +253,19 @@ def _wraps(key: str, inner: JsonObject, known: frozenset[str]) -> bool:
     return inner.keys() <= known
 
 
-def drop_optional(values: Json, shape: Schema, validator: Validator) -> Json:
+def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
     """The object without those optional members that are empty or null where the schema forbids it (F35)."""
     if not isinstance(values, dict):
         return values
-    shapes = validator.applied(values, shape)
-    required = frozenset(name for part in shapes for name in part.required)
+    schemas = validator.applied(values, schema)
+    required = frozenset(name for part in schemas for name in part.required)
 
     def goes(key: str, value: Json) -> bool:
         if key in required:
             return False
         if value not in (None, ""):
             return False
-        return any(validator.faults(value, said) for said in children(key, shapes))
+        return any(validator.faults(value, said) for said in children(key, schemas))
 
     kept = {key: value for key, value in values.items() if not goes(key, value)}
     if len(kept) == len(values):
@@ -273,12 +273,12 @@ def drop_optional(values: Json, shape: Schema, validator: Validator) -> Json:
     return kept
 
 
-def read_value(value: Json, shape: Schema, _: Validator) -> Json:
+def read_value(value: Json, schema: Schema, _: Validator) -> Json:
     """What a string is an exact literal of, if that is of a type that the schema allows (F22, F24)."""
     if not isinstance(value, str):
         return value
     meant = _literal(value)
-    if type_fits(meant, shape.kinds - _TEXT):
+    if type_fits(meant, schema.kinds - _TEXT):
         return meant
     return value
 
@@ -290,58 +290,86 @@ def _literal(text: str) -> Json:
         return text
 
 
-def write_text(value: Json, shape: Schema, _: Validator) -> Json:
+def write_text(value: Json, schema: Schema, _: Validator) -> Json:
     """The JSON text of an object or a number where the schema wants a string (F23)."""
     if isinstance(value, bool) or not isinstance(value, dict | int | float):
         return value
-    if _wants(shape, "string", value):
+    if _wants(schema, "string", value):
         return dump(value)
     return value
 
 
-def wrap_item(value: Json, shape: Schema, _: Validator) -> Json:
+def wrap_item(value: Json, schema: Schema, _: Validator) -> Json:
     """A lone value as the only item of the array that the schema wants."""
     if value in (None, ""):
         return value
-    if _wants(shape, "array", value):
+    if _wants(schema, "array", value):
         return [value]
     return value
 
 
-def _wants(shape: Schema, kind: str, value: Json) -> bool:
+def _wants(schema: Schema, kind: str, value: Json) -> bool:
     """True if the schema allows this kind, and not what the value is."""
-    if kind not in shape.kinds:
+    if kind not in schema.kinds:
         return False
-    return not type_fits(value, shape.kinds)
+    return not type_fits(value, schema.kinds)
 
 
-def match_enum(value: Json, shape: Schema, _: Validator) -> Json:
+def match_enum(value: Json, schema: Schema, _: Validator) -> Json:
     """The one allowed value that differs by letter case, or by blanks around it, only."""
     if not isinstance(value, str):
         return value
     folded = value.strip().casefold()
-    alike = {choice for part in all_parts(shape) for choice in part.words.get(folded, ())}
+    alike = {choice for part in all_parts(schema) for choice in part.words.get(folded, ())}
     if len(alike) != 1 or value in alike:
         return value
     return alike.pop()
 
 
-def ends_in_text(values: JsonObject, shape: Schema, fixes: Iterable[Fix]) -> bool:
+def ends_in_doubt(values: JsonObject, schema: Schema, fixes: Iterable[Fix]) -> bool:
+    """True if nobody knows where the brackets that an object lacked were meant to stand (contract C9)."""
+    if _holds_outer_key(values, schema):
+        return True
+    return _ends_in_text(values, schema, fixes)
+
+
+def _holds_outer_key(values: JsonObject, schema: Schema) -> bool:
+    """True if an object that was not closed has a key that only one around it declares, and lacks.
+
+    `{"options": {"a": 1, "limit": 2}` may have ended behind the 1.
+    """
+    validator = Validator()
+    value: Json = values
+    schemas: tuple[Schema, ...] = (schema,)
+    outer: frozenset[str] = frozenset()
+    while inside := list(members(value)):
+        applied = [part for said in schemas for part in validator.applied(value, said)]
+        if isinstance(value, dict):
+            own = frozenset(key for part in applied for key in part.properties)
+            if (value.keys() - own) & outer:
+                return True
+            outer |= own - value.keys()
+        key, value = inside[-1]
+        schemas = inner_schemas(key, applied)
+    return False
+
+
+def _ends_in_text(values: JsonObject, schema: Schema, fixes: Iterable[Fix]) -> bool:
     """True if the last value of an object whose brackets were missing would become a text, or should be one.
 
     `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
     """
-    now, steps = apply_fixes(values, shape, fixes)
+    now, steps = apply_fixes(values, schema, fixes)
     if not isinstance(now, dict):
         return False
     texts = {step.place for step in steps if step.fix.id == "text"}
-    return any(place in texts or _should_be_text(value, said) for place, value, said in _last_values(now, shape))
+    return any(place in texts or _should_be_text(value, said) for place, value, said in _last_values(now, schema))
 
 
-def _last_values(value: Json, shape: Schema) -> Iterator[tuple[str, Json, tuple[Schema, ...]]]:
+def _last_values(value: Json, schema: Schema) -> Iterator[tuple[str, Json, tuple[Schema, ...]]]:
     """The last value of a value, the last one of that, and so on: its place, and what the schema says of it."""
     validator = Validator()
-    schemas: tuple[Schema, ...] = (shape,)
+    schemas: tuple[Schema, ...] = (schema,)
     place = ""
     while inside := list(members(value)):
         applied = [part for schema in schemas for part in validator.applied(value, schema)]

@@ -116,12 +116,12 @@ class _Array:
         return not all(part.kinds <= _OBJECT for part in self.parts)
 
 
-def read_unescaped(text: str, shape: Schema) -> JsonObject:
+def read_unescaped(text: str, schema: Schema) -> JsonObject:
     """The object that a text stands for, of which strings hold quotation marks without a backslash.
 
     ValueError if the text has no reading, or more than one.
     """
-    values = _Parser(text).whole_object(_Object(all_parts(shape), None))
+    values = _Parser(text).whole_object(_Object(all_parts(schema), None))
     if is_deep(values):
         raise ValueError("nested too deeply")
     return values
@@ -459,9 +459,9 @@ def _opens_more(inside: str) -> bool:
     return any(inside.count(opener) > inside.count(closer) for opener, closer in ("{}", "[]"))
 
 
-def _flat(shapes: Iterable[Schema | None]) -> tuple[Schema, ...]:
-    """The shapes with all of their parts and alternatives."""
-    return tuple(part for shape in shapes if shape is not None for part in all_parts(shape))
+def _flat(schemas: Iterable[Schema | None]) -> tuple[Schema, ...]:
+    """The schemas with all of their parts and alternatives."""
+    return tuple(part for schema in schemas if schema is not None for part in all_parts(schema))
 
 
 def _depth(frame: _Object | _Array | None) -> int:

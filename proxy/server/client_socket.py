@@ -42,7 +42,8 @@ class ClientSocket(socket.socket):
     """The connection.
 
     `head` is that of the request that is served, `refused` says why not all of it was read, `ahead` is what has come
-    behind its end. `taken` is how many bytes were taken from the kernel so far.
+    behind its end. `last`: its end has not come, so that no further request can follow. `taken` is how many bytes were
+    taken from the kernel so far.
     The worker's poll takes a request with `take`; a thread then gets what came, as gunicorn reads it, and never waits
     for more. gunicorn writes as with every other socket; the limit of the kernel (SO_SNDTIMEO) counts each write anew.
     """
@@ -59,6 +60,7 @@ class ClientSocket(socket.socket):
     def begin(self) -> None:
         """A request begins, or its body does."""
         self.refused: Refused | None = None
+        self.last = False
         self._came = memoryview(b"")
         now = time.monotonic()
         self._since = self._last = now
@@ -132,19 +134,19 @@ class ClientSocket(socket.socket):
     def _await_room(self) -> None:
         poll = select.poll()
         poll.register(self, select.POLLOUT)
-        before, since = self._unsent(), time.monotonic()
+        before, since = self.unsent(), time.monotonic()
         while True:
             left = max(0.0, since + self._times.idle - time.monotonic())
             if poll.poll(int(min(left, _LOOK) * 1000) + 1):
                 return
             # There is room only once much was taken; what was taken until then shows in the queue.
-            now = self._unsent()
+            now = self.unsent()
             if now < before:
                 before, since = now, time.monotonic()
             elif time.monotonic() >= since + self._times.idle:
                 raise BrokenPipeError(errno.EPIPE, "the client takes nothing")
 
-    def _unsent(self) -> int:
+    def unsent(self) -> int:
         """Bytes that the client has not taken."""
         return self._asked(termios.TIOCOUTQ)
 

@@ -158,6 +158,7 @@ class Incoming:
         conn.init()
         conn.parser.unreader.unread(request.head)
         conn.sock.serve(request.head, request.body, request.rest, refused)
+        conn.sock.last = request.stage is not self._stages.WHOLE
         self._start(conn)
 
     def check(self, poller: selectors.BaseSelector) -> None:

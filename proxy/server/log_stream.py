@@ -26,7 +26,8 @@ END_SECONDS = 1.0
 
 
 class LogStream(io.TextIOBase):
-    """A text stream that only writes, to a descriptor. `lost` counts the writes of this process that were given up.
+    """A text stream that only writes, to a descriptor. `lost` counts the writes of this process that were given up,
+    `lost_in_all` those of all processes that have it, also of those that have ended.
 
     As soon as all that waited is written, a line says how many they were: `words` are those, with their end.
     """
@@ -36,7 +37,7 @@ class LogStream(io.TextIOBase):
         self._fd = fd
         self._most = most
         self.words = told_as_text
-        self._untold = _Untold()
+        self._losses = _Losses()
         self._writer = self._new_writer()
         atexit.register(self._end)
 
@@ -44,6 +45,11 @@ class LogStream(io.TextIOBase):
     def lost(self) -> int:
         """How many writes of this process were given up."""
         return self._writer.lost
+
+    @property
+    def lost_in_all(self) -> int:
+        """How many writes were given up in all processes."""
+        return self._losses.in_all()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -66,7 +72,7 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def _new_writer(self) -> _Writer:
-        return _Writer(self._fd, self._most, self._words, self._untold)
+        return _Writer(self._fd, self._most, self._words, self._losses)
 
     def _words(self, lost: int) -> str:
         return self.words(lost)
@@ -83,55 +89,71 @@ class LogStream(io.TextIOBase):
             self._writer.drain(seconds)
 
 
-class _Untold:
-    """How many lines were lost by processes that have ended, shared by all that are forked."""
+class _Losses:
+    """How many lines were lost in all, and of those that processes lost which have ended, how many nobody was told of.
+    The memory is shared by all processes that are forked.
+    """
 
     _COUNT = struct.Struct("Q")
+    # Where the two numbers are.
+    _UNTOLD, _ALL = 0, _COUNT.size
 
     def __init__(self) -> None:
         self._memory = os.memfd_create("lost-lines")
-        os.ftruncate(self._memory, self._COUNT.size)
+        os.ftruncate(self._memory, 2 * self._COUNT.size)
 
-    def add(self, count: int) -> None:
+    def count(self, lost: int) -> None:
+        """So many more were lost."""
+        self._add(self._ALL, lost)
+
+    def in_all(self) -> int:
+        """How many were lost."""
+        return self._get(self._ALL)
+
+    def leave(self, untold: int) -> None:
         """Leave so many more to be told."""
-        if count:
-            with self._locked():
-                self._set(self._get() + count)
+        self._add(self._UNTOLD, untold)
 
     def take(self) -> int:
         """How many are to be told by who asks."""
-        if not self._get():
+        if not self._get(self._UNTOLD):
             return 0
-        with self._locked():
-            count = self._get()
-            self._set(0)
+        with self._locked(self._UNTOLD):
+            count = self._get(self._UNTOLD)
+            self._set(self._UNTOLD, 0)
         return count
 
-    def _get(self) -> int:
-        found: int = self._COUNT.unpack(os.pread(self._memory, self._COUNT.size, 0))[0]
+    def _add(self, place: int, count: int) -> None:
+        if count:
+            with self._locked(place):
+                self._set(place, self._get(place) + count)
+
+    def _get(self, place: int) -> int:
+        found: int = self._COUNT.unpack(os.pread(self._memory, self._COUNT.size, place))[0]
         return found
 
-    def _set(self, count: int) -> None:
-        os.pwrite(self._memory, self._COUNT.pack(count), 0)
+    def _set(self, place: int, count: int) -> None:
+        os.pwrite(self._memory, self._COUNT.pack(count), place)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        fcntl.lockf(self._memory, fcntl.LOCK_EX)
+    def _locked(self, place: int) -> Iterator[None]:
+        """Against other processes; within one of them it is the caller who sees to it."""
+        fcntl.lockf(self._memory, fcntl.LOCK_EX, self._COUNT.size, place)
         try:
             yield
         finally:
-            fcntl.lockf(self._memory, fcntl.LOCK_UN)
+            fcntl.lockf(self._memory, fcntl.LOCK_UN, self._COUNT.size, place)
 
 
 class _Writer:
     """The queue of one process, and the thread that writes it."""
 
-    def __init__(self, fd: int, most: int, tell: Callable[[int], str], untold: _Untold) -> None:
+    def __init__(self, fd: int, most: int, tell: Callable[[int], str], losses: _Losses) -> None:
         self.pid = os.getpid()
         self.lost = 0
         self._told = 0
         self._tell = tell
-        self._untold = untold
+        self._losses = losses
         self._fd = fd
         self._most = most
         self._waiting: deque[bytes] = deque()
@@ -146,7 +168,7 @@ class _Writer:
             # Once something was lost, so is all that follows, until there is room for more than a line: the gap is one.
             self._full = self._size + len(data) > self._most or (self._full and self._size > self._most // 2)
             if self._full:
-                self.lost += 1
+                self._lose()
                 return
             self._waiting.append(data)
             self._size += len(data)
@@ -154,6 +176,11 @@ class _Writer:
                 self._started = True
                 threading.Thread(target=self._write_all, name="log", daemon=True).start()
             self._change.notify_all()
+
+    def _lose(self, count: int = 1) -> None:
+        """So many lines are lost; only within `_change`."""
+        self.lost += count
+        self._losses.count(count)
 
     def drain(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -169,7 +196,7 @@ class _Writer:
                 data = self._waiting[0]
             if not self._write(data):
                 with self._change:
-                    self.lost += 1
+                    self._lose()
             self._tell_losses(last=len(self._waiting) == 1)
             with self._change:
                 self._waiting.popleft()
@@ -180,19 +207,20 @@ class _Writer:
         """Say what was lost, behind the last line that waited: whoever reads again learns it, and who reads the end."""
         if not last:
             return
-        lost, before = self.lost, self._untold.take()
+        lost, before = self.lost, self._losses.take()
         count = lost - self._told + before
         if not count:
             return
         if self._write(self._tell(count).encode("utf-8", "backslashreplace")):
             self._told = lost
         else:
-            self._untold.add(before)
+            self._losses.leave(before)
 
     def leave(self) -> None:
         """Leave to the other processes what this one could not tell, and did not write."""
         with self._change:
-            self._untold.add(self.lost - self._told + len(self._waiting))
+            self._lose(len(self._waiting))
+            self._losses.leave(self.lost - self._told)
 
     def _write(self, data: bytes) -> bool:
         """Write all of it; a log that cannot be written never disturbs anything."""

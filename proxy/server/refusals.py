@@ -12,8 +12,13 @@ import json
 import re
 from http import HTTPStatus
 
-# `POST /for/my-agent/v1/messages HTTP/1.1`: all that is below it speaks Messages.
-_MESSAGES = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256})?/v1/messages(?:[/? \r\n]|\Z)")
+# `POST /for/my-agent/v1/messages?beta=true HTTP/1.1`: the path without the client that it may name.
+_PATH = re.compile(rb"[^ ]{1,20} (?:/for/[^/? ]{1,256}(?=/))?(/[^? \r\n]*)")
+# These, and all that is below them, speak a dialect of their own.
+_DIALECTS = {"/v1/messages": "messages", "/v1/responses": "responses"}
+# These speak as OpenAI's chat does, whatever the headers say (web/routes.py has them too).
+CHAT_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"))
+_VERSION = re.compile(rb"^anthropic-version[ \t]*:", re.IGNORECASE | re.MULTILINE)
 # That API has not all of the statuses.
 _TOO_LARGE = 413
 _MESSAGES_STATUSES = {414: _TOO_LARGE, 417: 400, 431: _TOO_LARGE, 501: 400}
@@ -40,8 +45,9 @@ def answer(status: int, fault: str, head: bytes) -> bytes:
     words = _WORDS.get(fault, _OTHER)
     if status >= 500 and fault not in _WORDS:
         words = "the proxy failed; its log says why"
-    said = _openai(status, words)
-    if _MESSAGES.match(head):
+    dialect = _dialect(head)
+    said = _openai(status, words, _code(status) if dialect == "responses" else status)
+    if dialect == "messages":
         status = _MESSAGES_STATUSES.get(status, status)
         said = _anthropic(status, words)
     body = json.dumps(said).encode()
@@ -55,9 +61,28 @@ def answer(status: int, fault: str, head: bytes) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def _openai(status: int, words: str) -> dict[str, object]:
+def _dialect(head: bytes) -> str:
+    """The dialect of the answer: by the path, else by the header that clients of Messages send."""
+    found = _PATH.match(head)
+    path = found[1].decode("latin-1") if found else ""
+    for top, dialect in _DIALECTS.items():
+        if path == top or path.startswith(f"{top}/"):
+            return dialect
+    if path in CHAT_PATHS:
+        return "chat"
+    return "messages" if _VERSION.search(head) else "chat"
+
+
+def _openai(status: int, words: str, code: object) -> dict[str, object]:
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return {"error": {"message": words, "type": kind, "param": None, "code": status}}
+    return {"error": {"message": words, "type": kind, "param": None, "code": code}}
+
+
+def _code(status: int) -> str | None:
+    """Responses has words for codes, and none for what is no request."""
+    if status >= 500:
+        return "server_error"
+    return None
 
 
 def _anthropic(status: int, words: str) -> dict[str, object]:

@@ -22,6 +22,25 @@ _UNKNOWN = Family("", ())
 _MOVED = "the template takes no text beside a thought and a call: it stands before them"
 
 
+def field_back(how: str, family: Family | None, *, wanted: bool) -> str:
+    """The field for thoughts that a client brings in none; "" for none, and "drop" if no thought goes back at all.
+
+    `how` is what the rules say: auto, drop, or the name of the field. What they leave open is known by the family, else
+    the server has shown it: `wanted` if it has refused a request without.
+    """
+    if how != "auto":
+        return how
+    if wanted or (family is not None and family.fields):
+        return _DEFAULT
+    return ""
+
+
+def thought_of(message: JsonObject) -> str:
+    """The thought that a message of the assistant's brings, in whatever field; "" if it brings none."""
+    brought = (as_text(message.get(name)) for name in _FIELDS)
+    return next(filter(None, brought), "") or _of_details(message.get(_DETAILS))
+
+
 def given_back(body: JsonObject, family: Family | None, how: str) -> tuple[JsonObject, tuple[Repair, ...]]:
     """The request with its thoughts where the model reads them, the very same if nothing changes. `how` is what the
     rules say: auto, drop, or the name of the field.
@@ -53,7 +72,7 @@ def _given(message: Json, family: Family | None, how: str) -> Sequence[Json]:
     if how == "drop":
         return (_without(message),)
     brought = {name: text for name in _FIELDS if (text := as_text(message.get(name)))}
-    thought = next(iter(brought.values()), "") or _of_details(message.get(_DETAILS))
+    thought = thought_of(message)
     if not thought:
         return (message,)
     family = family or _UNKNOWN

@@ -17,7 +17,7 @@ from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
 from proxy.tools.schema_types import allowed_types, own_types, resolve, type_of
 
-MAX_SHAPES = 4096
+MAX_SCHEMAS = 4096
 MAX_LEVELS = 100
 MAX_STEPS = 20_000
 MAX_APPLIED = 64
@@ -53,8 +53,8 @@ class Schema:
 
 
 def compile_schema(schema: JsonObject) -> Schema:
-    """The shape of a whole schema; what is over MAX_SHAPES parts allows everything."""
-    return _Compiler(schema).shape(schema)
+    """A whole schema, compiled; what is over MAX_SCHEMAS parts allows everything."""
+    return _Compiler(schema).compile(schema)
 
 
 # What a schema may say of keys that it does not name.
@@ -68,8 +68,8 @@ class _Compiler:
         self._depth = 0
         self._open = Schema(kinds=allowed_types({}, root), own=allowed_types({}, root))
 
-    def shape(self, schema: Json) -> Schema:
-        """The shape of a schema; a schema that is met again, as in a circle of references, is the same shape."""
+    def compile(self, schema: Json) -> Schema:
+        """A schema, compiled; one that is met again, as in a circle of references, gives the same one."""
         if schema is False:
             return Schema(never=True)
         known = self._known.get(id(schema))
@@ -77,7 +77,7 @@ class _Compiler:
             return known
         if not isinstance(schema, dict):
             return self._open
-        if len(self._known) >= MAX_SHAPES or self._depth >= MAX_LEVELS:
+        if len(self._known) >= MAX_SCHEMAS or self._depth >= MAX_LEVELS:
             return self._open
         found = self._known[id(schema)] = Schema()
         self._depth += 1
@@ -85,47 +85,47 @@ class _Compiler:
         self._depth -= 1
         return found
 
-    def _fill(self, shape: Schema, schema: JsonObject) -> None:
-        shape.kinds = allowed_types(schema, self._root)
-        shape.own = own_types(schema)
-        shape.values = _values(schema)
-        shape.words = _words(shape.values or ())
-        shape.limits = _limits(schema)
-        self._fill_members(shape, schema)
-        self._fill_items(shape, schema)
-        self._fill_parts(shape, schema)
+    def _fill(self, compiled: Schema, schema: JsonObject) -> None:
+        compiled.kinds = allowed_types(schema, self._root)
+        compiled.own = own_types(schema)
+        compiled.values = _values(schema)
+        compiled.words = _words(compiled.values or ())
+        compiled.limits = _limits(schema)
+        self._fill_members(compiled, schema)
+        self._fill_items(compiled, schema)
+        self._fill_parts(compiled, schema)
 
-    def _fill_members(self, shape: Schema, schema: JsonObject) -> None:
+    def _fill_members(self, compiled: Schema, schema: JsonObject) -> None:
         """Read what is said of an object's keys."""
         declared = as_object(schema.get("properties"))
-        shape.properties = {key: self.shape(inner) for key, inner in declared.items()}
-        shape.required = frozenset(name for name in as_list(schema.get("required")) if isinstance(name, str))
+        compiled.properties = {key: self.compile(inner) for key, inner in declared.items()}
+        compiled.required = frozenset(name for name in as_list(schema.get("required")) if isinstance(name, str))
         if "patternProperties" not in schema:
             rest = schema.get("additionalProperties")
-            shape.closed = rest is False
+            compiled.closed = rest is False
             if isinstance(rest, dict):
-                shape.others = self.shape(rest)
-        shape.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
+                compiled.others = self.compile(rest)
+        compiled.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
 
-    def _fill_parts(self, shape: Schema, schema: JsonObject) -> None:
+    def _fill_parts(self, compiled: Schema, schema: JsonObject) -> None:
         """Read `allOf` and `$ref`, `anyOf` and `oneOf`."""
         parts = [*as_list(schema.get("allOf"))]
         if "$ref" in schema:
             parts.append(resolve(schema["$ref"], self._root))
-        shape.parts = tuple(map(self.shape, parts))
+        compiled.parts = tuple(map(self.compile, parts))
         groups = (as_list(schema.get(key)) for key in ("anyOf", "oneOf"))
-        shape.groups = tuple(tuple(map(self.shape, group)) for group in groups if group)
+        compiled.groups = tuple(tuple(map(self.compile, group)) for group in groups if group)
 
-    def _fill_items(self, shape: Schema, schema: JsonObject) -> None:
+    def _fill_items(self, compiled: Schema, schema: JsonObject) -> None:
         """Read `prefixItems` and `items`, or what they were called before 2020-12."""
         items = schema.get("items")
         listed = as_list(items) or as_list(schema.get("prefixItems"))
-        shape.prefix = tuple(map(self.shape, listed))
+        compiled.prefix = tuple(map(self.compile, listed))
         rest = items
         if isinstance(items, list):
             rest = schema.get("additionalItems")
         if rest is False or isinstance(rest, dict):
-            shape.items = self.shape(rest)
+            compiled.items = self.compile(rest)
 
 
 def _values(schema: JsonObject) -> tuple[Json, ...] | None:
@@ -193,12 +193,12 @@ def _is_whole(value: Json) -> bool:
     return value.is_integer()
 
 
-def violations(value: Json, shape: Schema) -> int:
+def violations(value: Json, schema: Schema) -> int:
     """How many things are wrong with a value; 0 if the schema accepts it, as far as it is understood.
 
     Of alternatives, those of the nearest one count.
     """
-    return Validator().faults(value, shape)
+    return Validator().faults(value, schema)
 
 
 # How far a value is from a schema: of the wrong type, faults, keys that are not known. The less the nearer.
@@ -227,12 +227,12 @@ class Validator:
     def _is_over(self) -> bool:
         return self._left < 0 or self._depth >= MAX_LEVELS
 
-    def faults(self, value: Json, shape: Schema) -> int:
+    def faults(self, value: Json, schema: Schema) -> int:
         """How many things are wrong with a value."""
-        if shape.never:
+        if schema.never:
             return 1
         self._left -= 1
-        key = (id(value), id(shape))
+        key = (id(value), id(schema))
         known = self._known.get(key)
         if known is not None:
             return known[0]
@@ -240,30 +240,30 @@ class Validator:
             return 0
         self._depth += 1
         self._known[key] = 0, value  # a circle adds nothing to itself
-        found = self._of(value, shape)
-        for part in shape.parts:
+        found = self._of(value, schema)
+        for part in schema.parts:
             found += self.faults(value, part)
-        for group in shape.groups:
+        for group in schema.groups:
             found += min([self.faults(value, choice) for choice in group])
         self._known[key] = found, value
         self._depth -= 1
         return found
 
-    def score(self, value: Json, shape: Schema) -> Score:
+    def score(self, value: Json, schema: Schema) -> Score:
         """How far a value is from what a schema says: the wrong type is worse than any number of faults inside, and
         these are worse than keys that the schema does not know.
         """
-        wrong_type = not type_fits(value, shape.kinds)  # of `false` there are no kinds
-        return wrong_type, self.faults(value, shape), self.unknown_keys(value, shape)
+        wrong_type = not type_fits(value, schema.kinds)  # of `false` there are no kinds
+        return wrong_type, self.faults(value, schema), self.unknown_keys(value, schema)
 
-    def unknown_keys(self, value: Json, shape: Schema) -> int:
+    def unknown_keys(self, value: Json, schema: Schema) -> int:
         """How many keys in a value no schema of their object declares, where one declares some and none says that
         there may be others. They are allowed, but may be misspelled (contract C1).
         """
         if not isinstance(value, dict | list):
             return 0
         self._left -= 1
-        key = (id(value), id(shape))
+        key = (id(value), id(schema))
         known = self._unknown.get(key)
         if known is not None:
             return known[0]
@@ -271,18 +271,18 @@ class Validator:
             return 0
         self._depth += 1
         self._unknown[key] = 0, value  # a circle adds nothing to itself
-        found = _undeclared(value, shape)
-        applied = self.applied(value, shape)
+        found = _undeclared(value, schema)
+        applied = self.applied(value, schema)
         for place, inner in members(value):
             found += sum(self.unknown_keys(inner, part) for part in inner_schemas(place, applied))
         self._unknown[key] = found, value
         self._depth -= 1
         return found
 
-    def applied(self, value: Json, shape: Schema) -> tuple[Schema, ...]:
-        """The shapes that say something of a value: the shape, its parts, the nearest alternative of each group."""
+    def applied(self, value: Json, schema: Schema) -> tuple[Schema, ...]:
+        """The schemas that say something of a value: the schema, its parts, the nearest alternative of each group."""
         found: dict[int, Schema] = {}
-        waiting = deque([shape])
+        waiting = deque([schema])
         while waiting and len(found) < MAX_APPLIED:
             current = waiting.popleft()
             if id(current) in found:
@@ -292,45 +292,45 @@ class Validator:
             waiting += [min(group, key=lambda choice: self.score(value, choice)) for group in current.groups]
         return tuple(found.values())
 
-    def _of(self, value: Json, shape: Schema) -> int:
-        if not type_fits(value, shape.own):
+    def _of(self, value: Json, schema: Schema) -> int:
+        if not type_fits(value, schema.own):
             return 1
-        if not self._is_listed(value, shape):
+        if not self._is_listed(value, schema):
             return 1
-        found = sum(_beyond(value, name, limit) for name, limit in shape.limits)
+        found = sum(_beyond(value, name, limit) for name, limit in schema.limits)
         if isinstance(value, dict):
-            found += self._of_object(value, shape)
+            found += self._of_object(value, schema)
         elif isinstance(value, list):
-            found += self._of_list(value, shape)
+            found += self._of_list(value, schema)
         return found
 
-    def _is_listed(self, value: Json, shape: Schema) -> bool:
+    def _is_listed(self, value: Json, schema: Schema) -> bool:
         """True for one of the values that the schema lists, and where it lists none."""
-        if shape.values is None:
+        if schema.values is None:
             return True
         if isinstance(value, str):
-            return value in shape.words.get(value.casefold(), ())
-        self._left -= len(shape.values) // _CHEAP
-        return any(same(value, allowed) for allowed in shape.values)
+            return value in schema.words.get(value.casefold(), ())
+        self._left -= len(schema.values) // _CHEAP
+        return any(same(value, allowed) for allowed in schema.values)
 
-    def _of_object(self, values: JsonObject, shape: Schema) -> int:
-        found = len(shape.required - values.keys())
+    def _of_object(self, values: JsonObject, schema: Schema) -> int:
+        found = len(schema.required - values.keys())
         for key, value in values.items():
-            inner = shape.properties.get(key, shape.others)
+            inner = schema.properties.get(key, schema.others)
             if self.spent:
                 break
             if inner is not None:
                 found += self.faults(value, inner)
-            elif shape.closed:
+            elif schema.closed:
                 found += 1
         return found
 
-    def _of_list(self, values: list[Json], shape: Schema) -> int:
+    def _of_list(self, values: list[Json], schema: Schema) -> int:
         found = 0
         for number, value in enumerate(values):
             if self.spent:
                 break
-            inner = _item(shape, number)
+            inner = _item(schema, number)
             if inner is not None:
                 found += self.faults(value, inner)
         return found
@@ -357,11 +357,11 @@ def _measure(value: Json) -> tuple[str, float]:
     return "other", 0
 
 
-def _undeclared(value: list[Json] | JsonObject, shape: Schema) -> int:
+def _undeclared(value: list[Json] | JsonObject, schema: Schema) -> int:
     """How many keys of this very object no schema declares, where one declares some and none allows others."""
     if isinstance(value, list):
         return 0
-    parts = all_parts(shape)
+    parts = all_parts(schema)
     if any(part.extensible for part in parts):
         return 0
     declared = {key for part in parts for key in part.properties}
@@ -378,31 +378,31 @@ def members(value: Json) -> Iterator[tuple[str | int, Json]]:
         yield from enumerate(value)
 
 
-def inner_schemas(place: str | int, shapes: Sequence[Schema]) -> tuple[Schema, ...]:
-    """What these shapes say of the member or the item at a place."""
+def inner_schemas(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
+    """What these schemas say of the member or the item at a place."""
     if isinstance(place, str):
-        return children(place, shapes)
-    found = (_item(shape, place) for shape in shapes)
+        return children(place, schemas)
+    found = (_item(schema, place) for schema in schemas)
     return tuple(inner for inner in found if inner is not None)
 
 
-def _item(shape: Schema, number: int) -> Schema | None:
-    """What a shape says of the item with this number; None for nothing."""
-    if number < len(shape.prefix):
-        return shape.prefix[number]
-    return shape.items
+def _item(schema: Schema, number: int) -> Schema | None:
+    """What a schema says of the item with this number; None for nothing."""
+    if number < len(schema.prefix):
+        return schema.prefix[number]
+    return schema.items
 
 
-def children(key: str, shapes: Sequence[Schema]) -> tuple[Schema, ...]:
-    """What these shapes say of the value of a key."""
-    found = (shape.properties.get(key, shape.others) for shape in shapes)
+def children(key: str, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
+    """What these schemas say of the value of a key."""
+    found = (schema.properties.get(key, schema.others) for schema in schemas)
     return tuple(inner for inner in found if inner is not None)
 
 
-def all_parts(shape: Schema) -> tuple[Schema, ...]:
-    """The shape, its parts and all of its alternatives, as far as a bounded walk comes."""
+def all_parts(schema: Schema) -> tuple[Schema, ...]:
+    """The schema, its parts and all of its alternatives, as far as a bounded walk comes."""
     found: dict[int, Schema] = {}
-    waiting = deque([shape])
+    waiting = deque([schema])
     while waiting and len(found) < MAX_APPLIED:
         part = waiting.popleft()
         if id(part) not in found:

@@ -13,6 +13,7 @@ from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.tools.key_spelling import respelled
 from proxy.tools.schema import Schema, compile_schema
 from proxy.tools.schema_types import allowed_types, literal, parts, type_of, typed
+from proxy.tools.short_names import short_name
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
@@ -32,7 +33,7 @@ class Tool:
     _compiled: list[Schema] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def shape(self) -> Schema:
+    def compiled(self) -> Schema:
         """The schema, compiled when it is first asked for."""
         if not self._compiled:
             self._compiled.append(compile_schema(self.schema))
@@ -115,7 +116,7 @@ class ToolSet:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._exact = {tool.name: tool for tool in tools}
-        self._rungs: tuple[dict[str, Tool | None], ...] | None = None
+        self._by_fold: tuple[dict[str, Tool | None], ...] | None = None
         self._answers: dict[str, Tool | None] = {}
 
     def __bool__(self) -> bool:
@@ -144,15 +145,18 @@ class ToolSet:
             return tool
         if name in self._answers:
             return self._answers[name]
-        answer = self._climb(name)
+        answer = self._resolve_respelled(name)
         if len(self._answers) < _MAX_ANSWERS:
             self._answers[name] = answer
         return answer
 
-    def _climb(self, name: str) -> Tool | None:
+    def _resolve_respelled(self, name: str) -> Tool | None:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
         if bare in self._exact:
             return self._exact[bare]
+        shortened = [tool for name, tool in self._exact.items() if short_name(name) == bare]
+        if len(shortened) == 1:
+            return shortened[0]
         numbered = self._underscored(bare)
         if numbered is not None:
             return numbered
@@ -163,11 +167,11 @@ class ToolSet:
 
     def _folded(self, name: str) -> Tool | None:
         """The tool of this name but for letter case, or else but for separators; None if two are."""
-        if self._rungs is None:
-            self._rungs = tuple(_unique(self._exact.values(), fold) for fold in _FOLDS)
-        for fold, rung in zip(_FOLDS, self._rungs, strict=True):
-            if fold(name) in rung:
-                return rung[fold(name)]
+        if self._by_fold is None:
+            self._by_fold = tuple(_unique(self._exact.values(), fold) for fold in _FOLDS)
+        for fold, tools in zip(_FOLDS, self._by_fold, strict=True):
+            if fold(name) in tools:
+                return tools[fold(name)]
         return None
 
     def _underscored(self, name: str) -> Tool | None:

@@ -1,4 +1,4 @@
-"""The upstream: one `requests` call per request, handed to the pump before a byte of its answer is read.
+"""The upstream: one `requests` call per request, handed over before a byte of its answer is read.
 
 A `requests` adapter whose connection gives its answer back at once, unread, hands over the connected socket; every
 later byte is received here without blocking, so that one poll sees all there is.
@@ -104,6 +104,8 @@ class UpstreamCall:
         self._tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = ResponseDecoder(max_header)
         self._failure: UpstreamBroken | None = None
+        # What `look` has received, and what went wrong there, until it is taken.
+        self._ahead: list[bytes | OSError] = []
         self.more = False
 
     def __enter__(self) -> UpstreamCall:
@@ -146,8 +148,8 @@ class UpstreamCall:
         """The length of the body in bytes, if it is framed by its length."""
         return self._decoder.length
 
-    def receive(self) -> bytes:
-        """Take all that has arrived and give what it adds to the body.
+    def receive(self, most: int = _MAX_RECEIVED) -> bytes:
+        """Take all that has arrived, or about `most` bytes of it, and give what they add to the body.
 
         `more` says that there is something left to receive although the socket may have nothing. Raises
         UpstreamBroken when the answer breaks off, after everything that came before it was given.
@@ -156,7 +158,7 @@ class UpstreamCall:
             raise self._failure
         parts: list[bytes] = []
         try:
-            self._read_into(parts)
+            self._read_into(parts, most)
         except UpstreamBroken as error:
             if not any(parts):
                 raise
@@ -164,15 +166,55 @@ class UpstreamCall:
             self.more = True
         return b"".join(parts)
 
-    def _read_into(self, parts: list[bytes]) -> None:
+    def look(self) -> bytes | None:
+        """Receive once, and give what it adds to the body if that are whole chunks; b"" if nothing has come, None
+        if it is anything else.
+
+        What it gives was not taken before `take` is called; else `receive` gives it.
+        """
+        if self.more or self._failure is not None:
+            return None
+        try:
+            data = self._socket.recv(_RECEIVE)
+        except _WOULD_BLOCK:
+            return b""
+        except OSError as error:
+            self._ahead.append(error)
+            self.more = True
+            return None
+        self._ahead.append(data)
+        self.more = True
+        if not data or self._is_more_pending():
+            return None
+        return self._decoder.whole_chunks(data)
+
+    def take(self) -> None:
+        """What `look` gave was taken."""
+        self._ahead.clear()
+        self.more = False
+
+    def _is_more_pending(self) -> bool:
+        """True if a part of a TLS record waits where no poll sees it."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def _next(self) -> bytes:
+        """The next bytes that have come."""
+        if not self._ahead:
+            return self._socket.recv(_RECEIVE)
+        found = self._ahead.pop()
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def _read_into(self, parts: list[bytes], most: int) -> None:
         size = 0
         self.more = False
         while not self._decoder.complete:
-            if size >= _MAX_RECEIVED:
+            if size >= most:
                 self.more = True
                 return
             try:
-                data = self._socket.recv(_RECEIVE)
+                data = self._next()
             except _WOULD_BLOCK:
                 return
             except OSError as error:

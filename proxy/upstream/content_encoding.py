@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from proxy.errors import LimitExceeded, UpstreamBroken
 from proxy.limits import MAX_ANSWER
@@ -11,6 +11,8 @@ from proxy.upstream.client import UpstreamCall
 
 # What is given at once: a few bytes may be the beginning of gigabytes.
 _PIECE = 256 * 1024
+# What is handed over at once: first, for a stream may be as short as twenty bytes, and at most.
+_STEP, _MAX_STEP = 512, 16 * 1024
 # Beyond a whole answer's size no more than so many times of what came.
 _MAX_RATIO = 100
 KNOWN = frozenset(("gzip", "x-gzip", "deflate"))
@@ -20,46 +22,73 @@ _HEADED, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 
 class Decoder:
-    """The bytes of a compressed body, in any cut, to what they stand for. What is none raises UpstreamBroken."""
+    """The bytes of a compressed body, in any cut, to what they stand for. What is none raises UpstreamBroken.
 
-    def __init__(self) -> None:
+    `over` says that all has been said: what stands behind the end of the coding then is nobody's, and passed over.
+    """
+
+    def __init__(self, over: Callable[[], bool] = lambda: False) -> None:
+        self._over = over
         self._undoing: zlib._Decompress | None = None
         self._first = b""
+        self._step = _STEP
         self._came = 0
         self._gave = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What the next bytes add, in pieces that are not too large."""
         self._came += len(data)
-        undoing = self._undoing
-        if undoing is None:
+        if self._undoing is None:
             # Some servers mean deflate without its header; two bytes tell.
             data = self._first = self._first + data
             if len(data) < 2:
                 return
-            undoing = zlib.decompressobj(_HEADED if _has_header(data) else _RAW)
-        # After a piece of full size there may be more, although all bytes are taken.
-        full = False
-        while data or full:
-            if undoing.eof:  # one stream may follow another, or zeros that fill a block (gzip's own manual)
-                data = data.lstrip(b"\0")
-                if not data:
-                    break
-                undoing = zlib.decompressobj(_HEADED)
-            given = self._undone(undoing, data)
+            self._begin(_HEADED if _has_header(data) else _RAW)
+        rest = memoryview(data)
+        while rest:
+            undoing = self._undoing
+            assert undoing is not None, "it has begun"
+            if undoing.eof:
+                if self._over():
+                    return
+                rest = self._next_stream(rest)
+                continue
+            # All that is behind the end of a stream is copied: little, while that may be short.
+            part = rest[: self._step]
+            self._step = min(2 * self._step, _MAX_STEP)
+            yield from self._undone(undoing, part)
+            rest = rest[len(part) - len(undoing.unused_data) :]
+
+    def _begin(self, window: int) -> None:
+        self._undoing = zlib.decompressobj(window)
+        self._step = _STEP
+
+    def _next_stream(self, rest: memoryview) -> memoryview:
+        """One stream may follow another, or zeros that fill a block (gzip's own manual)."""
+        part = bytes(rest[:_STEP])
+        data = part.lstrip(b"\0")
+        if data:
+            self._begin(_HEADED)
+        return rest[len(part) - len(data) :]
+
+    def _undone(self, undoing: zlib._Decompress, part: bytes | memoryview) -> Iterator[bytes]:
+        """What some bytes of a stream stand for. After a piece of full size there may be more, although all of them are
+        taken.
+        """
+        full = True
+        while full or part:
+            given = self._piece(undoing, part)
             if given:
                 yield given
-            full = len(given) == _PIECE
-            data = undoing.unconsumed_tail
             if undoing.eof:
-                full = False
-                data = undoing.unused_data
-        self._undoing = undoing
+                return
+            full = len(given) == _PIECE
+            part = undoing.unconsumed_tail
 
-    def _undone(self, undoing: zlib._Decompress, data: bytes) -> bytes:
-        """The next piece that these bytes stand for. Raises UpstreamBroken and LimitExceeded."""
+    def _piece(self, undoing: zlib._Decompress, part: bytes | memoryview) -> bytes:
+        """The next piece. Raises UpstreamBroken and LimitExceeded."""
         try:
-            given = undoing.decompress(data, _PIECE)
+            given = undoing.decompress(part, _PIECE)
         except zlib.error:
             raise UpstreamBroken("the model server's compressed answer cannot be read") from None
         self._gave += len(given)
@@ -69,19 +98,28 @@ class Decoder:
 
     def finish(self) -> None:
         """The body ended: what was compressed must have, too."""
-        if self._came and (self._undoing is None or not self._undoing.eof):
+        if not self._came:
+            return
+        if self._undoing is None or not self._undoing.eof:
             raise UpstreamBroken("the model server's compressed answer broke off")
 
 
 def _has_header(data: bytes) -> bool:
     """True for the first bytes of gzip (RFC 1952) and of zlib (RFC 1950)."""
-    return data.startswith(_GZIP) or (data[0] & 15 == 8 and (data[0] * 256 + data[1]) % 31 == 0)
+    if data.startswith(_GZIP):
+        return True
+    # zlib's first byte says that it is deflate, and the two together are a multiple of 31.
+    method = data[0] & 15
+    return method == 8 and (data[0] * 256 + data[1]) % 31 == 0
 
 
-def decoded(call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
+def decoded(
+    call: UpstreamCall, parts: Iterator[bytes | None], over: Callable[[], bool] = lambda: False
+) -> Iterator[bytes | None]:
     """The parts of an answer's body without their compression; the first says as before that the head is here.
 
-    Of an error in a coding that is not known the status is left, and nothing of the body.
+    `over` says that a stream has said all: what stands behind the end of its coding then is passed over. Of an error in
+    a coding that is not known the status is left, and nothing of the body.
     """
     undoing: Decoder | None = None
     first = True
@@ -91,7 +129,7 @@ def decoded(call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes
             continue
         coding = call.coding if first else ""
         if coding in KNOWN:
-            undoing = Decoder()
+            undoing = Decoder(over)
         elif coding:
             if call.status != 200:
                 yield b""

@@ -50,9 +50,11 @@ class Overflow:
 def read_overflow(message: str, body: bytes | None = None) -> Overflow | None:
     """The numbers that a refusal names, in its words or in its JSON body (llama.cpp); None if it is about others."""
     found = _numbers(message[:_LONGEST])
-    if found is None and body is not None:
-        found = _numbers(body[:_LONGEST].decode("utf-8", "replace"))
-    return found
+    if found is not None:
+        return found
+    if body is None:
+        return None
+    return _numbers(body[:_LONGEST].decode("utf-8", "replace"))
 
 
 def _numbers(text: str) -> Overflow | None:

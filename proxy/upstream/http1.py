@@ -1,13 +1,14 @@
 """The upstream's HTTP/1.1 response, undone without I/O: bytes to status, headers and body (RFC 9112).
 
-The pump reads the socket itself, so that nothing is buffered where its poll cannot see it; this is the small decoder
-that it needs for that.
+The socket itself is read (client.py), so that nothing is buffered where no poll can see it; this is the small decoder
+that is needed for that.
 """
 
 from __future__ import annotations
 
 import http.client
 import io
+import re
 from collections.abc import Callable
 
 from proxy.errors import UpstreamBroken
@@ -15,7 +16,12 @@ from proxy.limits import MAX_HEAD
 
 _MAX_CHUNK_LINE = 1024
 _MAX_INTERIM = 16
-_HEX = frozenset(b"0123456789abcdefABCDEF")
+# `HTTP/1.1 200 OK`
+_STATUS_LINE = re.compile(rb"HTTP/1\.[^ ]* ([0-9]{3})")
+# `1a;name=value`, without what follows the size.
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
+# A chunk's size, as nearly all servers write it.
+_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 
 
 class ResponseDecoder:
@@ -63,6 +69,29 @@ class ResponseDecoder:
         self._body.clear()
         return body
 
+    def whole_chunks(self, data: bytes) -> bytes | None:
+        """What these bytes, which are the next ones, add to the body, if they are whole chunks without extensions, or
+        the body has no framing; None if they are anything else. The decoder stays as it is either way.
+        """
+        if self._buffer or self.failure is not None:
+            return None
+        if self._read is ResponseDecoder._until_close:
+            return data
+        if self._read is not ResponseDecoder._chunk:
+            return None
+        parts = []
+        at = 0
+        while at < len(data):
+            size = _SIZE_LINE.match(data, at)
+            if size is None:
+                return None
+            start = size.end()
+            at = start + int(size[1], 16) + 2
+            if at == start + 2 or data[at - 2 : at] != b"\r\n":
+                return None
+            parts.append(data[start : at - 2])
+        return b"".join(parts)
+
     def finish(self) -> None:
         """Say that the upstream closed the connection."""
         if self.failure is not None:
@@ -86,20 +115,20 @@ class ResponseDecoder:
         del self._buffer[: end + 4]
         self._searched = 0
         first, _, rest = head.partition(b"\r\n")
-        version, _, after = first.partition(b" ")
-        code = after[:3]
-        if not version.startswith(b"HTTP/1.") or len(code) != 3 or not code.isdigit():
+        found = _STATUS_LINE.match(first)
+        if found is None:
             raise UpstreamBroken("the model server did not answer in HTTP/1.1")
+        code = int(found[1])
         try:
             headers = http.client.parse_headers(io.BytesIO(rest))
         except http.client.HTTPException as error:
             raise UpstreamBroken("the model server's headers cannot be read") from error
-        if 100 <= int(code) < 200:  # an interim response (RFC 9110, 15.2); the real one follows
+        if 100 <= code < 200:  # an interim response (RFC 9110, 15.2); the real one follows
             self._extra += 1
             if self._extra > _MAX_INTERIM:
                 raise UpstreamBroken("the model server sent interim answers and no real one")
             return True
-        self.status, self.headers = int(code), headers
+        self.status, self.headers = code, headers
         self._frame()
         return True
 
@@ -146,7 +175,7 @@ class ResponseDecoder:
         if end < 0:
             return False
         digits = self._buffer[:end].partition(b";")[0].strip()
-        if not digits or len(digits) > 16 or not _HEX.issuperset(digits):
+        if not _CHUNK_SIZE.fullmatch(digits):
             raise _broken_chunks()
         self._left = int(digits, 16)
         del self._buffer[: end + 2]

@@ -47,23 +47,32 @@ def read_cards(body: bytes) -> tuple[ModelCard, ...]:
         answer = load_json(body)
     except ValueError:
         return ()
-    data = answer.get("data") if isinstance(answer, dict) else None
-    entries = data if isinstance(data, list) else []
-    return tuple(_card(entry) for entry in entries if isinstance(entry, dict) and _text(entry.get("id")))
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(entries, list):
+        return ()
+    cards = (_card(entry) for entry in entries if isinstance(entry, dict))
+    return tuple(card for card in cards if card.id)
 
 
 def _card(entry: JsonObject) -> ModelCard:
-    meta = entry.get("meta")
-    length = _count(entry.get("max_model_len")) or _count(meta.get("n_ctx") if isinstance(meta, dict) else None)
     created = _count(entry.get("created"))
     return ModelCard(
         id=_text(entry.get("id")),
         owner=_text(entry.get("owned_by")),
         root=_text(entry.get("root")),
         parent=_text(entry.get("parent")),
-        max_len=length or None,
+        max_len=_context_length(entry),
         created=created if created <= _LAST_SECOND else 0,
     )
+
+
+def _context_length(entry: JsonObject) -> int | None:
+    """The context of a model in tokens, by vLLM's field or llama-server's; None where neither says it."""
+    length = _count(entry.get("max_model_len"))
+    meta = entry.get("meta")
+    if not length and isinstance(meta, dict):
+        length = _count(meta.get("n_ctx"))
+    return length or None
 
 
 def _text(value: Json) -> str:
@@ -72,8 +81,11 @@ def _text(value: Json) -> str:
 
 def _count(value: Json) -> int:
     """A number that is not negative, whole; 0 for anything else."""
-    number = int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
-    return max(number, 0)
+    if isinstance(value, bool):
+        return 0
+    if not isinstance(value, int | float):
+        return 0
+    return max(int(value), 0)
 
 
 def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
@@ -85,7 +97,9 @@ def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
     """
     if rules.has_alias(name):
         return rules.alias(name)
-    if not name.startswith(CLAUDE) or any(card.id == name for card in cards):
+    if not name.startswith(CLAUDE):
+        return name
+    if name in [card.id for card in cards]:
         return name
     models = _models(cards)
     if len(models) > 1:

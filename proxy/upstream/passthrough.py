@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from proxy.errors import UpstreamBroken
+from proxy.upstream.answer_wait import AnswerWait
 from proxy.upstream.client import UpstreamCall
-from proxy.upstream.pump import Pump
 from proxy.upstream.response_headers import PASSED, response_headers
 
 
@@ -22,13 +22,13 @@ class PassthroughResponse:
     parts: Iterator[bytes]
 
 
-def pass_through(call: UpstreamCall, pump: Pump) -> PassthroughResponse:
+def pass_through(call: UpstreamCall, wait: AnswerWait) -> PassthroughResponse:
     """Wait for the head of the answer to a request that was sent.
 
     Raises a ProxyError while nothing has come; what breaks off later raises it out of `parts`. The call stays open
     until the caller closes it.
     """
-    parts = pump.receive(call)
+    parts = wait.receive(call)
     first = next(parts, b"")
     if not 200 <= call.status <= 599:
         raise UpstreamBroken(f"the model server answered with status {call.status}")

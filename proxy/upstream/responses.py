@@ -11,9 +11,9 @@ from proxy.codec.masking import Secrets
 from proxy.codec.redaction import clean, redact
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
 from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
+from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import decoded
-from proxy.upstream.pump import Pump, Timeouts
 from proxy.upstream.response_headers import ERROR, response_headers
 
 _MAX_QUOTED = 300
@@ -109,10 +109,10 @@ def fetch(
 
     Raises an UpstreamError if there is no answer.
     """
-    pump = Pump(None, Timeouts(header=seconds, idle=seconds))
+    wait = AnswerWait(None, Timeouts(header=seconds, idle=seconds))
     with upstream.open("GET", path, headers, within=seconds) as call:
-        pump.alarm(time.monotonic() + seconds)
-        whole = read_body(decoded(call, pump.receive(call)), limit, strict=False)
+        wait.alarm(time.monotonic() + seconds)
+        whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)
         try:
             next(whole)
         except StopIteration as done:

@@ -10,7 +10,7 @@ from typing import Any
 from proxy.config.api_keys import ClientKey, TooMany, named_model
 from proxy.errors import BadRequest
 from proxy.web.admin_access import check_admin
-from proxy.web.headers import BEARER, credential, key_bytes
+from proxy.web.headers import UPSTREAM_KEY, credential, key_bytes
 from proxy.web.routes import Access, Route
 from proxy.worker.shared_counters import SharedCounters
 from proxy.worker.snapshot import Snapshot
@@ -21,7 +21,9 @@ _WAIT = 2
 
 def check_target(environ: dict[str, Any]) -> None:
     """Raise BadRequest for what gunicorn lets pass and two readers may take for two things: no Host, another's URL."""
-    if environ.get("SERVER_PROTOCOL") == "HTTP/1.1" and not environ.get("HTTP_HOST"):
+    # HTTP/1.0 knows no Host (RFC 9112, 3.2).
+    needs_host = environ.get("SERVER_PROTOCOL") == "HTTP/1.1"
+    if needs_host and not environ.get("HTTP_HOST"):
         raise BadRequest("the request has no Host header")
     target = str(environ.get("RAW_URI", "/"))
     if target.startswith("/"):
@@ -37,11 +39,13 @@ def authenticate(route: Route, environ: dict[str, Any], snapshot: Snapshot) -> C
     Raises Unauthorized or Forbidden.
     """
     keys = snapshot.keys
-    environ[BEARER] = keys.upstream_key(credential(environ), passed=snapshot.settings.pass_auth)
+    environ[UPSTREAM_KEY] = keys.upstream_key(credential(environ), passed=snapshot.settings.pass_auth)
     if route.access is Access.ADMIN:
         check_admin(environ, keys)
         return None
-    if route.access is Access.ANYONE or not keys.clients:
+    if route.access is Access.ANYONE:
+        return None
+    if not keys.clients:
         return None
     return keys.client(key_bytes(environ))
 
@@ -61,7 +65,9 @@ def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
 
     Raises Forbidden, and BadRequest where another reader may find another model.
     """
-    if not key.restricted or not route.names_model:
+    if not key.restricted:
+        return
+    if not route.names_model:
         return
     named = named_model(body)
     if route.dialect == "passed":
@@ -70,7 +76,9 @@ def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
 
 def acquire_slot(key: ClientKey, route: Route, tally: SharedCounters) -> bool:
     """Take one of the requests that a key may have under way; False where they are not counted. Raises TooMany."""
-    if not key.streams or not route.keeps_model_busy:
+    if not key.streams:
+        return False
+    if not route.keeps_model_busy:
         return False
     if not tally.hold(_name(key), 1, key.streams):
         told = f"the key {key.name} has {key.streams} requests under way already (streams)"

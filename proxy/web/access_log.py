@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 import time
 from collections.abc import Mapping
 
@@ -13,7 +12,6 @@ from proxy.codec.redaction import clean
 from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
-from proxy.worker.logging_setup import lost_lines
 from proxy.worker.metrics import OTHER, RequestSample, count, count_audit_lost, upstream_kind
 
 log = logging.getLogger("proxy")
@@ -54,23 +52,6 @@ def log_request(ctx: RequestContext, status: int) -> None:
         _audit(ctx, ctx.prepared.chat)
 
 
-class _LostLines:
-    """What was lost of the log since that was last counted."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known = 0
-
-    def count(self) -> int:
-        """How many lines more."""
-        with self._lock:
-            before, self._known = self._known, lost_lines()
-            return self._known - before
-
-
-_counted = _LostLines()
-
-
 def measure(ctx: RequestContext, status: int) -> None:
     """Count a request that has ended, for /metrics."""
     outcome = ctx.outcome
@@ -88,7 +69,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         when=_gone(ctx),
         kind=upstream_kind(outcome.failure),
         denied=ctx.denied,
-        lost=_counted.count(),
+        again="" if outcome.again is None else outcome.again.name.lower(),
     )
     count(ctx.worker.memory.tally, ended)
 
@@ -97,9 +78,13 @@ def _model(ctx: RequestContext, named: str) -> str:
     """The model's name for the metrics: no client's key, and none that no server has, as far as that is known now. A
     scrape, which knows more, shows less.
     """
+    if not named:
+        return ""
     known = ctx.snapshot.known_models()
-    strange = bool(known) and named not in known
-    return OTHER if named and (strange or clean(named, ctx.secrets) != named) else named
+    if known and named not in known:
+        return OTHER
+    holds_key = clean(named, ctx.secrets) != named
+    return OTHER if holds_key else named
 
 
 def _gone(ctx: RequestContext) -> str:
@@ -112,9 +97,14 @@ def _gone(ctx: RequestContext) -> str:
 def _upstream(ctx: RequestContext, status: int) -> str:
     """How the model server did: ok, or what failed; "" where it was not asked, or nobody waited for the end."""
     kind = upstream_kind(ctx.outcome.failure)
-    if kind or ctx.outcome.gone or ctx.dialect == "own" or status >= 400:
+    if kind:
         return kind
-    return "ok" if ctx.first_byte else ""
+    if ctx.outcome.gone:
+        return ""
+    if ctx.dialect == "own":
+        return ""
+    answered = status < 400 and ctx.first_byte
+    return "ok" if answered else ""
 
 
 def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
@@ -130,10 +120,12 @@ def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
             _log(ctx, logging.DEBUG, word, {"id": ctx.id, "before": repair.before, "after": repair.after})
     if len(told) > MAX_LINES:
         _log(ctx, logging.INFO, word, {"id": ctx.id, "more": len(told) - MAX_LINES})
-    if outcome.audit and ctx.snapshot.audit is not None:
-        audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
-        if not ctx.snapshot.audit.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
-            count_audit_lost(ctx.worker.memory.tally)
+    audit_log = ctx.snapshot.audit
+    if audit_log is None or not outcome.audit:
+        return
+    audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
+    if not audit_log.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
+        count_audit_lost(ctx.worker.memory.tally)
 
 
 def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:

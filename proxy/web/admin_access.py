@@ -16,9 +16,10 @@ from proxy.config.api_keys import Forbidden, Keys, Unauthorized
 from proxy.web.headers import key_bytes
 
 _HOST = re.compile(r"(?:localhost|\[::1\]|(127(?:\.[0-9]{1,3}){3}))(?::[0-9]{1,5})?", re.IGNORECASE)
-# What says that somebody else asks, each by its name in the environment of WSGI and its own.
-_NAMES = ("Origin", "Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP")
-_TOLD = tuple((f"HTTP_{name.upper().replace('-', '_')}", name) for name in _NAMES)
+# What says that somebody else asks: these, all X-Forwarded-..., and the names under which fronts give an address
+# (X-Real-IP, CF-Connecting-IP, True-Client-IP, X-Client-IP), as the environment of WSGI has them.
+_NAMES = frozenset(("HTTP_ORIGIN", "HTTP_FORWARDED", "HTTP_VIA"))
+_ADDRESS = re.compile(r"HTTP_.*IP(?:V[46])?")
 _FORWARDED = "HTTP_X_FORWARDED"
 
 
@@ -29,7 +30,7 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
             needed = "this path needs the admin's key, as Authorization: Bearer KEY or x-api-key: KEY"
             raise Unauthorized(needed, "admin")
         return
-    reason = _stranger(environ)
+    reason = _why_not_local(environ)
     if reason:
         raise Forbidden(
             "without an admin key this path answers only programs on this machine that ask for it by a loopback "
@@ -38,16 +39,23 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
         )
 
 
-def _stranger(environ: Mapping[str, Any]) -> str:
+def _why_not_local(environ: Mapping[str, Any]) -> str:
     """Why this is no request of a program on this machine, or ""."""
     if not _is_loopback(str(environ.get("REMOTE_ADDR", ""))):
         return "this request comes from elsewhere"
     if not _is_literal(str(environ.get("HTTP_HOST", ""))):
         return "the Host of this request is no loopback address"
-    named = [name for key, name in _TOLD if key in environ]
-    if named or any(key.startswith(_FORWARDED) for key in environ):
-        return f"this request has the header {named[0] if named else 'X-Forwarded-...'}"
+    named = next(filter(_names_another, environ), None)
+    if named is not None:
+        return f"this request has the header {named.removeprefix('HTTP_').replace('_', '-').title()}"
     return ""
+
+
+def _names_another(key: str) -> bool:
+    """True for a header by which a page says where it is from, or a front for whom it asks."""
+    if key in _NAMES or key.startswith(_FORWARDED):
+        return True
+    return _ADDRESS.fullmatch(key) is not None
 
 
 def _is_loopback(address: str) -> bool:
@@ -61,4 +69,7 @@ def _is_loopback(address: str) -> bool:
 
 def _is_literal(host: str) -> bool:
     found = _HOST.fullmatch(host)
-    return found is not None and (found[1] is None or _is_loopback(found[1]))
+    if found is None:
+        return False
+    address = found[1]
+    return address is None or _is_loopback(address)

@@ -18,16 +18,17 @@ from proxy.codec.response_masking import mask_body
 from proxy.config.api_keys import Denied
 from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
-from proxy.errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError
+from proxy.dialects.responses import errors as responses
+from proxy.errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpgradeRefused
 from proxy.web import before_request as steps
 from proxy.web import completions as views
-from proxy.web import messages_views, routes
+from proxy.web import messages_views, responses_views, routes
 from proxy.web.access import check_target
 from proxy.web.access_log import log_request, measure
 from proxy.web.context import json_response, request_context
-from proxy.web.prepare import prepare_chat, prepare_messages
+from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
 from proxy.web.web_origins import check_web_page, cors
-from proxy.worker.logging_setup import set_up_logging
+from proxy.worker.logging_setup import keep_secret, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker
 
 log = logging.getLogger("proxy")
@@ -71,6 +72,12 @@ def _views() -> dict[routes.Route, _View]:
         routes.CHAT: partial(views.reply, prepare_chat),
         routes.MESSAGES: partial(views.reply, prepare_messages),
         routes.COUNT_TOKENS: messages_views.count_tokens,
+        routes.RESPONSES: partial(views.reply, prepare_responses),
+        routes.INPUT_TOKENS: responses_views.input_tokens,
+        routes.COMPACT: responses_views.compact,
+        routes.RESPONSE: responses_views.one_response,
+        routes.CANCEL: responses_views.cancel,
+        routes.INPUT_ITEMS: responses_views.input_items,
         routes.MODELS: _models,
         routes.MODEL: _one_model,
         **{route: partial(views.passed, route.path) for route in routes.PASSED},
@@ -91,7 +98,7 @@ def _url_map() -> Map:
     """
     rules = list[Rule]()
     for route in _views():
-        path = route.path.replace("{id}", "<path:name>")
+        path = route.path.replace("{id}", "<path:name>").replace("{response}", "<name>")
         paths = [path, f"/for/<client>{path}"] if route in routes.API else [path]
         rules += [Rule(each, endpoint=route.path, methods=route.methods) for each in paths]
     return Map(rules, merge_slashes=False)
@@ -173,6 +180,7 @@ def _closing(response: Response) -> Response:
     ctx = request_context()
 
     def ended() -> None:
+        keep_secret(ctx.secrets)  # the thread that ends a stream has worked on another request
         if not ctx.sent and not response.is_streamed:
             ctx.sent = response.content_length or 0
         with ctx.held:
@@ -217,6 +225,8 @@ def _proxy_error(error: ProxyError) -> Response:
         ctx.denied = error.reason
     if _asks_in_messages():
         response = json_response(messages.error_body(error), messages.error_status(error))
+    elif routes.asks_in_responses(request.path):
+        response = json_response(responses.error_body(error), error.status)
     else:
         response = json_response(chat.error_body(error), error.status)
     if error.retry_after is not None:
@@ -242,12 +252,19 @@ def _http_error(error: HTTPException) -> Response:
         )
     if isinstance(error, NoSuchMethod):
         allowed = ", ".join([*(error.valid_methods or ()), "OPTIONS"])
-        response = _proxy_error(MethodNotAllowed(f"{request.path} takes {allowed}, not {request.method}"))
+        response = _proxy_error(_refused_method(allowed))
         response.headers["Allow"] = allowed
         return response
     refused = ProxyError(error.description or error.name)
     refused.status = error.code or 500
     return _proxy_error(refused)
+
+
+def _refused_method(allowed: str) -> MethodNotAllowed:
+    """Codex asks for a WebSocket first: after 426 it sends its request at once, after anything else it waits."""
+    if "HTTP_UPGRADE" in request.environ and routes.asks_in_responses(request.path):
+        return UpgradeRefused(f"{request.path} speaks no WebSocket; send the request with POST")
+    return MethodNotAllowed(f"{request.path} takes {allowed}, not {request.method}")
 
 
 def _defect(error: Exception) -> Response:

@@ -94,8 +94,7 @@ def admit(context: RequestContext, route: Route) -> None:
     if context.key is not None:
         access.count_request(context.key, context.worker.memory.tally)
     if route.takes_thread:
-        context.worker.take_thread()
-        context.held.callback(context.worker.return_thread)
+        context.take_thread()
 
 
 def client_name(key: ClientKey | None, snapshot: Snapshot, named: str | None) -> str:
@@ -105,8 +104,9 @@ def client_name(key: ClientKey | None, snapshot: Snapshot, named: str | None) ->
     """
     rules = snapshot.rules
     if named is None:
-        told = key.client if key is not None else ""
-        return told or snapshot.settings.client
+        if key is not None and key.client:
+            return key.client
+        return snapshot.settings.client
     if named not in rules.clients:
         known = ", ".join(rules.client_names) or "none"
         raise NotFound(f"there is no client {named!r} in the rules; known are: {known} (clients: in rules.yaml)")

@@ -10,40 +10,50 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
 from flask import Response, request
 
 from proxy import __version__
-from proxy.codec.json_text import dump_json
+from proxy.codec.json_access import objects_in
+from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
 from proxy.codec.response_masking import BodyMasking, body_masking
+from proxy.config.model_entry import entry_with
 from proxy.config.rules import Profile
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.errors import BadRequest, ClientGone, ProxyError, RulesError
 from proxy.exchange.capture import Capture
-from proxy.exchange.exchange import Exchange, run_exchange
+from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
+from proxy.exchange.repetition import Period
+from proxy.exchange.second_try import may_be_asked_again
 from proxy.exchange.task import make_task
+from proxy.exchange.tries import run_exchange
+from proxy.healing.heal import HealPlan
+from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ERROR_BODY
+from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
-from proxy.upstream.paths import CHAT_COMPLETIONS
-from proxy.upstream.pump import HasDescriptor, Pump, Timeouts
+from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.responses import error_of_response
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
 from proxy.web.headers import JSON_TYPE, upstream_headers
-from proxy.web.prepare import model_server, named_model
+from proxy.web.prepare import healed_body, model_server, named_model
 from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_told
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
+from proxy.worker.lessons import Lessons
+from proxy.worker.logging_setup import keep_mask, lost_lines
 from proxy.worker.metrics import CONTENT_TYPE, exposition
 from proxy.worker.snapshot import Snapshot
 
@@ -51,6 +61,8 @@ log = logging.getLogger("proxy")
 
 # Reads a dialect's request into the internal one; it may ask the model server which models it has.
 Prepare: TypeAlias = Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]
+# Under this name gunicorn's worker takes what the body of a stream waits for: then its pump drives it (server/pump.py).
+HAND_OVER = "tool_proxy.hand_over"
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
 _SSE_TYPE = "text/event-stream; charset=utf-8"
 _SSE_HEADERS = (
@@ -69,24 +81,42 @@ def reply(prepare: Prepare) -> Response:
     if settings.observe:
         # It goes up as it came, and once.
         asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
-    ending = None if settings.observe else limit_answer(wanted, settings.max_tool_calls)
-    if ending is not None:
+    ending = _ending(ctx, wanted)
+    if ending is not None and not settings.observe:
         ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
-    parts = run_exchange(_exchange(ctx, asked))
+    if wanted.stream:
+        ctx.take_stream()
+    exchange = _exchange(ctx, asked)
+    parts = run_exchange(exchange)
     if not wanted.stream:
         return _whole(ctx, parts)
-    first = next(parts, b"")
+    first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
     headers = [*_SSE_HEADERS, *ctx.outcome.headers]
     content_type = ctx.outcome.content_type or _SSE_TYPE
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
     response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
-    ctx.worker.streams(1)
-    response.call_on_close(lambda: ctx.worker.streams(-1))
+    hand_over = request.environ.get(HAND_OVER)
+    if hand_over is not None:
+        exchange.wait.outlet = partial(_masked, ctx, masking)
+        hand_over(exchange.wait)
+        ctx.thread.close()
     return response
+
+
+def _ending(ctx: RequestContext, wanted: ChatRequest) -> JsonObject | None:
+    """The answer without the model to a conversation that went on for too long, or that turns in a circle; the log is
+    told of a model that has just made the same call with the same result again (F92).
+    """
+    tools = ctx.heal_plan(wanted.model).tools
+    name, count = repeat = newest_repeat(objects_in(wanted.body.get("messages")), tools.polls)
+    if count >= TOLD_IN_THE_LOG:
+        told = "model %r has made the same call of %r with the same result %d times in this conversation"
+        log.warning(told, wanted.model[:100], name[:100], count)
+    return limit_answer(wanted, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
@@ -104,13 +134,15 @@ def passed(path: str, model: str | None = None) -> Response:
     ctx = request_context()
     settings = ctx.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
-    pump = Pump(ctx.socket, patience, ctx.worker.drain)
+    wait = AnswerWait(ctx.socket, patience, ctx.worker.drain)
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
     body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
+    if path == TOKENIZE and body:
+        body = healed_body(ctx, body)  # what is counted is what goes up
     method = "GET" if request.method == "HEAD" else request.method
     call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
     try:
-        answer = pass_through(call, pump)
+        answer = pass_through(call, wait)
         if answer.status >= 400:
             answer = _passed_error(ctx, call, answer)
     except BaseException:
@@ -175,7 +207,8 @@ def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
     memory, snapshot = request_context().worker.memory, request_context().snapshot
     models = snapshot.all_models(snapshot.keys.upstream)
-    data = exposition(memory.tally, __version__, rules_in_force=not memory.error(), models=models)
+    in_force = not memory.error()
+    data = exposition(memory.tally, __version__, rules_in_force=in_force, models=models, log_lost=lost_lines())
     return Response(data, content_type=CONTENT_TYPE)
 
 
@@ -203,9 +236,9 @@ def ready() -> Response:
 def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, asked.chat, asked.profile
     seed = secrets.token_bytes(16)
-    server = _ServerOfRequest(snapshot, asked)
+    server = _ServerOfRequest(snapshot, asked, ctx.worker.lessons)
     policy = snapshot.rules.policy(wanted.model)
-    plan = _plan(asked, server)
+    plan = _plan(asked, server, ctx.heal_plan(wanted.model))
 
     def engine(raw_text: bool) -> Engine:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
@@ -223,7 +256,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         request=wanted,
         plan=plan,
         auto=profile.parse == "auto",
-        pump=Pump(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
+        wait=AnswerWait(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
         engine=engine,
         dialect=asked.dialect,
         max_event=settings.max_event,
@@ -232,6 +265,8 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         capture=_capture(ctx),
         observe=ctx.outcome.observe,
         count=lambda text: tokens_of(text, wanted.model, asked.server, asked.headers),
+        ask_again=profile.retry > 0 and may_be_asked_again(wanted),
+        repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,
     )
@@ -248,6 +283,7 @@ class _ServerOfRequest:
 
     snapshot: Snapshot
     prepared: PreparedRequest
+    lessons: Lessons
 
     @property
     def server(self) -> ModelServer:
@@ -260,22 +296,29 @@ class _ServerOfRequest:
     def remember_parser_failure(self) -> None:
         self.snapshot.remember(self.prepared.chat.model)
 
+    def remember_healings(self, ids: tuple[str, ...]) -> None:
+        model = self.prepared.chat.model
+        if self.lessons.add(model, ids):
+            entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.lessons.of(model)))
+            told = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
+            log.warning(told, model[:100], "to keep that, put first in models of rules.yaml", entry)
+
     def parser_has_failed(self) -> bool:
         """True if the server showed before that it cannot find this model's calls."""
         return self.snapshot.parses(self.prepared.chat.model)
 
 
-def _plan(asked: PreparedRequest, server: _ServerOfRequest) -> Plan:
+def _plan(asked: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:
     """How the request goes up first (README: who parses)."""
     profile = asked.profile
     parse = profile.parse
     if parse == "auto":
         parse = "proxy" if server.parser_has_failed() else "server"
     if parse == "server":
-        return Plan(parse, profile.upstream, profile.server)
+        return Plan(parse, profile.upstream, profile.server, heal=heal)
     # Which request makes a server leave the calls alone depends on its kind; without tools there are none.
     kind = profile.server if asked.chat.tools is None else server.kind()
-    return Plan(parse, profile.upstream, kind)
+    return Plan(parse, profile.upstream, kind, heal=heal)
 
 
 def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Timeouts:
@@ -294,11 +337,11 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
 
     It closes nothing: it may never be begun (a HEAD request, a client that is gone).
     """
+    mask = mask_of(ctx.secrets)
     try:
         for part in parts:
-            if ready := masking.feed(part):
-                ctx.sent += len(ready)
-                yield ready
+            yield _masked(ctx, masking, part)
+            keep_mask(mask)  # the pump's thread works on many requests
         if rest := masking.finish():
             ctx.sent += len(rest)
             yield rest
@@ -311,6 +354,13 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         _cut(ctx.socket)
+
+
+def _masked(ctx: RequestContext, masking: BodyMasking, part: bytes) -> bytes:
+    """What of the body leaves with the next part."""
+    ready = masking.feed(part)
+    ctx.sent += len(ready)
+    return ready
 
 
 def _cut(client: HasDescriptor | None) -> None:

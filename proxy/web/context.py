@@ -15,8 +15,9 @@ from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.outcome import Outcome
 from proxy.formats.reasoning import Thoughts
+from proxy.healing.heal import HealPlan
+from proxy.upstream.answer_wait import HasDescriptor
 from proxy.upstream.client import ModelServer
-from proxy.upstream.pump import HasDescriptor
 from proxy.web.headers import JSON_TYPE
 from proxy.web.routes import Route
 from proxy.worker.snapshot import Snapshot
@@ -46,9 +47,10 @@ class RequestContext:
     """One request of a client: what was in force when it came, who sent it, and what its log line will say.
 
     `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `held` is
-    what the request has to give back when it has ended. `route` is None until one is found, `prepared` where no model
-    is asked through a dialect. `key` is the client key that let it in, `denied` why it was not let in; `secrets` are
-    what no log may show of it; `cors` are the headers for the web page that asks. How it ended says its `outcome`.
+    what the request has to give back when it has ended, `thread` what it gives back when it needs its thread no more.
+    `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
+    that let it in, `denied` why it was not let in; `secrets` are what no log may show of it; `cors` are the headers for
+    the web page that asks. How it ended says its `outcome`.
     """
 
     id: str
@@ -70,11 +72,27 @@ class RequestContext:
     sent: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     held: ExitStack = field(default_factory=ExitStack)
+    thread: ExitStack = field(default_factory=ExitStack)
 
     @property
     def dialect(self) -> str:
         """The route's dialect, for the log and the metrics; `own` where there is no route."""
         return "own" if self.route is None else self.route.dialect
+
+    def heal_plan(self, model: str) -> HealPlan:
+        """What is healed in requests for a model: by the rules, and by what was learnt."""
+        return self.snapshot.rules.heal_plan(model).learnt(self.worker.lessons.of(model))
+
+    def take_thread(self) -> None:
+        """It may need its thread for long. Raises Unavailable."""
+        self.worker.take_thread()
+        self.thread.callback(self.worker.return_thread)
+        self.held.callback(self.thread.close)
+
+    def take_stream(self) -> None:
+        """It asks for a stream. Raises Unavailable."""
+        self.worker.take_stream()
+        self.held.callback(self.worker.return_stream)
 
     def check_model(self, model: str) -> None:
         """Raise Forbidden if its key may not use this model, by the name that the model server knows."""

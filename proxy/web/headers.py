@@ -16,8 +16,8 @@ from proxy import __version__
 from proxy.codec.masking import mask_of
 
 JSON_TYPE = "application/json"
-# Where the environment of a request holds the key that goes up; without it that is the client's own.
-BEARER = "proxy.bearer"
+# Under this name the environment of a request has the key that goes up; without it that is the client's own.
+UPSTREAM_KEY = "tool_proxy.upstream_key"
 # The client's headers that go up as they came, as WSGI names them; beside these, all of OpenAI's own.
 _PASSED = frozenset(("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA"))
 _PASSED_PREFIX = "HTTP_OPENAI_"
@@ -44,23 +44,31 @@ def upstream_headers(
     ours = {} if own is None else own
     reserved = {name.lower() for name in ours}
     for key, value in environ.items():
-        if key not in _PASSED and not key.startswith(_PASSED_PREFIX):
+        if not _goes_up(key):
             continue
         name = key.removeprefix("HTTP_").replace("_", "-").title()
         if name.lower() not in reserved:
             headers[name] = str(value)
-    bearer = environ.get(BEARER, credential(environ))
-    if bearer:
-        headers["Authorization"] = f"Bearer {bearer}"
+    upstream_key = environ.get(UPSTREAM_KEY, credential(environ))
+    if upstream_key:
+        headers["Authorization"] = f"Bearer {upstream_key}"
     headers.update({name: value for name, value in ours.items() if value})
     return headers
 
 
+def _goes_up(key: str) -> bool:
+    """True for a header, as WSGI names it, that goes up as it came."""
+    if key in _PASSED:
+        return True
+    return key.startswith(_PASSED_PREFIX)
+
+
 def credential(environ: Mapping[str, Any]) -> str:
     """The client's API key, from `Authorization: Bearer` or `x-api-key`; empty if it sent none."""
-    scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return str(token.strip())
+    scheme, _, rest = str(environ.get("HTTP_AUTHORIZATION", "")).strip().partition(" ")
+    token = rest.strip()
+    if token and scheme.lower() == "bearer":
+        return token
     return str(environ.get("HTTP_X_API_KEY", "")).strip()
 
 
@@ -71,9 +79,11 @@ def key_bytes(environ: Mapping[str, Any]) -> bytes:
 
 def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
     """All that a request brings, or goes up with, that is to be in no log and no error."""
-    found = [str(environ.get(BEARER, "")), credential(environ)]
+    found = [str(environ.get(UPSTREAM_KEY, "")), credential(environ)]
     for name, value in environ.items():
-        if name.startswith("HTTP_") and not _SECRET_NAMES.isdisjoint(name.split("_")):
+        if not name.startswith("HTTP_"):
+            continue
+        if not _SECRET_NAMES.isdisjoint(name.split("_")):
             found += _tokens(str(value).strip())
     for name, value in parse_qsl(str(environ.get("QUERY_STRING", ""))):
         if not _SECRET_NAMES.isdisjoint(_WORDS.findall(name.upper())):
@@ -91,6 +101,7 @@ def _tokens(value: str) -> list[str]:
 def request_id(environ: Mapping[str, Any]) -> str:
     """The client's own request id if it is a plain word, and no key, else a new one."""
     given = str(environ.get("HTTP_X_REQUEST_ID", ""))
-    if _REQUEST_ID.fullmatch(given) and mask_of(secrets(environ)).text(given) == given:
-        return given
-    return uuid.uuid4().hex
+    if not _REQUEST_ID.fullmatch(given):
+        return uuid.uuid4().hex
+    holds_key = mask_of(secrets(environ)).text(given) != given
+    return uuid.uuid4().hex if holds_key else given

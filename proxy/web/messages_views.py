@@ -6,16 +6,18 @@ from collections.abc import Mapping
 
 from flask import Response, request
 
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import dump_json
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.messages.request import translate_count
-from proxy.dialects.messages.token_count import HEADER, count
+from proxy.dialects.token_count import HEADER, count
 from proxy.errors import NotFound
+from proxy.healing.heal import heal_request
+from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.model_list import ModelCard, read_cards, served_name
 from proxy.upstream.paths import MODELS
-from proxy.upstream.pump import Pump, Timeouts
 from proxy.upstream.responses import error_of_response, read_body
 from proxy.web.context import json_response, request_context
 from proxy.web.headers import upstream_headers
@@ -34,9 +36,13 @@ def count_tokens() -> Response:
     given = translated(ctx, request.environ, body, translate_count)
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:
-        return _ask("POST", path, data, given.server, given.headers)
+        return ask("POST", path, data, given.server, given.headers)
 
-    number, method = count(post, given.translation.body, body)
+    chat = given.body
+    if not ctx.snapshot.settings.observe:
+        # What is counted is what goes up.
+        chat = heal_request(chat, ctx.heal_plan(as_text(chat.get("model")))).body
+    number, method = count(post, chat, body)
     response = json_response(dump_json({"input_tokens": number}))
     response.headers[HEADER] = method
     return response
@@ -65,18 +71,18 @@ def model(name: str) -> Response:
 
 def _cards(server: ModelServer) -> tuple[ModelCard, ...]:
     headers = upstream_headers(request.environ, "", request_context().id)
-    _, body = _ask("GET", MODELS, None, server, headers)
+    _, body = ask("GET", MODELS, None, server, headers)
     return read_cards(body)
 
 
-def _ask(
+def ask(
     method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""
     ctx = request_context()
-    pump = Pump(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain)
+    wait = AnswerWait(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain)
     with server.open(method, path, headers, data) as call:
-        whole = read_body(decoded(call, pump.receive(call)))
+        whole = read_body(decoded(call, wait.receive(call)))
         while True:
             try:
                 next(whole)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from hashlib import sha256
+from secrets import token_hex
+from typing import Any, Generic, Protocol, TypeVar
 
+from proxy.audit_record import Repair
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.config.rules import Profile
@@ -14,31 +18,67 @@ from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.request import MessagesOptions, Translation, translate
+from proxy.dialects.messages.request import translate
 from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.responses import output
+from proxy.dialects.responses import request as responses
+from proxy.dialects.responses.echo import echo
+from proxy.dialects.responses.kept import Resumed, resume
+from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.formats.reasoning import Thoughts
+from proxy.healing.heal import heal_request
+from proxy.healing.parameters import Sampling
+from proxy.healing.table import WANTS_REASONING
+from proxy.thinking.families import family_of
+from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.request_body import parse_body
 from proxy.web.thinking import with_thinking
+from proxy.worker.response_store import ResponseStore
 
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
+_DAY = 86400.0
+
+
+class _Translation(Protocol):
+    """What a dialect makes of a request: a chat request, and more."""
+
+    @property
+    def body(self) -> JsonObject:
+        """The chat request."""
+
+    @property
+    def dropped(self) -> tuple[Repair, ...]:
+        """A record for each kind of field that could not be carried."""
+
+
+_Made = TypeVar("_Made", bound=_Translation)
 
 
 @dataclass(frozen=True, slots=True)
-class TranslatedRequest:
-    """A Messages request in chat completions: where it goes, with which headers, and what kind of server is there."""
+class TranslatedRequest(Generic[_Made]):
+    """A request in chat completions: where it goes, with which headers, and what kind of server is there.
 
-    translation: Translation
+    `body` is that of the translation in the words of the model's family, `told` what is to be told of both, and
+    `thoughts` are the family's, in the text of the reply. `context` is how many tokens the model's context has, None
+    where the server does not say.
+    """
+
+    translation: _Made
+    body: JsonObject
+    told: tuple[Repair, ...]
     profile: Profile
     server: ModelServer
     server_kind: str
     headers: Mapping[str, str]
+    context: int | None
     thoughts: Thoughts
 
 
@@ -79,8 +119,8 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     given = translated(ctx, environ, body, translate)
     translation = given.translation
-    ctx.outcome.asked = translation.dropped
-    wanted = read_chat(dump_request(translation.body), translation.body)
+    ctx.outcome.asked = given.told
+    wanted = read_chat(dump_request(given.body), given.body)
     wanted = replace(wanted, results=translation.results, json_reply=_wants_json(body))
     # llama.cpp repeats what the client began the answer with, but not in streams.
     repeats = given.server_kind == "llamacpp" and not wanted.stream
@@ -91,9 +131,61 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
         translation.prefill if repeats else "",
         leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE),
     )
-    return PreparedRequest(
-        wanted, given.profile, MessagesDialect(options), given.server, given.headers, given.thoughts
+    dialect = MessagesDialect(options)
+    return PreparedRequest(wanted, given.profile, dialect, given.server, given.headers, given.thoughts)
+
+
+def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+    """A Responses request, translated; what of it could not be carried is noted in the request's outcome.
+
+    It may ask the model server which models it has.
+    """
+    asked = resumed(ctx, environ, parse_body(ctx.body, ctx.snapshot.settings.max_depth))
+    body = asked.body
+    given = translated(ctx, environ, body, responses.translate)
+    translation = given.translation
+    ctx.outcome.asked = given.told
+    wanted = read_chat(dump_request(given.body), given.body)
+    wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
+    limit = given.body.get("max_tokens")
+    options = output.ReplyOptions(
+        token_hex(12),
+        echo(body) | asked.echo,
+        translation.tools,
+        limit if isinstance(limit, int) else None,
+        given.context,
+        int(time.time()),
+        lambda: int(time.time()),
+        _keeper(ctx, environ, asked),
     )
+    dialect = ResponsesDialect(options)
+    return PreparedRequest(wanted, given.profile, dialect, given.server, given.headers, given.thoughts)
+
+
+def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
+    """What is kept for the key that asks, whether the proxy knows keys or the client only sends one; None without."""
+    settings = ctx.snapshot.settings
+    if not settings.store:
+        return None
+    sent = str(environ.get("HTTP_AUTHORIZATION") or environ.get("HTTP_X_API_KEY") or "")
+    digest = sha256(sent.encode("utf-8", "surrogateescape")).digest() if ctx.key is None else ctx.key.digest
+    return ResponseStore(settings.store, digest.hex(), settings.store_max, settings.store_days * _DAY)
+
+
+def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
+    """A Responses request with all that it goes on from; as it is where nothing is kept."""
+    store = response_store(ctx, environ)
+    if store is None:
+        return Resumed(body)
+    return resume(body, store)
+
+
+def _keeper(ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed) -> Callable[[JsonObject], None]:
+    """What keeps the response, if it is to be kept."""
+    store = response_store(ctx, environ)
+    if store is None or not asked.keep:
+        return lambda response: None
+    return lambda response: store.keep(response, asked.given, asked.conversation)
 
 
 def _stop_sequences(body: JsonObject) -> frozenset[str]:
@@ -116,9 +208,9 @@ def translated(
     ctx: RequestContext,
     environ: Mapping[str, Any],
     body: JsonObject,
-    how: Callable[[JsonObject, MessagesOptions], Translation],
-) -> TranslatedRequest:
-    """A Messages body in chat completions, for the model that the upstream knows.
+    how: Callable[[JsonObject, ModelOptions], _Made],
+) -> TranslatedRequest[_Made]:
+    """A body of a dialect that is translated, in chat completions, for the model that the upstream knows.
 
     Asks the model server for its models where that is not known. Raises BadRequest, and NotFound where it is not said
     which model is meant.
@@ -128,21 +220,45 @@ def translated(
         raise BadRequest("model: the name of a model is required, as a string")
     headers = conversation_headers(ctx, environ, body)
     # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
-    served = served_name(model, snapshot.cards(headers), snapshot.rules)
+    cards = snapshot.cards(headers)
+    served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
     kind = profile.server or snapshot.server_kind(headers, server)
-    options = MessagesOptions(
+    options = ModelOptions(
         model=served,
         server=kind,
         thinking=profile.thinking,
-        reasoning_history="reasoning_content" if profile.reasoning_history == "auto" else profile.reasoning_history,
-        server_tools=profile.server_tools,
+        reasoning_history=_reasoning_history(ctx, served, profile),
+        server_tools=profile.server_tools or "",
     )
+    context = next((card.max_len for card in cards if card.id == served), None)
     made = how(body, options)
     said = with_thinking(made.body, snapshot.rules, profile, model=served, asked=model)
-    made = replace(made, body=said.body, dropped=(*made.dropped, *said.told))
-    return TranslatedRequest(made, profile, server, kind, headers, said.thoughts)
+    told = (*made.dropped, *said.told)
+    return TranslatedRequest(made, said.body, told, profile, server, kind, headers, context, said.thoughts)
+
+
+def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str:
+    """Where a translated client's earlier thinking goes (F74)."""
+    wanted = WANTS_REASONING in ctx.heal_plan(model).ids
+    return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wanted)
+
+
+def healed_body(ctx: RequestContext, data: bytes) -> bytes:
+    """The body of a path that passes, whose conversation is healed as that of a chat request; else the very bytes."""
+    body: Json = None
+    if not ctx.snapshot.settings.observe:
+        with contextlib.suppress(ValueError):
+            body = load_json(data)
+    if not isinstance(body, dict) or "messages" not in body:
+        return data
+    plan = replace(ctx.heal_plan(as_text(body.get("model"))), sampling=Sampling())
+    with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
+        healed = heal_request(body, plan).body
+        if healed is not body:
+            return dump_request(healed)
+    return data
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
@@ -176,4 +292,5 @@ def _chat_options(wanted: ChatRequest, profile: Profile) -> ChatOptions:
         heartbeat_chunk=profile.heartbeat == "chunk",
         parsed=wanted.tools is not None,
         reasoning=profile.reasoning,
+        calls_as_text=profile.calls == "text",
     )

@@ -18,6 +18,7 @@ from proxy.limits import MAX_DEPTH
 
 # Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
+_LENGTH = re.compile("[0-9]+")
 # The codings of a body that is not compressed.
 _PLAIN = frozenset(("", "identity"))
 
@@ -64,10 +65,8 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
 
 def _announced_length(environ: Mapping[str, Any]) -> int | None:
     """The body's length by its Content-Length, None without one."""
-    length = environ.get("CONTENT_LENGTH") or ""
-    if not length.isascii() or not length.isdigit():
-        return None
-    return int(length)
+    length = environ.get("CONTENT_LENGTH", "")
+    return int(length) if _LENGTH.fullmatch(length) else None
 
 
 def _read_input(environ: Mapping[str, Any], size: int) -> bytes:

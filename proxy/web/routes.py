@@ -14,7 +14,7 @@ from proxy.upstream.paths import CHAT_COMPLETIONS, MESSAGES_COUNT_TOKENS, TOKENI
 from proxy.upstream.paths import MODELS as MODELS_PATH
 
 # For the log and the metrics; `passed` is what goes up and comes down as it is, `own` what is answered here.
-RouteDialect = Literal["chat", "messages", "passed", "own"]
+RouteDialect = Literal["chat", "messages", "responses", "passed", "own"]
 
 
 class Access(Enum):
@@ -31,9 +31,10 @@ class Access(Enum):
 class Route:
     """One path that is answered.
 
-    `path` is as the log has it, with `{id}` where the client puts a model's name. `takes_thread`: it waits for the
-    model server, so that it must not take the last threads. `names_model`: its body goes up with the client's own
-    `model` in it. `keeps_model_busy`: it counts among those that a key may have under way.
+    `path` is as the log has it, with `{id}` where the client puts a model's name, and `{response}` a response's id.
+    `takes_thread`: it waits for the model server, so that it must not take the last threads. `names_model`: its body
+    goes up with the client's own `model` in it. `keeps_model_busy`: it counts among those that a key may have under
+    way.
     """
 
     path: str
@@ -61,6 +62,14 @@ def _passed(path: str, *, keeps_model_busy: bool) -> Route:
 CHAT = Route(CHAT_COMPLETIONS, ("POST",), "chat", names_model=True, keeps_model_busy=True)
 MESSAGES = Route("/v1/messages", ("POST",), "messages", keeps_model_busy=True)
 COUNT_TOKENS = Route(MESSAGES_COUNT_TOKENS, ("POST",), "messages")
+RESPONSES = Route("/v1/responses", ("POST",), "responses", keeps_model_busy=True)
+INPUT_TOKENS = Route("/v1/responses/input_tokens", ("POST",), "responses")
+COMPACT = Route("/v1/responses/compact", ("POST",), "responses")
+RESPONSE = Route("/v1/responses/{response}", ("GET", "DELETE"), "responses")
+CANCEL = Route("/v1/responses/{response}/cancel", ("POST",), "responses")
+INPUT_ITEMS = Route("/v1/responses/{response}/input_items", ("GET",), "responses")
+# Without `store` nothing is kept: these are refused then, in words that say what to do instead.
+STORED_RESPONSES = (COMPACT, RESPONSE, CANCEL, INPUT_ITEMS)
 MODELS = Route(MODELS_PATH, ("GET",), "passed")
 MODEL = Route(f"{MODELS_PATH}/{{id}}", ("GET",), "passed")
 # What the model server answers itself.
@@ -71,7 +80,7 @@ PASSED = (
     _passed("/detokenize", keeps_model_busy=False),
 )
 # For clients: each also under /for/NAME, for the client of the rules that says so.
-API = (CHAT, MESSAGES, COUNT_TOKENS, MODELS, *PASSED, MODEL)
+API = (CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, *STORED_RESPONSES, MODELS, *PASSED, MODEL)
 
 HEALTH = (_own("/health"), _own("/_health"))
 READY = _own("/_ready")
@@ -110,12 +119,21 @@ def asks_in_messages(path: str, *, names_version: bool) -> bool:
     what there is not.
     """
     path = without_client(path)
-    if path == MESSAGES.path or path.startswith(f"{MESSAGES.path}/"):
+    if f"{path}/".startswith(f"{MESSAGES.path}/"):
         return True
-    return names_version and (path == MODELS.path or not is_api(path))
+    if not names_version:
+        return False
+    return path == MODELS.path or not is_api(path)
+
+
+def asks_in_responses(path: str) -> bool:
+    """True if the answer, or the error, is to be in the Responses dialect."""
+    path = without_client(path)
+    return path == RESPONSES.path or path.startswith(f"{RESPONSES.path}/")
 
 
 def shown_paths(listed: tuple[str, ...]) -> list[str]:
     """All paths that are answered, those of settings.pass_through among them, for people."""
     own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, ROOT)]
-    return [*(route.path for route in API), *listed, "/for/{client}/v1/…", *own]
+    served = (route.path for route in API if route not in STORED_RESPONSES)
+    return [*served, *listed, "/for/{client}/v1/…", *own]

@@ -78,17 +78,19 @@ def _allows(origins: Sequence[str], origin: str) -> bool:
     scheme, host = found[1], found[2]
     if host and not _HOST.fullmatch(host):
         return False
-    if origin in origins or f"{scheme}://" in origins:
+    if not {origin, f"{scheme}://"}.isdisjoint(origins):
         return True
-    return LOOPBACK in origins and scheme in ("http", "https") and _is_loopback(host)
+    if LOOPBACK not in origins:
+        return False
+    return scheme in ("http", "https") and _is_loopback(host)
 
 
 def _is_loopback(host: str) -> bool:
     name, address = _read_host(host)
+    if address is not None:
+        return address.is_loopback
     # All names under localhost are this machine (RFC 6761, 6.3), and browsers see to it.
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    return address is not None and address.is_loopback
+    return f".{name}".endswith(".localhost")
 
 
 def _read_host(host: str) -> tuple[str, _Address | None]:
@@ -109,7 +111,11 @@ def _read_host(host: str) -> tuple[str, _Address | None]:
 def _is_own(host: str, hosts: Sequence[str]) -> bool:
     """True for an address, which nobody can make mean another one, and for a name that is known to be ours."""
     name, address = _read_host(host.lower())
-    return address is not None or name == "localhost" or (name != "" and name in hosts)
+    if address is not None:
+        return True
+    if name == "":
+        return False
+    return name == "localhost" or name in hosts
 
 
 def cors(environ: Mapping[str, Any]) -> dict[str, str]:

@@ -34,7 +34,7 @@ MAX_NAMES = 50
 MAX_NAME = 80
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._:-]")
 # For how long, in seconds, a request may wait for its turn to write.
-PATIENCE = 1.0
+LOCK_TIMEOUT = 1.0
 _PAUSE = 0.005
 # Nothing else is written to than a plain file that is this user's alone: a temporary folder is open to others.
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -127,7 +127,7 @@ class AuditFile:
         file = os.open(self.path, _FLAGS, 0o600)
         try:
             _check(file)
-            _lock(file, time.monotonic() + PATIENCE)
+            _lock(file, time.monotonic() + LOCK_TIMEOUT)
             size = os.fstat(file).st_size
             if size + len(data) > self._max_bytes:
                 raise OSError(f"it has {size} bytes, and audit_max is {self._max_bytes}; rotate it")

@@ -47,7 +47,7 @@ def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
     for handler in log.handlers:
         handler.setFormatter(JsonLines() if json_lines else TextLines(_is_journal()))
         if hasattr(sys.stderr, "words"):
-            sys.stderr.words = partial(_told_loss, handler)
+            sys.stderr.words = partial(_loss_message, handler)
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
@@ -57,7 +57,12 @@ def keep_secret(secrets: tuple[str, ...]) -> None:
     """Until it works on another request, no line that this thread logs shows these: also what nobody cleaned before,
     the words of an exception.
     """
-    _thread.mask = mask_of(secrets)
+    keep_mask(mask_of(secrets))
+
+
+def keep_mask(mask: Mask) -> None:
+    """The same, by the mask of the secrets."""
+    _thread.mask = mask
 
 
 def _redacted(text: str) -> str:
@@ -66,11 +71,13 @@ def _redacted(text: str) -> str:
 
 
 def lost_lines() -> int:
-    """How many lines this process could not write, for nobody read them (server/log_stream.py)."""
-    return getattr(sys.stderr, "lost", 0)
+    """How many lines could not be written, for nobody read them, in all processes of this master, also in those that
+    have ended (server/log_stream.py).
+    """
+    return getattr(sys.stderr, "lost_in_all", 0)
 
 
-def _told_loss(handler: logging.Handler, lost: int) -> str:
+def _loss_message(handler: logging.Handler, lost: int) -> str:
     """The line by which standard error says that lines were lost (server/log_stream.py)."""
     words = "%d lines of the log were lost, for nobody read it"
     return handler.format(logging.LogRecord("proxy", logging.WARNING, "", 0, words, (lost,), None)) + "\n"

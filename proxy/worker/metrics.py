@@ -44,6 +44,7 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "repairs": (("fix",), "Repairs by the id of the fix."),
     "refusals": (("reason",), "What began like a call and was none."),
     "empty_calls": ((), "Tool calls that left without arguments although their tool requires some."),
+    "second_tries": (("why",), "Replies that said nothing and were asked for once more."),
     "heartbeats": ((), "Heartbeats that were sent to clients."),
     "disconnects": (("when",), "Clients that left before their answer was whole."),
     "upstream_errors": (("kind",), "Answers of the model server that were none."),
@@ -79,8 +80,8 @@ class RequestSample:
     """A request that has ended; `model` is "" where none was asked.
 
     `first_byte` is None where nothing was answered; `when` a client left ("waiting", "answering", or "" if it did
-    not); `kind` is that of the model server's error, `denied` why the key was not enough, each "" where nothing is;
-    `lost` are lines of the log, of whichever request, that were lost until then.
+    not); `kind` is that of the model server's error, `denied` why the key was not enough, `again` why a reply was asked
+    for once more, each "" where nothing is.
     """
 
     dialect: str
@@ -96,7 +97,7 @@ class RequestSample:
     when: str = ""
     kind: str = ""
     denied: str = ""
-    lost: int = 0
+    again: str = ""
 
 
 def upstream_kind(error: BaseException | None) -> str:
@@ -110,7 +111,6 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
         _name("requests", ended.dialect, _model(tally, ended), str(ended.status)): 1,
         _name("heartbeats"): ended.heartbeats,
         _name("empty_calls"): ended.empty_calls,
-        _name("log_lost"): ended.lost,
     }
     as_text = min(ended.fixes.get("text_call", 0), ended.calls)
     numbers |= {_name("calls", "text"): as_text, _name("calls", "structured"): ended.calls - as_text}
@@ -118,7 +118,9 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
         for name, more in names.items():
             label = _bounded(tally, group, name, MAX_NAMES)
             numbers[_name(group, label)] = numbers.get(_name(group, label), 0) + more
-    for group, name in (("disconnects", ended.when), ("upstream_errors", ended.kind), ("denied", ended.denied)):
+    words = {"disconnects": ended.when, "upstream_errors": ended.kind, "denied": ended.denied}
+    words["second_tries"] = ended.again
+    for group, name in words.items():
         if name:
             numbers[_name(group, name)] = 1
     numbers |= _observed("request_duration_seconds", ended.dialect, ended.seconds)
@@ -149,14 +151,21 @@ def _by_label(values: Mapping[str, float], group: str) -> JsonObject:
 
 
 def exposition(
-    tally: SharedCounters, version: str, *, rules_in_force: bool, models: frozenset[str] = frozenset()
+    tally: SharedCounters,
+    version: str,
+    *,
+    rules_in_force: bool,
+    models: frozenset[str] = frozenset(),
+    log_lost: int = 0,
 ) -> bytes:
-    """The text for `/metrics`. Of models only those have a label that a server lists: now, which are `models`, or at an
-    earlier scrape of any worker. Every other name may be a key that got lost.
+    """The text for `/metrics`; `log_lost` are the lines of the log that were lost until now.
+
+    Of models only those have a label that a server lists: now, which are `models`, or at an earlier scrape of any
+    worker. Every other name may be a key that got lost.
     """
     for model in sorted(models):
         tally.admit(_name(_known(_SERVED), _label(model)), MAX_MODELS)
-    return generate_latest(_Collector(tally, version, rules_in_force))
+    return generate_latest(_Collector(tally, version, log_lost, rules_in_force=rules_in_force))
 
 
 def _model(tally: SharedCounters, ended: RequestSample) -> str:
@@ -202,13 +211,14 @@ def _number(bound: float) -> str:
 class _Collector(Collector):
     """The families, as prometheus-client wants them."""
 
-    def __init__(self, tally: SharedCounters, version: str, rules_in_force: bool) -> None:
+    def __init__(self, tally: SharedCounters, version: str, log_lost: int, *, rules_in_force: bool) -> None:
         self._tally = tally
         self._version = version
+        self._log_lost = log_lost
         self._rules_in_force = rules_in_force
 
     def collect(self) -> Iterable[Metric]:
-        groups: dict[str, list[tuple[Sequence[str], float]]] = {}
+        groups: dict[str, list[tuple[Sequence[str], float]]] = {"log_lost": [((), self._log_lost)]}
         for name, value in self._shown().items():
             group, *labels = name.split(SPLIT)
             groups.setdefault(group, []).append((labels, value))

@@ -20,10 +20,11 @@ from hashlib import blake2b
 
 from proxy.worker.shared_counters import SharedCounters, locked
 
-# The master makes it of this size: two numbers, the rules with their path and keys, one line of text, and the tally.
+# The master makes it of this size: two numbers, the rules with their path and keys, one line of text, what was
+# learnt of the models, and the tally.
 # Only the pages that are used take memory. A release that lays it out in another way must give it another size: by that
 # a reload tells that it needs a new one.
-SIZE = 13 * 1024 * 1024
+SIZE = 14 * 1024 * 1024
 
 # Native order and alignment: a number is written in one go.
 _NUMBER = struct.Struct("Q")
@@ -31,7 +32,8 @@ _NUMBER = struct.Struct("Q")
 _ASKED, _DONE = 0, 8
 _RULES, _MAX_RULES = 64, 2 * (256 + 16) * 1024
 _ERROR, _MAX_ERROR = 1100 * 1024, 8 * 1024
-_TALLY = 1120 * 1024
+_LESSONS, _MAX_LESSONS = 1120 * 1024, 32 * 1024
+_TALLY = 1200 * 1024
 _DIGEST = 16
 _TRIES = 1000
 # The byte of the file that a turn locks; the tally locks others.
@@ -56,6 +58,7 @@ class Memory:
         self._map = mmap.mmap(-1 if fd is None else fd, SIZE)
         self._rules = _Cell(self._map, _RULES, _MAX_RULES)
         self._error = _Cell(self._map, _ERROR, _MAX_ERROR)
+        self._lessons = _Cell(self._map, _LESSONS, _MAX_LESSONS)
         self._one = threading.Lock()
         self.tally = SharedCounters(self._map, _TALLY, fd)
 
@@ -87,6 +90,17 @@ class Memory:
     def error(self) -> str:
         """Why the newer rules are not in force, or ""."""
         return self._error.read()[1].decode("utf-8", "ignore")
+
+    def teach(self, data: bytes) -> bool:
+        """Keep what was learnt, in place of what was; only in a `turn`. False if it is too long."""
+        if len(data) > _MAX_LESSONS:
+            return False
+        self._lessons.write(data)
+        return True
+
+    def lessons(self) -> tuple[int, bytes]:
+        """What was learnt, and how often that has changed."""
+        return self._lessons.read()
 
     def asked(self) -> int:
         """What to hand to `done` when the file that the master wants read was read; 0 if it wants none read."""

@@ -23,6 +23,7 @@ from proxy.config.load import (
     rules_text,
 )
 from proxy.errors import RulesError, Unavailable
+from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import adjust_logging
 from proxy.worker.metrics import STREAMS, health_counters
 from proxy.worker.shared_memory import Memory, open_memory
@@ -37,7 +38,7 @@ class WorkerState:
 
     A request takes `current()` once and works on that to its end. `generation` is the one of `memory` that the
     worker has seen; it may have been of no use to it. `drain` is the descriptor by which the worker says that it is
-    about to end, None without gunicorn.
+    about to end, None without gunicorn; `lessons` are what was learnt of the models.
     """
 
     snapshot: Snapshot
@@ -45,11 +46,15 @@ class WorkerState:
     generation: int = 0
     started: float = field(default_factory=time.monotonic)
     drain: int | None = None
+    lessons: Lessons = field(init=False)
     _active: int = 0
     _threads: int = 0
     _streams: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _changing: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.lessons = Lessons(self.memory)
 
     def enter(self) -> None:
         """A request has begun."""
@@ -75,11 +80,20 @@ class WorkerState:
         with self._lock:
             self._threads -= 1
 
-    def streams(self, more: int) -> None:
-        """So many streams more are under way."""
+    def take_stream(self) -> None:
+        """A stream begins. Raises Unavailable if there are as many as there may be."""
+        limit = self.snapshot.settings.max_streams
         with self._lock:
-            self._streams += more
-        self.memory.tally.hold(STREAMS, more)
+            if self._streams >= limit:
+                raise Unavailable(f"this proxy has {limit} streams already (max_streams); try again in a moment")
+            self._streams += 1
+        self.memory.tally.hold(STREAMS, 1)
+
+    def return_stream(self) -> None:
+        """A stream has ended that `take_stream` let in."""
+        with self._lock:
+            self._streams -= 1
+        self.memory.tally.hold(STREAMS, -1)
 
     def current(self) -> Snapshot:
         """What is in force for a request that begins now: what another worker has published is taken first."""

@@ -91,11 +91,11 @@ def matrix(agent: Agent, rows: Sequence[Row], sides: Sequence[str], keep: Path |
                 return "-"
             return pool.submit(namespace.do, agent, row, side, package, keep)
 
-        started = [(row, [start(row, side) for side in SIDES]) for row in rows]
+        started = [(row, [start(row, side) for side in SIDES]) for row in rows if row.is_for(agent)]
         try:
             for row, (without, through) in started:
-                fault = unexpected(row, through.result()) if isinstance(through, Future) else ""
-                told = f"   EXPECTED {row.expected}" if fault else ""
+                fault = unexpected(agent, row, through.result()) if isinstance(through, Future) else ""
+                told = f"   EXPECTED {row.expects(agent)}" if fault else ""
                 print(line((row.name, shown(without), shown(through))) + told, flush=True)
                 if fault:
                     yield f"{agent.name}, {fault}"
@@ -126,11 +126,14 @@ def line(cells: Sequence[str]) -> str:
     return "".join(text.ljust(width) for text, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
-def unexpected(row: Row, run: Run) -> str:
+def unexpected(agent: Agent, row: Row, run: Run) -> str:
     """Say what a run with the proxy ended in, and what the agent printed; nothing if that was expected."""
-    if cell(run) == row.expected:
+    said = row.told in run.output + run.errors
+    if cell(run) == row.expects(agent) and said:
         return ""
-    told = [f"{row.name}: {cell(run)}, but {row.expected} is expected (exit status {run.status})"]
+    told = [f"{row.name}: {cell(run)}, but {row.expects(agent)} is expected (exit status {run.status})"]
+    if not said:
+        told.append(f"  it does not say: {row.told}")
     for name, text in (("shape", run.shape), ("stdout", run.output), ("stderr", run.errors)):
         told += [f"  {name}: {part}" for part in text.splitlines()[-6:]]
     told.append(f"  look at it with: --row '{row.name}' --side with --keep FOLDER")

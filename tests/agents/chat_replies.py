@@ -11,12 +11,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.agents import texts
-from tests.agents.agent import FINAL, MODEL, Agent, Call
+from tests.agents.agent import FINAL, MODEL, PROOF, WROTE, Agent, Call
 from tests.agents.texts import LEAD, in_pieces
 from tests.support.client_view import ROLE, entry, wire
 from tests.support.helpers import calls, chunk, delta, ends, piece, says
 
 USAGE = chunk(usage={"prompt_tokens": 21, "completion_tokens": 12, "total_tokens": 33})
+FULL = chunk(usage={"prompt_tokens": 131000, "completion_tokens": 72, "total_tokens": 131072})
+# vLLM's words.
+OVERFLOW = (
+    "This model's maximum context length is 131072 tokens. However, your request has 140000 input tokens. Please "
+    "reduce the length of the input messages."
+)
 Delta = dict[str, Any]
 
 
@@ -188,3 +194,25 @@ def no_usage(agent: Agent) -> bytes:
 def cut_mid(agent: Agent) -> bytes:
     """The server dies within the arguments."""
     return _stream(deltas(agent.call())[:2], [], done=False)
+
+
+def namespaced(agent: Agent) -> bytes:
+    """Two calls: the second is of a function that Codex has in a namespace, under the name that it got upstream."""
+    other = Call("multi_agent_v1__close_agent", {"target": "none"})
+    return structured([*deltas(agent.call()), *deltas(other, 1, "call_b")])
+
+
+def apply_patch(agent: Agent) -> bytes:
+    """The file is made by a patch, not by the shell."""
+    patch = f"*** Begin Patch\n*** Add File: {PROOF}\n+{WROTE}\n*** End Patch"
+    return structured(deltas(Call("apply_patch", {"input": patch})))
+
+
+def context_overflow(agent: Agent) -> bytes:
+    """Nothing: the server refuses."""
+    return b""
+
+
+def context_full(agent: Agent) -> bytes:
+    """The answer ends where the context does."""
+    return wire([ROLE, says(LEAD), ends("length"), FULL])

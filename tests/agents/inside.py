@@ -67,7 +67,7 @@ def ask(agent: Agent, row: Row, url: str, folder: Path, package: Path) -> tuple[
     """Give the agent its task in the folder's project; return its status (None if its time was over) and its output."""
     script = f" [[script:{agent.name}_{row.script}]]" if row.script else ""
     values = {"url": url, "home": str(folder / "home"), "prompt": f"Create the file {PROOF}{script}"}
-    agent.settle(folder / "home", **values)
+    dataclasses.replace(agent, files={**agent.files, **row.files}).settle(folder / "home", **values)
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG")}
     with (folder / "stdout.txt").open("wb") as output, (folder / "stderr.txt").open("wb") as errors:
         process = subprocess.Popen(
@@ -102,8 +102,8 @@ def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path) -> R
 
 
 def _text(path: Path) -> str | None:
-    """Return what a file holds; None if it is not there."""
-    return path.read_text(errors="replace") if path.exists() else None
+    """Return what a file holds, but for one line end: a patch writes whole lines. None if it is not there."""
+    return path.read_text(errors="replace").removesuffix("\n") if path.exists() else None
 
 
 def main(agent: str, row: str, side: str, folder: str, package: str) -> int:

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.agents.claude import CLAUDE
+from tests.agents.codex import CODEX
 
-AGENTS = {agent.name: agent for agent in (CLAUDE,)}
+AGENTS = {agent.name: agent for agent in (CLAUDE, CODEX)}

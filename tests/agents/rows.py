@@ -8,36 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.agents import chat_replies as chat
 from tests.agents import messages_replies as messages
+from tests.agents import responses_replies as responses
 from tests.agents import texts
 from tests.agents.agent import Agent
+from tests.agents.codex import CODEX, WITH_CATALOG
 
 Body = Callable[[Agent], bytes]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `expected` is the cell with the proxy, `calls` how many the model makes, `written` what it says where it
-    writes its call into the text. A server that is `cut` ends the connection in the midst of its reply.
+    """One row. `expected` is the cell with the proxy, but for the agents that `others` names; `calls` is how many the
+    model makes, `written` what it says where it writes its call into the text. A server that is `cut` ends the
+    connection in the midst of its reply; one with a `refusal` answers with that status and those words.
+
+    A row that is not for all agents says for which (`agents`). `files` are written over the agent's own, and `told`
+    must stand in what it prints.
     """
 
     name: str
     expected: str = "ok/2"
+    others: Mapping[str, str] = field(default_factory=dict)
     script: str = ""
     bodies: Mapping[str, Body] = field(default_factory=dict)
     calls: int = 1
     cut: bool = False
     written: Callable[[Agent], str] | None = None
+    refusal: tuple[int, str] | None = None
+    agents: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    told: str = ""
 
     def says(self, dialect: str) -> bool:
         """Say whether the row's server has something to send in this dialect."""
         return bool(self.script) or dialect in self.bodies
 
+    def is_for(self, agent: Agent) -> bool:
+        """Say whether the agent takes part in it."""
+        return not self.agents or agent.name in self.agents
 
-def _real(form: str, expected: str = "ok/2") -> Row:
-    return Row(f"llama.cpp {form}", expected, script=form)
+    def expects(self, agent: Agent) -> str:
+        """Return the cell of this agent with the proxy."""
+        return self.others.get(agent.name, self.expected)
+
+
+def _real(form: str, expected: str = "ok/2", **others: str) -> Row:
+    return Row(f"llama.cpp {form}", expected, others, script=form)
 
 
 def _text(written: Callable[[Agent], str]) -> Row:
@@ -47,20 +67,27 @@ def _text(written: Callable[[Agent], str]) -> Row:
         bodies={
             "chat": lambda agent: chat.text(written(agent)),
             "messages": lambda agent: messages.text(written(agent)),
+            "responses": lambda agent: responses.text(written(agent)),
         },
         written=written,
     )
 
 
-def _both(name: str, expected: str = "ok/2", calls: int = 1, cut: bool = False) -> Row:
-    """A fault that both dialects can say."""
-    bodies = {"chat": getattr(chat, name), "messages": getattr(messages, name)}
-    return Row(name, expected, bodies=bodies, calls=calls, cut=cut)
+def _all(name: str, expected: str = "ok/2", calls: int = 1, cut: bool = False, **others: str) -> Row:
+    """A fault that more dialects can say than chat completions."""
+    said = {"chat": chat, "messages": messages, "responses": responses}
+    bodies = {dialect: getattr(replies, name) for dialect, replies in said.items() if hasattr(replies, name)}
+    return Row(name, expected, others, bodies=bodies, calls=calls, cut=cut)
 
 
 def _chat(name: str, calls: int = 1) -> Row:
     """A fault of chat completions alone."""
     return Row(name, bodies={"chat": getattr(chat, name)}, calls=calls)
+
+
+def _codex(name: str, expected: str = "ok/2", **said: Any) -> Row:
+    """What Codex alone has, or makes something of its own of."""
+    return Row(name, expected, bodies={"chat": getattr(chat, name)}, agents=(CODEX.name,), **said)
 
 
 ROWS = (
@@ -70,8 +97,8 @@ ROWS = (
     # left. Else Claude Code does, without a stream, as long as no block was stopped, and by then the proxy parses.
     _real("coder", "ok/3"),
     _real("fence"),
-    _both("ok"),
-    _both("two_ok", calls=2),
+    _all("ok"),
+    _all("two_ok", calls=2),
     _text(texts.tools_text),
     _text(texts.tool_call_text),
     _text(texts.coder_xml),
@@ -79,13 +106,13 @@ ROWS = (
     _text(texts.fence_json),
     _text(texts.bare_json),
     _text(texts.think_leak),
-    _both("reason_call"),
+    _all("reason_call"),
     # Nothing came, so nothing can be mended; Claude Code asks once more by itself.
-    _both("empty", "SILENT/2"),
-    _both("empty_args_first"),
-    _both("no_id"),
-    _both("empty_id"),
-    _both("no_index"),
+    _all("empty", "SILENT/2", codex="SILENT/1"),
+    _all("empty_args_first"),
+    _all("no_id"),
+    _all("empty_id"),
+    _all("no_index"),
     _chat("no_index_whole"),
     _chat("index_null"),
     _chat("two_same_index", calls=2),
@@ -93,20 +120,27 @@ ROWS = (
     _chat("id_churn"),
     _chat("id_churn_name"),
     _chat("name_repeat"),
-    _both("args_object"),
-    _both("args_double"),
-    _both("args_python"),
-    _both("args_trunc"),
+    _all("args_object"),
+    _all("args_double"),
+    _all("args_python"),
+    _all("args_trunc"),
     _chat("no_args_key"),
     _chat("null_content"),
     _chat("no_type"),
-    _both("name_bad_case"),
-    _both("finish_stop"),
-    _both("finish_missing"),
-    _both("no_done"),
-    _both("no_usage"),
+    _all("name_bad_case"),
+    _all("finish_stop"),
+    _all("finish_missing"),
+    _all("no_done"),
+    _all("no_usage"),
     # Half a call must not be run, and no success be told. Claude Code takes a block for a call once it is stopped,
-    # error or not: then the cell would be `toolerr`.
-    _both("cut_mid", "CRASH/1", cut=True),
+    # error or not: then the cell would be `toolerr`. Codex asks as often as its configuration says, here once more.
+    _all("cut_mid", "CRASH/1", codex="CRASH/2", cut=True),
+    # A function of a namespace: without the namespace of the call Codex tells the model "unsupported call".
+    _codex("namespaced"),
+    # A custom tool: its input is free text, in chat completions it is the string of a function.
+    _codex("apply_patch", files=WITH_CATALOG),
+    # The context is full, before the reply and in it: Codex says so and asks no second time.
+    _codex("context_overflow", "CRASH/1", refusal=(400, chat.OVERFLOW), told="ran out of room"),
+    _codex("context_full", "CRASH/1", told="ran out of room"),
 )
 BY_NAME = {row.name: row for row in ROWS}

@@ -1,38 +1,41 @@
 """A model server that sends one row's stream, and in the second turn, behind a tool's result, a plain last text.
 
-It is asked in chat completions and in Messages alike, owns one model, and refuses what vLLM would refuse.
+It is asked in chat completions, in Messages and in Responses alike, owns one model, and refuses what vLLM would refuse.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.agents import chat_replies as chat
 from tests.agents import checks
 from tests.agents import messages_replies as messages
+from tests.agents import responses_replies as responses
 from tests.agents.agent import FINAL, MODEL, Agent
 from tests.agents.rows import Row
 from tests.real.replay import events
 from tests.real.threaded import Threaded
 
-DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages"}
-FINALS = {"chat": chat.final, "messages": messages.final}
-WHOLE = {"chat": chat.whole, "messages": messages.whole}
+DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/responses": "responses"}
+FINALS = {"chat": chat.final, "messages": messages.final, "responses": responses.final}
+TEXTS = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
+WHOLE = {"chat": chat.whole, "messages": messages.whole, "responses": responses.whole}
+# What Codex tells the model of a call that it does not know, whatever else it ran; and what the model makes of it.
+UNKNOWN = "unsupported call"
+GAVE_UP = "A call was not run."
 CARD = {"id": MODEL, "object": "model", "created": 7, "owned_by": "vllm", "root": MODEL, "max_model_len": 131072}
 
 
-def has_result(body: dict[str, Any]) -> bool:
-    """Say whether a tool's result is in the history of a request of either dialect."""
-    return any(
-        message.get("role") == "tool"
-        or (
-            isinstance(message.get("content"), list)
-            and any(part.get("type") == "tool_result" for part in message["content"])
-        )
-        for message in body["messages"]
-    )
+def results(body: dict[str, Any]) -> Iterator[str]:
+    """Give the tools' results in the history of a request of any dialect, as JSON."""
+    for item in body.get("input") or body.get("messages") or ():
+        if item.get("role") == "tool" or item.get("type") == "function_call_output":
+            yield json.dumps(item)
+        elif isinstance(item.get("content"), list):
+            yield from (json.dumps(part) for part in item["content"] if part.get("type") == "tool_result")
 
 
 def refusal(dialect: str, body: dict[str, Any]) -> tuple[int, str]:
@@ -82,17 +85,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, "Not Found")
             return
         body = json.loads(data)
-        status, why = refusal(dialect, body)
+        status, why = self.server.row.refusal or refusal(dialect, body)
+        told = [*results(body)]
         if status != 200:
             self._refuse(status, why)
         elif body.get("stream"):
-            self._answer_stream(dialect, has_result(body))
+            self._answer_stream(dialect, told)
         else:
-            self._answer_whole(dialect, has_result(body))
+            self._answer_whole(dialect, bool(told))
 
-    def _answer_stream(self, dialect: str, done: bool) -> None:
+    def _answer_stream(self, dialect: str, told: list[str]) -> None:
         row, agent = self.server.row, self.server.agent
-        if done:
+        if any(UNKNOWN in each for each in told):
+            self._stream(TEXTS[dialect](GAVE_UP), cut=False)
+        elif told:
             self._stream(FINALS[dialect](agent), cut=False)
         else:
             self._stream(row.bodies[dialect](agent), cut=row.cut)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.agents.tap import Request, requests_in
-from tests.support import messages_checker
+from tests.support import messages_checker, responses_checker
 
 
 class Answer(NamedTuple):
@@ -55,26 +56,48 @@ def faults(folder: Path, dialect: str) -> Iterator[str]:
         asked = [*requests_in(sent.read_bytes())]
         got = sent.with_name(sent.name.replace("-sent", "-got")).read_bytes()
         for request, answer in zip(asked, answers_in(got, [each.method for each in asked]), strict=False):
-            if fault := CHECKS[dialect](request, answer):
+            if fault := fault_of(RULES[dialect], request, answer):
                 yield f"{request.method} {request.path}: {fault}"
 
 
-def messages(request: Request, answer: Answer) -> str:
-    """Say what is wrong with an answer of the Messages API; nothing for other paths."""
-    if (request.method, request.path) != ("POST", "/v1/messages"):
+class Rules(NamedTuple):
+    """A dialect's path, and what raises AssertionError for an answer of it that breaks a rule."""
+
+    path: str
+    stream: Callable[[bytes], object]
+    whole: Callable[[bytes], object]
+    error: Callable[[bytes, int], object]
+
+
+RULES: Mapping[str, Rules] = {
+    "messages": Rules(
+        "/v1/messages",
+        partial(messages_checker.check_stream, left_open=True),
+        messages_checker.check_message,
+        messages_checker.check_error,
+    ),
+    "responses": Rules(
+        "/v1/responses",
+        responses_checker.check_stream,
+        responses_checker.check_response,
+        responses_checker.check_error,
+    ),
+}
+
+
+def fault_of(rules: Rules, request: Request, answer: Answer) -> str:
+    """Say what is wrong with an answer; nothing for other paths than the dialect's own."""
+    if (request.method, request.path) != ("POST", rules.path):
         return ""
     if not answer.whole:
         return "the answer is not whole"
     try:
         if answer.status != 200:
-            messages_checker.check_error(answer.body, answer.status)
+            rules.error(answer.body, answer.status)
         elif json.loads(request.body).get("stream"):
-            messages_checker.check_stream(answer.body, left_open=True)
+            rules.stream(answer.body)
         else:
-            messages_checker.check_message(answer.body)
+            rules.whole(answer.body)
     except AssertionError as fault:
         return str(fault)
     return ""
-
-
-CHECKS: Mapping[str, Callable[[Request, Answer], str]] = {"messages": messages}

@@ -20,7 +20,8 @@ from proxy.commands.describe_rules import summary
 from proxy.config.api_keys import named_model, parse_admin, parse_clients, parse_secret
 from proxy.config.rules import parse_rules
 from proxy.dialects.chat.request import read_chat
-from proxy.dialects.messages.request import MessagesOptions, translate, translate_count
+from proxy.dialects.messages.request import translate, translate_count
+from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.formats.grammar import format_names
@@ -254,7 +255,7 @@ def test_a_chat_request_of_any_bytes(raw: bytes) -> None:
 
 
 OPTIONS = st.builds(
-    MessagesOptions,
+    ModelOptions,
     model=st.just("served"),
     server=st.sampled_from(("", "vllm", "sglang", "llamacpp")),
     thinking=st.sampled_from(("", "none", "enable_thinking", "thinking", "reasoning_effort")),
@@ -265,7 +266,7 @@ OPTIONS = st.builds(
 
 @QUICK
 @given(mutated(MESSAGES), OPTIONS)
-def test_a_messages_request_of_any_values(body: dict[str, Any], options: MessagesOptions) -> None:
+def test_a_messages_request_of_any_values(body: dict[str, Any], options: ModelOptions) -> None:
     for how in (translate, translate_count):
         with soon():
             try:

@@ -23,6 +23,7 @@ from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import grammars
 from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
 from proxy.formats.scanner import Scanner
+from proxy.formats.shown_lines import ShownLines
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Cursor
 from proxy.parsing.markdown import Markdown
@@ -486,3 +487,67 @@ def looking(call: str, result: str) -> int:
 def test_looking_for_a_copy_in_a_result(call: str, fragment: str) -> None:
     few, many = (looking(SOUGHT[call], fragment * (SIZE * times // len(fragment))) for times in (1, TIMES))
     assert many <= MOST * few
+
+
+class Searched(Counted):
+    """A text that also counts what is searched in it."""
+
+    __slots__ = ()
+
+    def find(self, sought: str, start: SupportsIndex | None = 0, end: SupportsIndex | None = WHOLE, /) -> int:
+        """Where this stands."""
+        at = super().find(sought, start, end)
+        begin = int(start or 0)
+        Work.add(len(sought) + (at if at >= 0 else len(self)) - begin)
+        return at
+
+    def count(self, sought: str, start: SupportsIndex | None = 0, end: SupportsIndex | None = WHOLE, /) -> int:
+        """How often this stands there."""
+        Work.add(len(self))
+        return super().count(sought, start, end)
+
+
+def looking_for_all(calls: list[str], result: str) -> tuple[int, int, list[bool]]:
+    """The characters that are touched and the functions that are called to look for the calls of one reply, and which
+    of them were found.
+    """
+    before = Work.touched
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        copies = Copies((result,))
+        held = [copies.hold(call) for call in calls]
+    finally:
+        profile.disable()
+    return Work.touched - before, sum(entry.callcount for entry in profile.getstats()), held
+
+
+# The calls of a reply that are looked for.
+MANY = 64
+CALLS = [f"<tool_call>\n{call_json('read', path=f'a/b{number}')}\n</tool_call>" for number in range(MANY)]
+
+
+@pytest.mark.parametrize("line", ["{}\t<tool_call>", "{}: </tool_call>", "  <tool_call>", "<tool_call> name {}"])
+def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call costs some searches in the result, and nothing for each place where one of its lines stands."""
+    name = "proxy.formats.shown_texts.ShownLines"
+    monkeypatch.setattr(name, lambda text, comparisons: ShownLines(Searched(text), comparisons))
+    lines = [line.format(number) for number in range(4000)]
+    result = "\n".join([*lines, "<tool_call>", "name read arguments path", "</tool_call>"])
+    touched, called, held = looking_for_all(CALLS, result)
+    assert held == [False] * MANY
+    assert touched <= MANY * 16 * len(result)
+    assert called <= MANY * EACH
+
+
+def test_looking_for_all_calls_of_a_reply_has_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the lines of each stand in a result, in another order."""
+    monkeypatch.setattr("proxy.formats.shown_lines.MOST_COMPARED", 200_000)
+    result = ""
+    for call in CALLS:
+        first, inner, last = call.split("\n")
+        result += "\n".join([first, inner, "x", last, first, "x", inner, last, ""]) * 50
+    few, many = (looking_for_all(CALLS[:count], result)[1] for count in (MANY // 2, MANY))
+    assert many <= few + MANY * EACH

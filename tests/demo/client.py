@@ -1,4 +1,7 @@
-"""A chat client as agents have one: it sends a request and gathers the streamed reply."""
+"""A chat client as agents have one: it sends a request and gathers the streamed reply.
+
+It shares nothing with the proxy: what the demonstration shows must not depend on how the proxy reads a reply.
+"""
 
 from __future__ import annotations
 

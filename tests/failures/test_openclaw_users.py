@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Inside
+from tests.support.messages_client import serving
+from tests.support.responses_checker import calls_of, check_response
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -222,13 +224,13 @@ def test_defect_8_there_are_request_ids_a_body_limit_and_the_client_s_key_goes_u
 
 
 def test_defect_9_responses_is_not_taken_for_a_chat(inside: Inside) -> None:
-    """It passes untouched until the proxy speaks it."""
-    reply = json.dumps({"object": "response", "output": [{"type": "message", "content": f"<tools>{INNER}</tools>"}]})
-    request = {"model": "tiny", "input": "x", "tools": [{"type": "function", "name": "write_file"}], "stream": False}
-    with Upstream([answer(reply.encode())]) as server:
+    """It has its own front."""
+    function = {"type": "function", **WRITE_FILE["function"]}
+    request = {"model": "tiny", "input": "x", "tools": [function], "stream": False}
+    with serving([answer(completion(f"<tools>{INNER}</tools>"))]) as server:
         response = inside(server.url).post("/v1/responses", json=request)
-        assert server.seen[0].path == "/v1/responses" and server.seen[0].json == request
-    assert response.data == reply.encode()
+        assert [seen.path for seen in server.seen] == [CHAT]
+    assert [name for name, _ in calls_of(check_response(response.data))] == ["write_file"]
 
 
 def test_fields_that_openclaw_does_not_expect_are_removed_for_it_alone(inside: Inside) -> None:

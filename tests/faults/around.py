@@ -35,7 +35,7 @@ def started(
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port), *flags]
     process = subprocess.Popen(command, cwd=cwd, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=stderr)
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + 4 * PATIENCE
         while not up(f"http://127.0.0.1:{port}/health"):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)

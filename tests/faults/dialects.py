@@ -1,6 +1,8 @@
 """The dialects as a client knows them: how each one asks, and what it makes of the bytes that it gets.
 
-A new one joins the fault matrix and the soak by its line in `DIALECTS`. Nothing of the proxy's own code is used here.
+A new one joins the fault matrix and the soak by its line in `DIALECTS`. Nothing of the proxy's own code is used here,
+and `proxy/dialects/chat/client_view.py`, which takes whatever comes, neither: what a strict client would refuse must
+show, also where the proxy's own reader has the same defect as its writer.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tests.support import responses_checker
 from tests.support.messages_checker import StreamReading, check_error, check_message, need
 from tests.support.scripted import WRITE_FILE
 
@@ -54,6 +57,7 @@ class Dialect(Protocol):
     name: str
     path: str
     beat: bytes
+    first_beat: bytes
     statuses: Mapping[int, int]
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
@@ -77,7 +81,7 @@ class Chat:
 
     name = "chat"
     path = "/v1/chat/completions"
-    beat = b": ping\n\n"
+    beat = first_beat = b": ping\n\n"
     statuses: Mapping[int, int] = {}
     _finishes: Mapping[str, str] = {"tool_calls": "calls"}
 
@@ -104,23 +108,23 @@ class Chat:
                 told.finish = ""  # an error behind the finish is an error: `[DONE]` never came
             elif isinstance(body, dict) and isinstance(body.get("choices"), list):
                 for choice in body["choices"]:
-                    self._hear(told, choice)
+                    self._take_choice(told, choice)
             else:
                 told.odd += 1
         need(done is not bool(told.error), "neither [DONE] nor an error, or both")
         need(told.error or told.finish, "[DONE] without a finish")
         return told
 
-    def _hear(self, told: Told, choice: dict[str, Any]) -> None:
+    def _take_choice(self, told: Told, choice: dict[str, Any]) -> None:
         need(not told.finish, f"{choice} follows the finish")
         need(choice["index"] == 0, "another choice")
         said = choice["delta"]
         told.text += said.get("content") or ""
         for call in said.get("tool_calls") or ():
-            self._hear_call(told, call["index"], call)
+            self._take_call(told, call["index"], call)
         told.finish = self._finish(choice.get("finish_reason"))
 
-    def _hear_call(self, told: Told, index: int, call: dict[str, Any]) -> None:
+    def _take_call(self, told: Told, index: int, call: dict[str, Any]) -> None:
         given = call["function"]
         if index == len(told.calls):
             need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")
@@ -168,7 +172,7 @@ class Messages:
 
     name = "messages"
     path = "/v1/messages"
-    beat = b'event: ping\ndata: {"type":"ping"}\n\n'
+    beat = first_beat = b'event: ping\ndata: {"type":"ping"}\n\n'
     # A server without room has a status of its own here, and what this API does not know is a bad request.
     statuses: Mapping[int, int] = {503: 529, 415: 400, 422: 400, 414: 413, 417: 400, 431: 413, 501: 400}
     _finishes: Mapping[str, str] = {"end_turn": "stop", "tool_use": "calls", "max_tokens": "length"}
@@ -219,7 +223,52 @@ class Messages:
         return Told(error=given["type"], words=given["message"])
 
 
-DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (Chat(), Messages())}
+class Responses:
+    """Responses."""
+
+    name = "responses"
+    path = "/v1/responses"
+    beat = b"event: response.in_progress\n"
+    first_beat = b"event: response.created\n"
+    statuses: Mapping[int, int] = {}
+
+    def status(self, status: int) -> int:
+        """As it is."""
+        return self.statuses.get(status, status)
+
+    def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
+        """A Responses request."""
+        offered = {"tools": [{"type": "function", **WRITE_FILE["function"]}]} if tools else {}
+        return {"model": "tiny", "max_output_tokens": 5, "input": "Hi", "stream": streamed, **offered, **more}
+
+    def stream(self, data: bytes) -> Told:
+        """The response that the events make, or what there was of it before it failed."""
+        return self._told(responses_checker.check_stream(data))
+
+    def whole(self, data: bytes) -> Told:
+        """A response."""
+        return self._told(responses_checker.check_response(data))
+
+    def _told(self, made: dict[str, Any]) -> Told:
+        told = Told(text=responses_checker.text_of(made))
+        calls = [item for item in made["output"] if item["type"] == "function_call"]
+        told.ids = [item["call_id"] for item in calls]
+        told.calls = [(item["name"], item["arguments"]) for item in calls]
+        if made["status"] == "failed":
+            told.error, told.words = made["error"]["code"], made["error"]["message"]
+        elif made["status"] == "incomplete":
+            told.finish = {"max_output_tokens": "length"}.get(reason := made["incomplete_details"]["reason"], reason)
+        else:
+            told.finish = "calls" if calls else "stop"
+        return told
+
+    def error(self, data: bytes, status: int) -> Told:
+        """OpenAI's error object, with a code."""
+        given = responses_checker.check_error(data, status)
+        return Told(error=given["code"] or given["type"], words=given["message"])
+
+
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (Chat(), Messages(), Responses())}
 
 
 def events(data: bytes) -> Iterator[str]:

@@ -89,7 +89,7 @@ def test_who_has_a_key_comes_in(given: dict[str, str]) -> None:
     [
         *(("POST", path) for path in (CHAT, MESSAGES, "/v1/messages/count_tokens", "/v1/completions", "/tokenize")),
         *(("GET", "/v1/models"), ("GET", "/v1/models/tiny"), ("HEAD", "/v1/models"), ("POST", f"/for/openclaw{CHAT}")),
-        *(("POST", "/v1/rerank"), ("GET", "/v1/responses"), ("DELETE", "/for/openclaw/v1/responses")),
+        *(("POST", "/v1/rerank"), ("POST", "/v1/responses"), ("DELETE", "/for/openclaw/v1/responses/resp_1")),
     ],
 )
 def test_who_has_none_does_not_and_nothing_is_asked_or_read(method: str, path: str, given: dict[str, str]) -> None:

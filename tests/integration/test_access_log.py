@@ -119,7 +119,8 @@ def test_the_line_says_how_the_model_server_did(
         ("/health", "own", "/health"),
         ("/for/openclaw/v1/models", "passed", "/v1/models"),
         ("/v1/models/a/b", "passed", "/v1/models/{id}"),
-        ("/v1/responses", "passed", "/v1/responses"),
+        ("/v1/rerank", "passed", "/v1/rerank"),
+        ("/v1/responses/resp_1", "responses", "/v1/responses/{response}"),
         ("/nothing", "own", None),
     ],
 )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tests.agents import chat_replies, checks, inside, install, namespace, shape, texts
+from tests.agents import chat_replies, checks, inside, install, known, namespace, scripted_server, shape, texts
 from tests.agents.__main__ import line, unexpected, verdict
-from tests.agents.agent import FINAL, MODEL, WROTE, Call
+from tests.agents.agent import FINAL, MODEL, WROTE, Agent, Call
 from tests.agents.claude import CLAUDE
+from tests.agents.codex import CODEX, WITH_CATALOG
 from tests.agents.outcome import Run, cell
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.agents.scripted_server import FINALS, ScriptedServer
@@ -31,8 +34,11 @@ TEXT = {"type": "string"}
 BASH = function(
     "Bash", {"command": TEXT, "description": TEXT, "timeout": {"type": "number"}}, "command", additionalProperties=False
 )
-STREAMS = [row for row in ROWS if row.bodies]
+EXEC = function("exec_command", {"cmd": TEXT, "workdir": TEXT}, "cmd", additionalProperties=False)
+OFFERS = {"claude": BASH, "codex": EXEC}
+STREAMS = [row for row in ROWS if row.bodies and not row.agents]
 LOST = {"empty", "cut_mid"}
+OWN = ("messages", "responses")
 FIRST: dict[str, Any] = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Go on."}]}
 CALLED = {"id": "a", "type": "function", "function": {"name": "Bash", "arguments": '{"command": "ls"}'}}
 SECOND: dict[str, Any] = {
@@ -49,11 +55,12 @@ GOOD = Run(0, f"{FINAL}\n", "", (WROTE,), 2)
 class TestRows:
     """What the servers of the rows send."""
 
+    @pytest.mark.parametrize("agent", [CLAUDE, CODEX], ids=lambda agent: agent.name)
     @pytest.mark.parametrize("row", [row for row in STREAMS if row.name not in LOST], ids=lambda row: row.name)
-    def test_the_engine_finds_in_every_stream_what_the_model_meant(self, row: Row) -> None:
+    def test_the_engine_finds_in_every_stream_what_the_model_meant(self, row: Row, agent: Agent) -> None:
         """So that a cell that is not `ok` with the proxy shows the front's fault and not the row's."""
-        got = of_bytes(row.bodies["chat"](CLAUDE), tools=offered(BASH))
-        meant = [CLAUDE.call(), CLAUDE.call(second=True)][: row.calls]
+        got = of_bytes(row.bodies["chat"](agent), tools=offered(OFFERS[agent.name]))
+        meant = [agent.call(), agent.call(second=True)][: row.calls]
         assert got.values == [(call.name, dict(call.values)) for call in meant]
         assert (got.finish, got.error) == ("tool_calls", "")
 
@@ -64,19 +71,22 @@ class TestRows:
         cut = of_bytes(chat_replies.cut_mid(CLAUDE), tools=offered(BASH))
         assert (cut.error, cut.finish) == ("UpstreamBroken", None)
 
-    @pytest.mark.parametrize("row", [row for row in STREAMS if "messages" in row.bodies], ids=lambda row: row.name)
-    def test_a_stream_of_messages_has_its_own_fault_only(self, row: Row) -> None:
+    @pytest.mark.parametrize(
+        ("row", "dialect"), [(row, dialect) for row in STREAMS for dialect in OWN if dialect in row.bodies]
+    )
+    def test_a_stream_of_an_agents_own_dialect_has_its_own_fault_only(self, row: Row, dialect: str) -> None:
         """Every event says its type twice, and no two rows send the same."""
-        body = row.bodies["messages"](CLAUDE)
+        body = row.bodies[dialect](CLAUDE)
         for event in body.decode().split("\n\n")[:-1]:
             name, data = event.split("\n")
             assert name == f"event: {json.loads(data.removeprefix('data: '))['type']}"
-        same = [each for each in STREAMS if "messages" in each.bodies and each.bodies["messages"](CLAUDE) == body]
+        same = [each for each in STREAMS if dialect in each.bodies and each.bodies[dialect](CLAUDE) == body]
         assert same == [row]
 
     def test_no_two_rows_send_the_same_chat_stream(self) -> None:
         """A row that is another by mistake would say nothing."""
-        assert len({row.bodies["chat"](CLAUDE) for row in STREAMS}) == len(STREAMS)
+        streams = [row for row in ROWS if row.bodies]
+        assert len({row.bodies["chat"](CLAUDE) for row in streams}) == len(streams)
         assert len(BY_NAME) == len(ROWS)
 
     def test_every_real_row_has_its_script(self) -> None:
@@ -84,7 +94,7 @@ class TestRows:
         scripts = llama.load_scripts()
         for row in ROWS:
             if row.script:
-                assert scripts[f"claude_{row.script}"][1] == FINAL
+                assert [scripts[f"{agent}_{row.script}"][1] for agent in known.AGENTS] == [FINAL] * len(known.AGENTS)
 
     def test_the_pieces_are_the_text(self) -> None:
         """However many there are."""
@@ -94,18 +104,38 @@ class TestRows:
 class TestScriptedServer:
     """The server of a row, as a client sees it."""
 
-    @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages?beta=true"])
+    @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages?beta=true", "/v1/responses"])
     def test_the_first_turn_is_the_rows_and_the_second_the_last_words(self, path: str) -> None:
-        """In both dialects, on one connection."""
-        dialect = "chat" if "chat" in path else "messages"
+        """In all dialects, on one connection."""
+        dialect = scripted_server.DIALECTS[path.partition("?")[0]]
         told = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "done"}]}
-        second = SECOND if dialect == "chat" else {**FIRST, "messages": [*FIRST["messages"], told]}
+        output = {"type": "function_call_output", "call_id": "a", "output": "done"}
+        second = {
+            "chat": SECOND,
+            "messages": {**FIRST, "messages": [*FIRST["messages"], told]},
+            "responses": {"model": MODEL, "stream": True, "input": [output]},
+        }[dialect]
         with ScriptedServer(BY_NAME["no_id"], CLAUDE) as server, requests.Session() as session:
             first = session.post(server.url + path, json=FIRST, timeout=PATIENCE)
             last = session.post(server.url + path, json=second, timeout=PATIENCE)
         assert first.content == BY_NAME["no_id"].bodies[dialect](CLAUDE)
         assert first.headers["content-type"] == "text/event-stream"
         assert last.content == FINALS[dialect](CLAUDE)
+
+    def test_a_call_that_the_agent_did_not_know_is_no_success(self) -> None:
+        """Codex runs the others and goes on: the last words are not said then."""
+        told = {"role": "tool", "tool_call_id": "a", "content": f"{scripted_server.UNKNOWN}: close_agent"}
+        with ScriptedServer(BY_NAME["ok"], CODEX) as server:
+            body = {**SECOND, "messages": [*SECOND["messages"][:-1], told]}
+            answer = requests.post(f"{server.url}/v1/chat/completions", json=body, timeout=PATIENCE)
+        assert answer.content == chat_replies.text(scripted_server.GAVE_UP)
+
+    def test_a_row_can_refuse(self) -> None:
+        """With the status and the words of a real server."""
+        with ScriptedServer(BY_NAME["context_overflow"], CODEX) as server:
+            answer = requests.post(f"{server.url}/v1/chat/completions", json=FIRST, timeout=PATIENCE)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == chat_replies.OVERFLOW
 
     def test_a_reply_that_is_cut_ends_without_its_last_chunk(self) -> None:
         """As it is when a server dies: the client sees that something is missing."""
@@ -305,9 +335,11 @@ class TestWords:
 
     def test_a_cell_that_is_not_as_expected_is_told(self) -> None:
         """With what the agent printed, and how to look at it."""
-        assert unexpected(BY_NAME["ok"], GOOD) == ""
-        told = unexpected(BY_NAME["empty"], Run(1, "API Error: 502", "", (None,), 1))
+        assert unexpected(CLAUDE, BY_NAME["ok"], GOOD) == ""
+        told = unexpected(CLAUDE, BY_NAME["empty"], Run(1, "API Error: 502", "", (None,), 1))
         assert "CRASH/1, but SILENT/2" in told and "API Error: 502" in told and "--row 'empty'" in told
+        failed = Run(1, "stream disconnected", "", (None,), 1)
+        assert "it does not say: ran out of room" in unexpected(CODEX, BY_NAME["context_overflow"], failed)
         assert (verdict([]), verdict([told])[:9]) == ("OK: as expected.", "FAILED: 1")
 
     def test_a_line_has_its_columns(self) -> None:
@@ -317,7 +349,7 @@ class TestWords:
 
 
 class TestAgent:
-    """Claude Code, as far as it can be looked at without it."""
+    """The agents, as far as they can be looked at without them."""
 
     def test_its_command_and_environment_are_filled_in(self) -> None:
         """The base URL without `/v1`, and the prompt."""
@@ -327,6 +359,23 @@ class TestAgent:
         told = CLAUDE.variables(**values)
         assert (told["ANTHROPIC_BASE_URL"], told["CLAUDE_CONFIG_DIR"]) == ("http://127.0.0.1:1", "/h/.claude")
         assert "{" not in "".join(told.values())
+
+    def test_codex_reads_where_to_from_its_file(self, tmp_path: Path) -> None:
+        """And what it has to know of the model, where a row gives it that."""
+        values = {"url": "http://127.0.0.1:1", "home": str(tmp_path), "prompt": "Do it."}
+        CODEX.settle(tmp_path, **values)
+        config = tomllib.loads((tmp_path / ".codex/config.toml").read_text())
+        assert config["model_providers"]["local"]["base_url"] == "http://127.0.0.1:1/v1"
+        assert "model_catalog_json" not in config
+        replace(CODEX, files=WITH_CATALOG).settle(tmp_path, **values)
+        config = tomllib.loads((tmp_path / ".codex/config.toml").read_text())
+        (entry,) = json.loads(Path(config["model_catalog_json"]).read_text())["models"]
+        assert (entry["slug"], entry["apply_patch_tool_type"]) == (MODEL, "freeform")
+
+    def test_rows_of_one_agent_are_not_for_the_others(self) -> None:
+        """Nor is what it makes of a fault."""
+        own = [row.name for row in ROWS if row.is_for(CODEX) and not row.is_for(CLAUDE)]
+        assert own == ["namespaced", "apply_patch", "context_overflow", "context_full"]
 
     def test_its_files_are_written(self, tmp_path: Path) -> None:
         """With the URL in its place, and other braces as they are."""

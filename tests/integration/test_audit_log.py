@@ -238,7 +238,7 @@ print([file.write(b"x" * 99 + b"\\n") for _ in range(3)])
 def test_a_lock_that_somebody_keeps_costs_a_request_no_more_than_its_patience(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.1)
     file = AuditFile(str(path), SIZE)
     with path.open("wb") as kept:
         fcntl.flock(kept, fcntl.LOCK_EX)

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from benchmarks import body, fronts, script
+from benchmarks import against, body, fronts, script
+from benchmarks.measure import Figures
 from benchmarks.messages import COLUMNS
 from benchmarks.messages import ROWS as MESSAGES_ROWS
 from benchmarks.scanner import BOUNDS, CASES
@@ -33,6 +34,31 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
     for name in (*names, "Messages, paced: CPU, times (b)", "Messages, whole: CPU, times (d)"):
         found = [value for label, value in figures.items() if name in label]
         assert found and all(float(value) >= 0 for value in found)
+
+
+@pytest.mark.benchmarks
+def test_an_older_commit_is_measured_beside_this_one() -> None:
+    command = [sys.executable, "-m", "benchmarks.run", "--quick", "--against", "HEAD"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=480, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    assert rows[0][-2:] == ["HEAD", "proxy"]
+    assert [row[0] for row in rows[2:]] == [what for _, what, _ in against.ROWS]
+    assert all(float(cell) >= 0 for row in rows[2:] for cell in row[-2:] if "nginx" not in row[0])
+
+
+def test_of_each_figure_the_median_of_the_rounds_counts() -> None:
+    rounds: list[Figures] = [{"a": 3.0, "b": None}, {"a": 1.0, "b": None}, {"a": 9.0, "b": 2.0}]
+    assert against.medians(rounds) == {"a": 3.0, "b": 2.0}
+    assert against.medians([{"a": None}]) == {"a": None}
+
+
+def test_an_older_tree_is_there_and_gone_again() -> None:
+    with against.tree_of("HEAD") as tree:
+        assert (tree / "proxy" / "app.py").exists()
+    assert not tree.exists()
+    listed = subprocess.run(["git", "worktree", "list"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert str(tree) not in listed.stdout
 
 
 @pytest.mark.benchmarks
@@ -102,6 +128,34 @@ def read(events: list[dict[str, object]], *, counts: bool = False) -> str | None
     for event in events:
         reading.take(b"data: " + json.dumps(event).encode())
     return reading.error()
+
+
+def read_response(change: dict[str, object] | None = None, *, drop: int = -1) -> str | None:
+    """What the client of the benchmarks says of a response that should hold three content events."""
+    said = [script.words(number) for number in (1, 2, 3)]
+    deltas: list[dict[str, object]] = [{"type": "response.output_text.delta", "delta": text} for text in said]
+    usage = {"input_tokens": script.PROMPT_TOKENS, "output_tokens": 3}
+    item = {"content": [{"type": "output_text", "text": "".join(said)}]}
+    response = {"status": "completed", "output": [item], "usage": usage, **(change or {})}
+    events: list[dict[str, object]] = [
+        {"type": "response.created"},
+        *deltas,
+        {"type": "response.completed", "response": response},
+    ]
+    reading = fronts.ResponsesReading(3)
+    for number, event in enumerate(events):
+        if number != drop:
+            reading.take(b"data: " + json.dumps({**event, "sequence_number": number}).encode())
+    return reading.error()
+
+
+def test_a_response_is_read_to_its_end() -> None:
+    """What is missing or wrong in it is told: else a figure would say nothing."""
+    assert read_response() is None
+    assert read_response(drop=2) == "an event is missing, or twice"
+    assert "completed" in str(read_response({"status": "failed"}))
+    assert "another content" in str(read_response({"output": []}))
+    assert "counts" in str(read_response({"usage": {"input_tokens": 1, "output_tokens": 3}}))
 
 
 def test_a_message_that_is_right_is_measured() -> None:

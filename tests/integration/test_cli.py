@@ -320,13 +320,13 @@ def served(*words: str) -> Became:
 
 
 @pytest.mark.usefixtures("serve")
-def test_gunicorn_gets_address_workers_threads_and_room_for_idle_connections(tmp_path: Path) -> None:
+def test_gunicorn_gets_address_workers_threads_and_room_for_streams_and_idle_connections(tmp_path: Path) -> None:
     argv = served("--host", "[::1]", "--workers", "2", "--threads", "8").argv
     folder = str(PACKAGE.parent)
     assert argv[:4] == [sys.executable, "-P", "-m", "gunicorn"]
     assert argv[4:8] == ["-c", f"{folder}/proxy/gunicorn_conf.py", "--chdir", folder]
     assert argv[8] == "--bind" and argv[9].startswith("[::1]:")
-    counts = ["--workers", "2", "--threads", "8", "--worker-connections", "1008"]
+    counts = ["--workers", "2", "--threads", "8", "--worker-connections", "3008"]
     assert argv[10:] == [*counts, "--graceful-timeout", "60", "proxy.app:create_app()"]
     assert os.getcwd() == folder
 

@@ -23,6 +23,7 @@ from tests.support.scripted import (
     LAST,
     ROLE,
     SSE,
+    Act,
     Upstream,
     answer,
     chat,
@@ -117,6 +118,121 @@ def test_what_is_none_behind_the_end_is_an_error_of_the_server(inside: Inside, p
         server.paths["/v1/models"] = [answer({"data": []})]
         response = inside(server.url).post(path, json=chat(stream=False) if path == CHAT else ask())
         assert response.status_code == 502 and b"compressed answer" in response.data
+
+
+def small_members(count: int) -> bytes:
+    """Members of one byte each, as small as gzip has them."""
+    return b"".join(gzip.compress(bytes([number % 256]), mtime=0) for number in range(count))
+
+
+class Counting:
+    """zlib, and how many bytes were handed to it and given back unread."""
+
+    MAX_WBITS = zlib.MAX_WBITS
+    error = zlib.error
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self.made = 0
+
+    def decompressobj(self, wbits: int) -> Any:
+        self.made += 1
+        return _Counted(self, zlib.decompressobj(wbits))
+
+
+class _Counted:
+    def __init__(self, counting: Counting, undoing: Any) -> None:
+        self._counting = counting
+        self._undoing = undoing
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        given: bytes = self._undoing.decompress(data, most)
+        self._counting.moved += len(data) + len(given) + len(self.unused_data) + len(self.unconsumed_tail)
+        return given
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._undoing.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._undoing.unused_data)
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        return bytes(self._undoing.unconsumed_tail)
+
+
+@pytest.mark.parametrize("fill", [b"", b"\0" * 3])
+def test_of_many_small_members_each_byte_is_moved_a_few_times(monkeypatch: pytest.MonkeyPatch, fill: bytes) -> None:
+    """C7: what stands behind a member is not copied anew for each of those before it."""
+    packed = fill.join(gzip.compress(bytes([number % 256]), mtime=0) for number in range(5000))
+    counting = Counting()
+    monkeypatch.setattr("proxy.upstream.content_encoding.zlib", counting)
+    assert len(undone([packed])) == counting.made == 5000
+    assert counting.moved < 50 * len(packed)
+
+
+def test_of_a_large_member_each_byte_is_moved_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into a piece waits, and is not copied whole for each of them."""
+    data = os.urandom(2**16) + b"\0" * 2**25 + os.urandom(2**20)
+    packed = gzip.compress(data, mtime=0)
+    counting = Counting()
+    monkeypatch.setattr("proxy.upstream.content_encoding.zlib", counting)
+    assert undone([packed]) == data
+    assert counting.moved < 6 * (len(packed) + len(data))
+
+
+@pytest.mark.parametrize("step", [1, 7, 511, 512, 513, 16 * 1024, 10**6])
+def test_many_members_are_undone_at_every_step(step: int) -> None:
+    packed = small_members(300) + gzip.compress(os.urandom(40_000), mtime=0) + small_members(3)
+    found = undone([packed[at : at + step] for at in range(0, len(packed), step)])
+    assert len(found) == 300 + 40_000 + 3 and found[:300] == bytes(number % 256 for number in range(300))
+
+
+@pytest.mark.parametrize("end", [b"x", b"\0x", b"garbage" * 9, b"\x1f", b"\x1f\x8b\x08garbage", b"<html></html>"])
+@pytest.mark.parametrize("step", [3, 10**6])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_what_stands_behind_a_stream_that_is_done_is_passed_over(
+    inside: Inside, path: str, step: int, end: bytes
+) -> None:
+    """Some fronts put something behind what they have compressed; the reply is whole."""
+    with Upstream(streamed("gzip", gzip.compress(b"".join(EVENTS), mtime=0) + end, step)) as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        data = inside(server.url).post(path, json=chat() if path == CHAT else ask(stream=True)).data
+    if path == CHAT:
+        assert data == b"".join(EVENTS)
+    else:
+        assert b"message_stop" in data
+        check_stream(data)
+
+
+@pytest.mark.parametrize("end", [b"x", b"\0x", b"garbage" * 9, b"\x1f", b"\x1f\x8b\x08garbage"])
+@pytest.mark.parametrize("step", [3, 10**6])
+def test_what_stands_behind_the_end_of_a_stream_that_is_not_done_is_an_error(
+    inside: Inside, step: int, end: bytes
+) -> None:
+    with Upstream(streamed("gzip", gzip.compress(b"".join(EVENTS[:-1]), mtime=0) + end, step)) as server:
+        data = inside(server.url).post(CHAT, json=chat()).data
+    assert b'"error"' in data and b"compressed answer" in data and DONE not in data
+
+
+@pytest.mark.parametrize("left", [1, 8])
+def test_a_stream_that_is_done_and_lacks_the_end_of_its_coding_broke_off(inside: Inside, left: int) -> None:
+    """C4: its body has not ended properly."""
+    packed = gzip.compress(b"".join(EVENTS), mtime=0)[:-left]
+    with Upstream(streamed("gzip", packed)) as server:
+        data = inside(server.url).post(CHAT, json=chat()).data
+    assert b"broke off" in data and DONE not in data
+
+
+@pytest.mark.parametrize("step", [3, 10**6])
+def test_a_connection_that_breaks_behind_a_stream_that_is_done_is_an_error_as_ever(inside: Inside, step: int) -> None:
+    """C4: junk behind the coding does not hide that the body has not ended."""
+    script = streamed("gzip", gzip.compress(b"".join(EVENTS), mtime=0) + b"junk", step)[:-1]
+    with Upstream([*script, Act.RST]) as server:
+        data = inside(server.url).post(CHAT, json=chat()).data
+    assert b'"error"' in data and DONE not in data
 
 
 ERROR = json.dumps({"error": {"message": "engine died", "type": "x", "code": 500}}).encode()

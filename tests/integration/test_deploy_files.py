@@ -117,8 +117,9 @@ def test_the_checks_ask_who_can_serve_and_who_lives() -> None:
     for name in BACKENDS:
         (default,) = [line.split() for line in section(f"backend {name}") if line.startswith("default-server")]
         assert "check" in default
-        # A request that asks for more than the proxy's threads would have the check wait too.
-        assert int(default[default.index("maxconn") + 1]) <= Settings().threads - Settings().reserved_threads
+        # A request that asks for more than the proxy's threads would have the check wait too; and all may be streams.
+        most = int(default[default.index("maxconn") + 1])
+        assert most <= min(Settings().threads - Settings().reserved_threads, Settings().max_streams)
 
 
 def test_both_lists_of_servers_are_the_same() -> None:
@@ -303,7 +304,7 @@ def test_the_pod_may_do_nothing_that_it_need_not() -> None:
 def test_the_autoscaler_counts_streams() -> None:
     (metric,) = manifest("HorizontalPodAutoscaler")["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] == "tool_proxy_active_streams"
-    assert 0 < int(metric["pods"]["target"]["averageValue"]) < Settings().threads - Settings().reserved_threads
+    assert 0 < int(metric["pods"]["target"]["averageValue"]) < Settings().max_streams
 
 
 def test_the_image_is_this_release_and_runs_as_the_pod_says() -> None:

@@ -33,6 +33,7 @@ from tests.support.scripted import (
     arguments,
     chat,
     chunked,
+    completion,
     finish,
     opened,
     text,
@@ -131,16 +132,15 @@ def test_an_answer_that_is_waited_for_is_refused_with_a_status(proxy: Start, pat
 
 
 def test_while_all_threads_are_busy_others_are_refused_at_once_and_health_answers(proxy: Start) -> None:
-    """P5."""
+    """P5: until its first byte a stream has a thread."""
     gate = Gate()
     with ExitStack() as stack:
-        script: list[Action] = [SSE, *TEXT, gate]
+        script: list[Action] = [gate, SSE, *TEXT]
         upstream = serving(stack, *[script] * 3)
         front = proxy(upstream.url, "--threads", "4")
-        for _ in range(3):
-            client = stack.enter_context(Client.post(front.port, chat()))
-            response = stack.enter_context(client.answer())
-            assert response.read1()
+        for number in range(3):
+            stack.enter_context(Client.post(front.port, chat()))
+            upstream.wait(number + 1)
         stack.callback(gate.open)
         for path in (CHAT, MESSAGES, "/v1/completions"):
             start = time.monotonic()
@@ -152,6 +152,30 @@ def test_while_all_threads_are_busy_others_are_refused_at_once_and_health_answer
                 assert refused.getheader("Retry-After")
             assert time.monotonic() - start < SOON
             assert front.get("/health")[0] == 200
+        gate.open()
+        assert front.idle()
+
+
+def test_streams_hold_no_thread_and_those_over_max_streams_are_refused_at_once(proxy: Start) -> None:
+    gate = Gate()
+    with ExitStack() as stack:
+        script: list[Action] = [SSE, *TEXT, gate]
+        upstream = serving(stack, *[script] * 9, [answer(completion("So."))])
+        front = proxy(upstream.url, "--threads", "4", "--max-streams", "9")
+        for _ in range(9):
+            client = stack.enter_context(Client.post(front.port, chat()))
+            response = stack.enter_context(client.answer())
+            assert response.read1()
+        stack.callback(gate.open)
+        for path in (CHAT, MESSAGES):
+            client = stack.enter_context(Client.post(front.port, ASKED[path](), path))
+            with client.answer() as refused:
+                assert refused.status == (529 if path == MESSAGES else 503)
+                assert refused.getheader("Retry-After") and b"max_streams" in refused.read()
+        assert len(upstream.seen) == 9
+        client = stack.enter_context(Client.post(front.port, chat(stream=False)))
+        with client.answer() as whole:
+            assert whole.status == 200
         gate.open()
         assert front.idle()
 

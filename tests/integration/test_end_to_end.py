@@ -79,7 +79,7 @@ def test_completions_pass_streamed_and_untouched(front: Front) -> None:
     assert front.upstream.seen[0].line == "POST /v1/completions HTTP/1.1"
 
 
-@pytest.mark.parametrize("path", ["/tokenize", "/v1/embeddings", "/v1/responses"])
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/embeddings", "/v1/rerank"])
 def test_other_paths_pass_byte_by_byte(front: Front, path: str) -> None:
     body = b'{"b": 1,  "a": [2]}'
     front.upstream.play([answer(body)])
@@ -93,7 +93,7 @@ def test_the_setting_pass_through_opens_a_path_and_closes_the_others(proxy: Star
         front = proxy(server.url, "--pass-through", "/v1/own")
         with Client.post(front.port, {}, "/v1/own") as client, client.answer() as response:
             assert json.loads(response.read()) == {"ok": 1}
-        with Client.post(front.port, {}, "/v1/responses") as client, client.answer() as response:
+        with Client.post(front.port, {}, "/v1/rerank") as client, client.answer() as response:
             assert response.status == 404
 
 

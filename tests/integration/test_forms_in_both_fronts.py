@@ -1,4 +1,4 @@
-"""Each form in which models write calls, as clients of both fronts have it: streamed at any cut and whole, bare, in a
+"""Each form in which models write calls, as clients of the fronts have it: streamed at any cut and whole, bare, in a
 fence, in a fence without its end, and behind thoughts (F6, F8, F11, F12, F15, C3, C5).
 """
 
@@ -15,9 +15,11 @@ from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect, MessagesWriter
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer
 from proxy.tools.toolset import ToolSet
+from tests.support import responses_view
 from tests.support.client_view import ROLE, streamed, whole, wire
 from tests.support.helpers import ends, function, new_engine, offered, random_cut, says
 from tests.support.messages_checker import check_message, check_stream
+from tests.support.responses_checker import calls_of, text_of
 from tests.unit.formats.test_whole_reply import CALLS, FORMS, OFFERS, TOOLS, Arguments
 
 pytestmark = pytest.mark.once
@@ -55,6 +57,17 @@ def in_messages(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]
     return [_told(each) for each in found]
 
 
+def in_responses(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
+    """The same of a Responses client."""
+    cuts = ([text], list(text), random_cut(text, random.Random(5)))
+    streams = [wire([ROLE, *map(says, cut), ends()]) for cut in cuts]
+    found = [responses_view.streamed([data], new_engine(tools)) for data in streams]
+    finishes = {True: "tool_calls", False: "stop"}
+    told = [(calls_of(each), text_of(each)) for each in found if each["status"] == "completed"]
+    assert len(told) == len(found)
+    return [(calls, left, finishes[bool(calls)]) for calls, left in told]
+
+
 def _fail(error: Exception) -> None:
     raise AssertionError("the engine raised") from error
 
@@ -72,7 +85,7 @@ def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dres
     for name, arguments in (CALLS[1], CALLS[2]):
         text = DRESSES[dress].replace("{}", FORMS[form](name, arguments))
         for tools in (TOOLS, *(each for each in OFFERS[1:] if each.resolve(name) is not None)):
-            for seen in (*in_chat(text, tools), *in_messages(text, tools)):
+            for seen in (*in_chat(text, tools), *in_messages(text, tools), *in_responses(text, tools)):
                 calls, left, finish = seen
                 assert (calls, finish) == ([(name, arguments)], "tool_calls")
                 assert left.strip() in ("", THOUGHT if text.startswith(THOUGHT) else "")
@@ -82,7 +95,7 @@ def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dres
 def test_each_form_with_prose_behind_it_is_text_in_both_fronts(form: str) -> None:
     """C3."""
     text = FORMS[form](*CALLS[0]) + "\nThis lists the files."
-    for seen in (*in_chat(text, TOOLS), *in_messages(text, TOOLS)):
+    for seen in (*in_chat(text, TOOLS), *in_messages(text, TOOLS), *in_responses(text, TOOLS)):
         assert seen == ([], text, "stop")
 
 
@@ -179,5 +192,5 @@ SUITE: dict[str, tuple[str, Calls, str]] = {
 @pytest.mark.parametrize("name", SUITE)
 def test_forms_of_other_suites_are_their_calls_in_both_fronts(name: str) -> None:
     text, calls, left = SUITE[name]
-    for seen in (*in_chat(text, TRAVEL), *in_messages(text, TRAVEL)):
+    for seen in (*in_chat(text, TRAVEL), *in_messages(text, TRAVEL), *in_responses(text, TRAVEL)):
         assert (seen[0], seen[1].strip(), seen[2]) == (calls, left, "tool_calls")

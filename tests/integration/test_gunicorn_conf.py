@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from gunicorn.config import Config
+from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
 from proxy.config.load import MEMORY_VARIABLE
@@ -32,7 +34,7 @@ pytestmark = pytest.mark.once
 
 CONF = Path(gunicorn_conf.__file__)
 # What the master has loaded anyway.
-GUNICORNS = ("gunicorn", "gunicorn.http.parser", "gunicorn.workers.gthread")
+GUNICORNS = ("gunicorn", "gunicorn.http", "gunicorn.http.parser", "gunicorn.workers.gthread")
 APP = """
 import socket, struct
 def app(environ, start_response):
@@ -391,3 +393,21 @@ def test_a_master_makes_its_own_memory_when_it_has_another_ones_or_one_of_anothe
 
 def test_master_and_workers_mean_the_same_memory() -> None:
     assert (gunicorn_conf.MEMORY_VARIABLE, gunicorn_conf.MEMORY_BYTES) == (MEMORY_VARIABLE, SIZE)
+
+
+def test_a_worker_does_not_look_for_garbage_in_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full collection would stop all streams for as long as that takes."""
+    frozen: list[int] = []
+    stub = SimpleNamespace(start=lambda: None, stop=lambda: None)
+    monkeypatch.setattr(gunicorn_conf._pump, "Pump", lambda *_: stub)
+    monkeypatch.setattr(ThreadWorker, "run", lambda _: frozen.append(gc.get_freeze_count()))
+    worker = object.__new__(gunicorn_conf.Worker)
+    worker.__dict__.update(log=None, _drain=-1, _lingering=SimpleNamespace(close_all=lambda: None))
+    usual = sys.getswitchinterval()
+    try:
+        worker.run()
+        assert frozen[0] > 10_000
+        assert round(sys.getswitchinterval(), 6) == gunicorn_conf.SWITCH_SECONDS
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(usual)

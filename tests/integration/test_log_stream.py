@@ -99,6 +99,28 @@ def test_what_a_process_could_not_tell_another_one_tells() -> None:
         said = taken(end, 6 + len("WARNING 900 lines of the log were lost, for nobody read it\n"))
         assert said.startswith(b"again\nWARNING ")
         assert 1000 - int(said.split()[2]) - len(kept) // 100 in (0, 1)  # one may have left in part
+        assert (stream.lost, stream.lost_in_all) == (0, int(said.split()[2]))
+
+
+def test_what_all_processes_lose_is_counted_once() -> None:
+    """Several that lose at the same time, some of them before they end and some at their end."""
+    with pipe() as (_, write):
+        stream = LogStream(write, most=10_000)
+        children = []
+        for _ in range(4):
+            child = os.fork()
+            if not child:
+                for _ in range(1000):
+                    stream.write("x" * 99 + "\n")
+                stream._end()
+                os._exit(0)
+            children.append(child)
+        assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+        assert 4000 - 4096 // 100 <= stream.lost_in_all <= 4000
+        before = stream.lost_in_all
+        for _ in range(1000):
+            stream.write("x" * 99 + "\n")
+        assert stream.lost_in_all - before == stream.lost > 800
 
 
 def test_many_threads_write_whole_lines() -> None:
@@ -169,7 +191,7 @@ def serving(
         stop(process)
 
 
-@pytest.mark.parametrize("close", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("close", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
 def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
     with serving(stderr=subprocess.DEVNULL, close=close) as (process, port):
         worker = Proxy(port, Path(os.devnull)).health()["worker"]
@@ -264,6 +286,9 @@ def test_lines_that_were_lost_before_a_reload_are_told_behind_it() -> None:
             ask_often(port, 1)
             read += os.read(end, 65536)
         assert int(told[0]) >= float(found[1])
+        # What the worker that has ended could not write counts too: all that waited in it.
+        counted = re.search(rb"tool_proxy_log_lost_total ([0-9.]+)", front.get("/metrics")[2])
+        assert counted and float(counted[1]) == int(told[0])
         process.send_signal(signal.SIGTERM)
 
 

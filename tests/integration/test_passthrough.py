@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from proxy.errors import UpstreamBroken, UpstreamTimeout
+from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
-from proxy.upstream.pump import Pump, Timeouts
 from tests.conftest import Inside
 from tests.support.scripted import DONE, LAST, SSE, Act, Upstream, answer, chunked, head, text
 
@@ -21,7 +21,7 @@ from tests.support.scripted import DONE, LAST, SSE, Act, Upstream, answer, chunk
 def relayed(server: Upstream, patience: Timeouts | None = None) -> Iterator[PassthroughResponse]:
     """What is relayed of the server's next answer."""
     with Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
-        yield pass_through(call, Pump(None, patience or Timeouts(10, 10)))
+        yield pass_through(call, AnswerWait(None, patience or Timeouts(10, 10)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 404, 500])

@@ -1,247 +1,451 @@
-"""The one poll over two sockets: what wakes it, in what order, and what it calls what it waited for in vain."""
+"""The pump with a real worker: one thread that drives all streams. What one of them does, the others do not feel."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import random
+import re
+import resource
 import socket
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator
-from itertools import pairwise
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
-from proxy.errors import ClientGone, UpstreamBroken, UpstreamTimeout
-from proxy.upstream.client import ModelServer as Caller
-from proxy.upstream.client import ServerOptions, UpstreamCall
-from proxy.upstream.pump import Pump, Timeouts
-from tests.support.scripted import LAST, SOON, SSE, Act, Action, Upstream, answer, chunked, head
-
-
-def called(server: Upstream) -> UpstreamCall:
-    return Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}")
-
-
-@pytest.fixture
-def client() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A client's connection: the proxy's end and the client's."""
-    near, far = socket.socketpair()
-    with near, far:
-        yield near, far
-
-
-def test_the_parts_come_as_they_arrive_and_end_with_the_body() -> None:
-    with Upstream() as server:
-        gates = [server.gate(), server.gate()]
-        server.play([SSE, gates[0], chunked(b"one"), gates[1], chunked(b"two") + chunked(b"three"), LAST])
-        with called(server) as call:
-            parts = Pump(None, Timeouts(10, 10)).receive(call)
-            assert next(parts) == b""  # the head alone: the first part comes with it
-            gates[0].open()
-            assert next(parts) == b"one"
-            gates[1].open()
-            assert b"".join(part or b"" for part in parts) == b"twothree"
-
-
-def test_what_arrived_together_is_one_part() -> None:
-    with Upstream([SSE + chunked(b"one") + chunked(b"two") + LAST]) as server, called(server) as call:
-        assert list(Pump(None, Timeouts(10, 10)).receive(call)) == [b"onetwo"]
-
-
-def test_a_heartbeat_comes_due_before_the_head_and_after_it() -> None:
-    with Upstream() as server:
-        gate = server.gate()
-        server.play([gate, SSE + chunked(b"one"), Act.EXPECT_CLOSE])
-        pump = Pump(None, Timeouts(10, 10, heartbeat=0.05))
-        with called(server) as call:
-            parts = pump.receive(call)
-            assert next(parts) is None and pump.heartbeat_due
-            pump.wrote()
-            assert not pump.heartbeat_due
-            gate.open()
-            while (part := next(parts)) is None:
-                pump.wrote()
-            assert part == b"one"
-            assert next(parts) is None and pump.heartbeat_due
-
-
-@pytest.mark.parametrize("slow", [False, True], ids=["parts are rare", "a part is always there"])
-def test_only_bytes_to_the_client_move_the_next_heartbeat(slow: bool) -> None:
-    """Design, one poll: an upstream that sends what is held back must not silence the heartbeats."""
-    drops: list[Action] = [SSE]
-    for _ in range(1000):
-        drops += [chunked(b"x"), 0.02]
-    with Upstream(drops) as server, called(server) as call:
-        pump = Pump(None, Timeouts(10, 10, heartbeat=0.1))
-        began = time.monotonic()
-        for part in pump.receive(call):
-            if part is None:
-                break
-            if slow:
-                time.sleep(0.03)
-        assert part is None and pump.heartbeat_due
-        assert 0.1 <= time.monotonic() - began < SOON
-
-
-def test_without_a_heartbeat_nothing_wakes_but_bytes_and_alarms() -> None:
-    with Upstream([SSE, Act.EXPECT_CLOSE]) as server, called(server) as call:
-        pump = Pump(None, Timeouts(10, 10))
-        parts = pump.receive(call)
-        next(parts)
-        began = time.monotonic()
-        pump.alarm(began + 0.1)
-        assert next(parts) is None and not pump.heartbeat_due
-        assert 0.1 <= time.monotonic() - began < SOON
-
-
-@pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("script", [[Act.EXPECT_CLOSE], [SSE + chunked(b"one"), Act.EXPECT_CLOSE]])
-def test_a_client_that_leaves_wakes_the_poll_at_once(script: list[Action], reset: bool) -> None:
-    """K1."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        far = socket.create_connection(listener.getsockname())
-        near, _ = listener.accept()
-    with near, Upstream(script) as server, called(server) as call:
-        pump = Pump(near, Timeouts(10, 10, heartbeat=0.02))
-        parts = pump.receive(call)
-        last = b"one" if len(script) > 1 else None
-        while next(parts) != last:
-            pump.wrote()
-        if reset:
-            far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        far.close()
-        began = time.monotonic()
-        with pytest.raises(ClientGone):
-            while next(parts) is None:
-                pump.wrote()
-        assert time.monotonic() - began < SOON
-
-
-def test_a_client_that_closed_its_sending_half_counts_as_gone(client: tuple[socket.socket, socket.socket]) -> None:
-    near, far = client
-    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
-        far.shutdown(socket.SHUT_WR)
-        with pytest.raises(ClientGone):
-            next(iter(Pump(near, Timeouts(10, 10)).receive(call)))
-
-
-def test_what_the_client_sends_meanwhile_wakes_nobody(client: tuple[socket.socket, socket.socket]) -> None:
-    """A pipelined request waits in the client's socket; the poll must not spin on it."""
-    near, far = client
-    far.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
-        spent = time.thread_time()
-        with pytest.raises(UpstreamTimeout):
-            list(Pump(near, Timeouts(0.3, 10)).receive(call))
-        assert time.thread_time() - spent < 0.1
-
-
-def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
-    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
-        pump = Pump(None, Timeouts(0.5, 10, heartbeat=0.05))
-        woken, spent = 0, time.thread_time()
-        with pytest.raises(UpstreamTimeout):
-            for _ in pump.receive(call):
-                woken += 1
-                if pump.heartbeat_due:
-                    pump.wrote()
-        assert woken <= 20
-        assert time.thread_time() - spent < 0.1
-
-
-@pytest.mark.parametrize(
-    "script", [[Act.EXPECT_CLOSE], [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]], ids=["nothing", "half a head"]
+from proxy import gunicorn_conf
+from proxy.server import pumped_stream
+from proxy.server.deadline_heap import DeadlineHeap
+from proxy.server.pump import Pump
+from tests.conftest import START_SECONDS, Front, Proxy, Start, clean_environment
+from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
+from tests.real.processes import ROOT, answers, free_port, stop
+from tests.support.many_streams import Readers
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    PATIENCE,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Act,
+    Action,
+    Client,
+    Gate,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    head,
+    text,
 )
-def test_a_head_that_does_not_come_in_time_is_a_timeout_that_names_the_setting(script: list[Action]) -> None:
-    with Upstream(script) as server, called(server) as call:
-        began = time.monotonic()
-        with pytest.raises(UpstreamTimeout, match="header_timeout"):
-            list(Pump(None, Timeouts(0.1, 10)).receive(call))
-        assert 0.1 <= time.monotonic() - began < SOON
+
+pytestmark = pytest.mark.once
+
+BEGIN: tuple[Action, ...] = (SSE, chunked(ROLE), chunked(text("So")))
+END: tuple[Action, ...] = (chunked(finish()), chunked(DONE), LAST)
+# A stream that says a word ten times a second, for as long as any test takes.
+PACED: tuple[Action, ...] = (*BEGIN, *(0.1, chunked(text(" it"))) * 600)
+HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
 
 
-def test_a_head_that_is_dribbled_does_not_gain_time() -> None:
-    """Only a whole head moves the limit: one byte now and then must not hold a request for ever."""
-    drops: list[Action] = [b"HTTP/1.1 200 OK\r\nX: "]
-    for _ in range(1000):
-        drops += [b"y", 0.02]
-    with Upstream(drops) as server, called(server) as call:
-        began = time.monotonic()
-        with pytest.raises(UpstreamTimeout, match="header_timeout"):
-            list(Pump(None, Timeouts(0.2, 10)).receive(call))
-        assert time.monotonic() - began < SOON
+def worker_of(proxy: Proxy) -> psutil.Process:
+    return psutil.Process(proxy.health()["worker"])
 
 
-def test_silence_after_the_head_is_a_timeout_that_names_the_setting() -> None:
-    """U10."""
-    with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        began = time.monotonic()
-        parts = Pump(None, Timeouts(10, 0.1)).receive(call)
-        assert next(parts) == b"one"
-        with pytest.raises(UpstreamTimeout, match="idle_timeout"):
-            next(parts)
-        assert time.monotonic() - began < SOON
+@contextmanager
+def fifty_paced(proxy: Start, upstream: Upstream, *flags: str) -> Iterator[tuple[Proxy, Readers]]:
+    """A proxy with fifty streams that run."""
+    front = proxy(upstream.url, *flags)
+    with Readers(front.port) as readers:
+        for _ in range(50):
+            readers.post(chat())
+        readers.begin_gaps()
+        yield front, readers
 
 
-def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
-    drops: list[Action] = [SSE]
-    for _ in range(30):
-        drops += [0.05, chunked(b"x")]
-    with Upstream([*drops, LAST]) as server, called(server) as call:
-        body = b"".join(part or b"" for part in Pump(None, Timeouts(10, 1.0)).receive(call))
-    assert body == b"x" * 30
+def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
+    gate = Gate()
+    with ExitStack() as stack:
+        script = [*BEGIN, gate, *(chunked(text(f" {number}")) for number in range(20)), *END]
+        upstream = serving(stack, *[script] * 200)
+        stack.callback(gate.open)
+        front = proxy(upstream.url, "--threads", "8")
+        readers = stack.enter_context(Readers(front.port))
+        for number in range(200):
+            readers.post(ASKED[MESSAGES if number % 4 == 0 else CHAT](), MESSAGES if number % 4 == 0 else CHAT)
+        health = front.health()
+        assert (health["active_requests"], health["total_buffers"]) == (200, 200)
+        assert worker_of(front).num_threads() < 8 + 70  # and the pump's helpers
+        for _ in range(200):
+            gate.open()  # it lets one through each time
+        readers.wait(lambda: all(each.ended for each in readers.all), 60)
+        for each in readers.all:
+            said = re.findall(rb'"(?:content|text)": ?"( [0-9]+)"', each.data)
+            assert said == [b" %d" % number for number in range(20)], each.data
+            assert DONE in each.data or b"message_stop" in each.data
+        assert front.idle()
 
 
-def test_a_body_that_should_have_ended_is_not_waited_for() -> None:
-    with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        pump = Pump(None, Timeouts(10, 10))
-        parts = pump.receive(call)
-        assert next(parts) == b"one"
-        began = time.monotonic()
-        pump.expect_end(0.1)
-        pump.expect_end(30)
-        assert list(parts) == []
-        assert 0.1 <= time.monotonic() - began < SOON
+def test_a_connection_serves_another_request_after_its_stream(front: Front) -> None:
+    front.upstream.play([*BEGIN, *END], [*BEGIN, *END], [answer(completion("So."))])
+    front.upstream.paths["/v1/models"] = [answer({"data": []})]
+    with closing(http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=PATIENCE)) as connection:
+        connection.connect()
+        own = connection.sock.getsockname()
+        for streams in (True, True, False):
+            connection.request("POST", CHAT, http_body(stream=streams), {"Content-Type": "application/json"})
+            assert connection.getresponse().read().endswith(DONE) is streams
+        assert connection.sock.getsockname() == own
+    assert front.proxy.idle()
 
 
-def test_a_break_comes_after_all_that_came_before_it() -> None:
-    """U11."""
-    with Upstream([SSE + chunked(b"one"), chunked(b"two")]) as server, called(server) as call:
-        got = b""
-        with pytest.raises(UpstreamBroken):
-            for part in Pump(None, Timeouts(10, 10)).receive(call):
-                got += part or b""
-    assert got == b"onetwo"
+def http_body(**more: object) -> bytes:
+    return json.dumps(chat(**more)).encode()
 
 
-def test_an_answer_without_a_body_gives_one_empty_part() -> None:
-    with Upstream([head(204)]) as server, called(server) as call:
-        assert list(Pump(None, Timeouts(10, 10)).receive(call)) == [b""]
-        assert call.status == 204
+def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(front: Front) -> None:
+    front.upstream.play([*BEGIN, 0.1, *END])
+    body = http_body()
+    asked = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", front.proxy.port), PATIENCE)) as client:
+        client.sendall(asked % len(body) + body)
+        said = b""
+        while data := client.recv(65536):
+            said += data
+    top, _, rest = said.partition(b"\r\n\r\n")
+    assert b"chunked" not in top and rest == ROLE + text("So") + finish() + DONE
 
 
-def test_a_flood_comes_in_several_parts_so_that_the_client_is_looked_at_between_them(
-    client: tuple[socket.socket, socket.socket],
-) -> None:
-    near, far = client
-    with Upstream([answer(b"x" * 20_000_000), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        parts = Pump(near, Timeouts(10, 10)).receive(call)
-        assert next(parts) is not None
-        far.close()
-        with pytest.raises(ClientGone):
-            list(parts)
+def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start) -> None:
+    """Its upstream is not read while it takes nothing, and after client_timeout it is gone."""
+    flood: list[Action] = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
+    with Upstream(*[PACED] * 200, flood) as upstream:
+        upstream.paths["/v1/models"] = [answer({"data": []})]
+        front = proxy(upstream.url, "--client-timeout", "4")
+        with Readers(front.port) as readers:
+            for _ in range(200):
+                readers.post(chat())
+            before = worker_of(front).memory_info().rss
+            with closing(socket.socket()) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.connect(("127.0.0.1", front.port))
+                body = http_body()
+                client.sendall(
+                    b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body))
+                )
+                client.sendall(body)
+                assert client.recv(1)
+                began = time.monotonic()
+                readers.begin_gaps()
+                while front.health()["total_buffers"] > 200:
+                    assert time.monotonic() < began + 20
+                    time.sleep(0.1)
+                assert time.monotonic() - began > 3
+            assert worker_of(front).memory_info().rss - before < 30e6  # the flood is 51 MB
+            assert readers.longest_gap() < 2
+            assert upstream.seen[-1].closed.wait(PATIENCE)
 
 
-def test_parts_of_one_stream_do_not_wait_for_each_other() -> None:
-    """C2: each part is there long before the next is sent."""
-    with Upstream() as server:
-        gates = [server.gate() for _ in range(20)]
-        server.play([SSE, *(step for gate in gates for step in (gate, chunked(b"x"))), LAST])
-        moments = []
-        with called(server) as call:
-            parts = Pump(None, Timeouts(10, 10)).receive(call)
-            assert next(parts) == b""
-            for gate in gates:
-                gate.open()
-                assert next(parts) == b"x"
-                moments.append(time.monotonic())
-    gaps = sorted(later - earlier for earlier, later in pairwise(moments))
-    assert gaps[len(gaps) // 2] < 0.02
+def test_what_is_left_in_the_tls_layer_is_not_waited_for(either_front: Front) -> None:
+    """Of what came in one go a turn takes only a part; epoll does not know of the rest."""
+    upstream = either_front.upstream
+    gate = upstream.gate()
+    words = [text(f"{number} " + "x" * 200) for number in range(2000)]
+    upstream.play([*BEGIN, 0.2, chunked(b"".join(words)), gate, *END])
+    with Client.post(either_front.proxy.port, chat()) as client, client.answer() as response:
+        data = b""
+        while b'"1999 x' not in data:
+            data += response.read1()
+        assert data.startswith(ROLE + text("So") + words[0])
+        gate.open()
+        assert (data + response.read()) == ROLE + text("So") + b"".join(words) + finish() + DONE
+
+
+def test_what_a_few_compressed_bytes_stand_for_comes_at_once(front: Front) -> None:
+    gate = front.upstream.gate()
+    words = [text(f"{number} " + "x" * 200) for number in range(4000)]
+    packing = zlib.compressobj(wbits=31)
+    begun = packing.compress(ROLE + text("So")) + packing.flush(zlib.Z_SYNC_FLUSH)
+    packed = packing.compress(b"".join(words)) + packing.flush(zlib.Z_SYNC_FLUSH)
+    rest = packing.compress(finish() + DONE) + packing.flush()
+    type_ = {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}
+    front.upstream.play([head(200, type_) + begun, 0.2, packed, gate, rest])
+    with Client.post(front.proxy.port, chat()) as client, client.answer() as response:
+        data = b""
+        while b'"3999 x' not in data:
+            data += response.read1()
+        gate.open()
+        assert (data + response.read()) == ROLE + text("So") + b"".join(words) + finish() + DONE
+
+
+def test_heartbeats_and_holds_keep_their_times_on_the_pump(proxy: Start) -> None:
+    """A stream that has begun gets heartbeats; text that may become a call is let go at its time."""
+    gate = Gate()
+    with ExitStack() as stack:
+        held = chunked(text(' <tool_call>\n{"name": "write_file", "argu'))
+        upstream = serving(stack, [*BEGIN, held, gate, *END])
+        front = proxy(upstream.url, "--heartbeat", "0.2", "--hold-timeout", "0.9")
+        client = stack.enter_context(Client.post(front.port, chat(tools=[WRITE_FILE])))
+        response = stack.enter_context(client.answer())
+        began, data = time.monotonic(), b""
+        while b"argu" not in data:
+            data += response.read1()
+        assert 0.5 < time.monotonic() - began < 5
+        assert data.count(b"\n: ") + data.startswith(b": ") >= 2 or data.count(b":") > 2
+        assert data.count(b"\n\n:") >= 2, data
+        gate.open()
+        assert response.read().endswith(DONE)
+        assert front.idle()
+
+
+class BlackHole:
+    """A context manager: a model server that takes one request, and no connection after it.
+
+    It refuses the request, in words that ask for another try, once `refuse` is called.
+    """
+
+    SAYS = b'{"error": {"message": "\\"auto\\" tool choice requires --enable-auto-tool-choice", "code": 400}}'
+
+    def __enter__(self) -> BlackHole:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._waiting: list[socket.socket] = []
+        self._first: socket.socket | None = None
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+        return self
+
+    def _accept(self) -> None:
+        while True:
+            self._first, _ = self._listener.accept()
+            if self._first.recv(65536):
+                return
+            self._first.close()  # the command looks whether anybody is there
+
+    def refuse(self) -> None:
+        self._thread.join(PATIENCE)
+        assert self._first is not None
+        for _ in range(4):  # they fill the queue of those that wait to be accepted
+            waiting = socket.socket()
+            waiting.setblocking(False)
+            waiting.connect_ex(self._listener.getsockname())
+            self._waiting.append(waiting)
+        time.sleep(0.2)
+        self._first.sendall(answer(self.SAYS, 400))
+
+    def __exit__(self, *_: object) -> None:
+        for sock in (*self._waiting, self._listener, *([self._first] if self._first else [])):
+            sock.close()
+
+
+def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
+    """The heartbeat has gone out, so the stream is the pump's when the server refuses it."""
+    rules = tmp_path / "rules.yaml"
+    with Upstream(*[PACED] * 50) as upstream, BlackHole() as hole:
+        rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm}}]")
+        flags = ("--rules", str(rules), "--heartbeat", "1", "--connect-timeout", "4")
+        with fifty_paced(proxy, upstream, *flags) as (front, readers):
+            asked = chat(model="hole", tools=[WRITE_FILE])
+            with Client.post(front.port, asked) as client, client.answer() as response:
+                assert response.readline().startswith(b":")
+                readers.begin_gaps()
+                began = time.monotonic()
+                hole.refuse()
+                data = response.read()
+            assert 3 < time.monotonic() - began < 15
+            assert b"connect_timeout" in data and DONE not in data
+            assert readers.longest_gap() < 2
+
+
+def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
+    """Each of ten replies waits a second to write its repairs."""
+    audit = tmp_path / "audit.jsonl"
+    repaired = [SSE, chunked(ROLE), chunked(text(HERMES)), chunked(finish()), chunked(DONE), LAST]
+    with Upstream(*[PACED] * 50, *[repaired] * 10) as upstream:
+        with fifty_paced(proxy, upstream, "--audit-file", str(audit)) as (front, readers), audit.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            readers.begin_gaps()
+            began = time.monotonic()
+            for _ in range(10):
+                assert b"write_file" in readers.post(chat(tools=[WRITE_FILE])).data
+            readers.wait(lambda: sum(each.ended for each in readers.all) == 10, 5)
+            assert front.health()["active_requests"] > 50  # those that wait to write
+            while front.health()["active_requests"] > 50:
+                assert time.monotonic() < began + 20
+                time.sleep(0.1)
+            assert readers.longest_gap() < 1
+        assert front.logged("another process keeps it locked").count("cannot be written") >= 1
+
+
+def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(proxy: Start) -> None:
+    moments = random.Random(7)
+    endless = [*BEGIN, *(0.02, chunked(text(" it"))) * 100, Act.EXPECT_CLOSE]
+    whole = [*BEGIN, 0.05, *END]
+    with Upstream(*[moments.choice([endless, whole]) for _ in range(2002)]) as upstream:
+        upstream.paths["/v1/models"] = [answer({"data": []})]
+        front = proxy(upstream.url, "--heartbeat", "0.5")
+        worker = worker_of(front)
+        opened: list[Client] = []
+        for number in range(2002):
+            if number == 2:  # what is only made once is made
+                end(opened, front)
+                before, threads = worker.num_fds(), worker.num_threads()
+            opened.append(Client.post(front.port, chat()))
+            if number % 10 == 0:  # else there are soon more than can be served
+                with opened[-1].answer() as response:
+                    assert response.status == 200 and response.peek()
+            while len(opened) > moments.randrange(1, 150):
+                opened.pop(moments.randrange(len(opened))).vanish(reset=moments.random() < 0.5)
+        end(opened, front)
+        deadline = time.monotonic() + PATIENCE
+        while worker.num_fds() > before + 2:
+            assert time.monotonic() < deadline, (before, worker.num_fds(), worker.open_files())
+            time.sleep(0.1)
+        assert worker.num_threads() < threads + 600
+        assert front.health()["total_buffers"] == 0
+
+
+def end(opened: list[Client], front: Proxy) -> None:
+    while opened:
+        opened.pop().vanish(reset=False)
+    until(lambda: front.health()["active_requests"] == 0)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until it is so; nobody may answer meanwhile."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if true():
+                return
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.05)
+
+
+# A worker whose pump fails when a file is there.
+BROKEN = """
+__file__ = {conf!r}
+exec(compile(open(__file__).read(), "conf", "exec"))
+import os
+def failing(self, took=_pump.Pump._round):
+    took(self)
+    if os.path.exists({trigger!r}):
+        os.unlink({trigger!r})
+        raise ValueError("a defect of the pump")
+_pump.Pump._round = failing
+"""
+
+
+@contextmanager
+def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]:
+    """A proxy whose pump fails once, soon after `trigger` is made."""
+    conf = folder / "conf.py"
+    conf.write_text(BROKEN.format(conf=gunicorn_conf.__file__, trigger=str(trigger)))
+    port = free_port()
+    command = [sys.executable, "-P", "-m", "gunicorn", "-c", str(conf), "--chdir", str(ROOT), "--threads", "8"]
+    command += ["--bind", f"127.0.0.1:{port}", "--worker-connections", "500", "proxy.app:create_app()"]
+    proxy = Proxy(port, folder / "log")
+    with proxy.log.open("wb") as log:
+        env = {**clean_environment(), "TOOL_PROXY_UPSTREAM": upstream, "TOOL_PROXY_HEARTBEAT": "0.2"}
+        process = subprocess.Popen(command, env=env, stderr=log)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(f"{proxy.url}/health"):
+            assert process.poll() is None and time.monotonic() < deadline, proxy.log.read_text()
+            time.sleep(0.02)
+        yield proxy
+    finally:
+        stop(process)
+
+
+def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(tmp_path: Path) -> None:
+    gate, trigger = Gate(), tmp_path / "now"
+    with ExitStack() as stack:
+        upstream = serving(stack, *[[*BEGIN, gate, *END]] * 30)
+        stack.callback(gate.open)
+        front = stack.enter_context(with_a_defect(tmp_path, upstream.url, trigger))
+        first = front.health()["worker"]
+        readers = stack.enter_context(Readers(front.port))
+        paths = [CHAT, MESSAGES] * 15
+        for path in paths:
+            readers.post(ASKED[path](), path)
+        trigger.touch()
+        readers.wait(lambda: all(each.ended for each in readers.all))
+        for path, each in zip(paths, readers.all, strict=True):
+            body = b"".join(re.findall(rb"[0-9a-f]+\r\n(.*?\n\n)\r\n", each.data.partition(b"\r\n\r\n")[2], re.DOTALL))
+            assert ends_in_an_error(path, body), each.data
+        until(lambda: front.health()["worker"] != first)
+        upstream.play([answer(completion("So."))])
+        upstream.paths["/v1/models"] = [answer({"data": []})]
+        with Client.post(front.port, chat(stream=False)) as client, client.answer() as response:
+            assert response.status == 200
+        until(lambda: front.log.read_text().count("path=/v1/chat/completions") >= 16)
+        log = front.log.read_text()
+        assert "the pump has failed" in log and "a defect of the pump" in log
+        assert log.count("path=/v1/chat/completions") == 16 and "WORKER TIMEOUT" not in log
+
+
+def test_a_stream_that_fails_is_the_only_one() -> None:
+    """What the body raises beyond all its own nets ends that stream, without a proper end."""
+
+    def body(fails: bool) -> Iterator[bytes]:
+        yield b"So"
+        if fails:
+            raise ValueError("a defect")
+        yield b" it is"
+
+    drain = os.eventfd(0)
+    told: list[str] = []
+    log = SimpleNamespace(exception=told.append, error=told.append)
+    pump = Pump(pumped_stream, DeadlineHeap(), log, drain, lambda: told.append("dead"))
+    pump.start()
+    ends: dict[int, bool] = {}
+    done = threading.Semaphore(0)
+    with ExitStack() as stack:
+        far = []
+        for number in range(5):
+            near, other = socket.socketpair()
+            far.append(other)
+            stack.callback(near.close)
+            stack.callback(other.close)
+
+            def finished(whole: bool, number: int = number) -> None:
+                ends[number] = whole
+                done.release()
+
+            wait = SimpleNamespace(parked=False, blocks=False, computes=False)
+            given = pumped_stream.PumpedStream(body(number == 2), wait, near, finished, chunked=True, idle=5.0)
+            assert pump.add(given)
+        for _ in range(5):
+            assert done.acquire(timeout=PATIENCE)
+        assert ends == {0: True, 1: True, 2: False, 3: True, 4: True}
+        assert far[2].recv(100) == b"2\r\nSo\r\n"
+        assert far[3].recv(100) == b"2\r\nSo\r\n6\r\n it is\r\n0\r\n\r\n"
+    pump.stop()
+    pump.join(PATIENCE)
+    os.close(drain)
+    assert told == ["a stream has failed"]
+
+
+@pytest.fixture(autouse=True)
+def many_descriptors() -> Iterator[None]:
+    """The tests have both ends of all streams."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

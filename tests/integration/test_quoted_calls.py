@@ -74,6 +74,34 @@ def test_what_a_tool_showed_is_no_call(inside: Inside, front: str, streamed: boo
     assert (text, len(made)) == ("", 1)
 
 
+CORRECTED = (
+    "<tool_call>\n<function=write_file>\n<parameter=path>\na.py\n</parameter>\n<parameter=content>\n"
+    "def f():\n    grep('\\d &lt;')\n</parameter>\n</function>\n</tool_call>"
+)
+# What a result shows instead of the first in the faulty call.
+FAULTS = {
+    "no indentation": ("    grep", "grep"),
+    "a blank line": ("f():\n", "f():\n\n"),
+    "no backslash": ("\\d", "d"),
+    "no entity": ("&lt;", "<"),
+    "a prompt": ("def", "$ def"),
+    "an item": ("def", "- def"),
+}
+
+
+@FRONTS
+@MODES
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_corrected_call_is_no_copy(inside: Inside, front: str, streamed: bool, name: str) -> None:
+    faulty = CORRECTED.replace(*FAULTS[name])
+    assert faulty != CORRECTED
+    shown = "\n".join(f"{number}\t{line}" for number, line in enumerate(faulty.split("\n"), start=8))
+    for result in (faulty, shown):
+        assert answered(inside, front, streamed, faulty, f"It says:\n{result}\n") == (faulty, [])
+        text, made = answered(inside, front, streamed, CORRECTED, f"It says:\n{result}\n")
+        assert (text, len(made)) == ("", 1)
+
+
 QUOTED = {
     "code": "Write <code>{}</code> there.",
     "pre": "So:\n\n<pre>\n\n{}\n</pre>\nThat is it.",

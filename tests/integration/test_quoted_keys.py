@@ -332,7 +332,7 @@ PASSED_CHUNKS = {
 @EACH_FORM
 @WAYS
 @pytest.mark.parametrize("said", PASSED_CHUNKS.values(), ids=PASSED_CHUNKS)
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/responses"])
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/rerank"])
 def test_what_the_model_says_in_a_stream_that_passes_is_its_own(
     case: Case, path: str, form: str, way: str, said: bytes
 ) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from proxy.server import refusals
+from proxy.web.routes import API
 from tests.faults.bench import Bench, Benches
 from tests.faults.dialects import DIALECTS, Dialect
 from tests.support.scripted import PATIENCE
@@ -73,6 +75,48 @@ def test_every_other_path_gets_the_error_object_of_openai(bench: Bench, path: st
     status, _, body = asked(bench.proxy.port, f"get {path} HTTP/1.1\r\nHost: x\r\n\r\n")
     error = json.loads(body)["error"]
     assert (status, error["type"], error["code"], error["param"]) == (400, "invalid_request_error", 400, None)
+
+
+# With `anthropic-version`: the form of the errors, as the same path has it where the request can be read.
+BY_HEADER = {
+    "/v1/messages": "messages",
+    "/v1/messages/count_tokens": "messages",
+    "/v1/models": "messages",
+    "/v1/models/a/b": "messages",
+    "/for/pi/v1/models": "messages",
+    "/nothing": "messages",
+    "/": "messages",
+    "/v1/chat/completions": "chat",
+    "/v1/chat/completions?x=/v1/messages": "chat",
+    "/for/pi/v1/chat/completions": "chat",
+    "/v1/embeddings": "chat",
+    "/v1/completions": "chat",
+    "/tokenize": "chat",
+    "/detokenize": "chat",
+}
+
+
+@pytest.mark.parametrize("header", ["anthropic-version: 2023-06-01", "Anthropic-Version:2023-06-01"])
+@pytest.mark.parametrize("path", BY_HEADER)
+@pytest.mark.parametrize("method", ["get", "GET"])
+def test_where_the_path_decides_nothing_the_header_does(bench: Bench, path: str, header: str, method: str) -> None:
+    """Of what cannot be read, and of what can but is refused: without a Host there is no telling whose it is."""
+    status, _, body = asked(bench.proxy.port, f"{method} {path} HTTP/1.1\r\n{header}\r\n\r\n")
+    assert status == 400
+    assert DIALECTS[BY_HEADER[path]].error(body, 400).error
+
+
+@pytest.mark.parametrize("said", ["nothing\r\n", "GET\r\n", "GET /v1/models\r\n", "\x01 / HTTP/1.1\r\n"])
+def test_a_line_that_names_no_path_leaves_it_to_the_header(bench: Bench, said: str) -> None:
+    for header, dialect in (("anthropic-version: 1", "messages"), ("x-anthropic-version: 1", "chat")):
+        status, _, body = asked(bench.proxy.port, f"{said}Host: x\r\n{header}\r\n\r\n")
+        assert (status, bool(DIALECTS[dialect].error(body, 400).error)) == (400, True)
+
+
+def test_it_knows_the_paths_that_the_proxy_has() -> None:
+    """It can import nothing of the package, so it has a list of its own."""
+    chats = {route.path for route in API if not route.path.startswith(("/v1/messages", "/v1/models"))}
+    assert chats == set(refusals.CHAT_PATHS)
 
 
 def test_the_log_says_it_without_the_key(bench: Bench) -> None:

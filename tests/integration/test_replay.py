@@ -66,7 +66,7 @@ def test_a_replayed_recording_says_what_was_served(
     """Acceptance (e): captured and replayed it is what the client got; only the ids of found calls differ."""
     raw = "-none-" in path.name and path.parent.name == "llama-server-agents"
     parse = "proxy" if raw else "server"
-    text = f'models:\n  - {{match: "*", parse: {parse}, upstream: {transport}, server: llamacpp}}\n'
+    text = f'models:\n  - {{match: "*", parse: {parse}, upstream: {transport}, server: llamacpp, retry: 0}}\n'
     script, streamed, status = served(path)
     agent = AGENTS.get(path.name.split("_")[0])
     tools = agent.body["tools"] if agent else [WRITE_FILE]

@@ -154,7 +154,8 @@ def test_a_body_that_takes_too_long_is_answered_so(
         with closing(HTTPResponse(client)) as response:
             response.begin()
             told = dialect.error(response.read(), 408)
-    assert response.status == 408 and named in told.words
+        assert response.status == 408 and named in told.words
+        assert response.getheader("connection") == "close" and client.recv(1) == b""
     assert bench.upstream.seen == []
     bench.settled()
 
@@ -175,8 +176,33 @@ def test_what_cannot_be_read_is_answered_at_once(
             assert response.status == dialect.status(status), said
             assert response.getheader("content-type") == "application/json"
             assert dialect.error(said, response.status).words
+        assert response.getheader("connection") == "close" and client.recv(1) == b""
     assert bench.upstream.seen == []
     bench.settled()
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+def test_an_answer_to_half_a_body_says_that_the_connection_ends(benches: Benches, framing: str) -> None:
+    """Its client sends no more, and still listens."""
+    with connected(benches().proxy.port) as client:
+        client.sendall(head_of(DIALECTS["chat"], framing) + b"5\r\n{")
+        client.shutdown(socket.SHUT_WR)
+        with closing(HTTPResponse(client)) as response:
+            response.begin()
+            assert (response.status, response.getheader("connection")) == (400, "close")
+
+
+@pytest.mark.parametrize("framed", ["length", "chunks"])
+def test_an_answer_to_a_whole_body_keeps_the_connection(benches: Benches, framed: str) -> None:
+    """Also one that nobody reads."""
+    asked = framed_request(b"{}", framed).replace(b"/v1/chat/completions", b"/nothing")
+    with connected(benches().proxy.port) as client:
+        for _ in range(2):
+            client.sendall(asked)
+            with closing(HTTPResponse(client)) as response:
+                response.begin()
+                assert (response.status, response.getheader("connection")) == (404, "keep-alive")
+                response.read()
 
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])

@@ -19,7 +19,7 @@ from proxy import gunicorn_conf
 from proxy.config import load as config
 from proxy.config.load import MEMORY_VARIABLE, load
 from proxy.config.settings import Settings
-from proxy.errors import RulesError
+from proxy.errors import RulesError, Unavailable
 from proxy.worker import state as module
 from proxy.worker.shared_memory import Memory
 from proxy.worker.snapshot import make_snapshot
@@ -73,9 +73,9 @@ def test_requests_are_counted_by_many_threads_at_once() -> None:
     def visit() -> None:
         for _ in range(2000):
             worker.enter()
-            worker.streams(1)
+            worker.take_stream()
             worker.leave()
-            worker.streams(-1)
+            worker.return_stream()
 
     threads = [threading.Thread(target=visit) for _ in range(4)]
     for thread in threads:
@@ -84,8 +84,19 @@ def test_requests_are_counted_by_many_threads_at_once() -> None:
         thread.join()
     worker.enter()
     worker.enter()
-    worker.streams(1)
+    worker.take_stream()
     assert (worker.health()["active_requests"], worker.health()["total_buffers"]) == (1, 1)
+
+
+def test_there_are_no_more_streams_than_there_may_be() -> None:
+    worker = make_state(Settings(upstream="http://127.0.0.1:1", max_streams=2), read_rules(None))
+    worker.take_stream()
+    worker.take_stream()
+    with pytest.raises(Unavailable, match="2 streams already \\(max_streams\\)"):
+        worker.take_stream()
+    worker.return_stream()
+    worker.take_stream()
+    assert worker.health()["total_buffers"] == 2
 
 
 def test_health_has_the_keys_that_users_read_and_asks_nobody() -> None:

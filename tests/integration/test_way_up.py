@@ -29,7 +29,9 @@ WAY = [
     "proxy.thinking.history.given_back",
     "proxy.thinking.splitting.thoughts_of",
     "proxy.exchange.loop_guard.limit_answer",
+    "proxy.exchange.second_try.may_be_asked_again",
     "proxy.exchange.plan.upstream_request",
+    "proxy.healing.heal.heal_request",
     "proxy.exchange.task.make_task",
     "proxy.exchange.capture.__init__",
     "proxy.upstream.client.open",
@@ -54,7 +56,9 @@ def followed(entered: list[str]) -> Iterator[None]:
         if event != "call" or caller is None or frame.f_code.co_filename == "<string>":
             return
         module, above = frame.f_globals.get("__name__", ""), caller.f_globals.get("__name__", "")
-        if module == above or not (module.startswith("proxy.") and above.startswith("proxy.")):
+        if module == above or {"proxy.healing"} == {each.rpartition(".")[0] for each in (module, above)}:
+            return  # what the healing does within itself is its own matter
+        if not (module.startswith("proxy.") and above.startswith("proxy.")):
             return
         given = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
         if any(is_body(frame.f_locals[name]) for name in given):

@@ -58,16 +58,22 @@ def model(scripts: Scripts, cache: Path) -> Path:
 class LlamaServer:
     """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
 
-    The model is kept in the folder `cache`, and in a temporary folder without one.
+    The model is kept in the folder `cache`, and in a temporary folder without one. `template` is the file of another
+    chat template than the model's own.
     """
 
     def __init__(
-        self, scripts: Scripts | None = None, cache: Path | None = None, timeout: float = 20
+        self,
+        scripts: Scripts | None = None,
+        cache: Path | None = None,
+        timeout: float = 20,
+        template: Path | None = None,
     ) -> None:
         self.url = ""
         self._scripts = load_scripts() if scripts is None else scripts
         self._cache = cache
         self._timeout = timeout
+        self._template = template
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> LlamaServer:
@@ -77,6 +83,8 @@ class LlamaServer:
             path, port = model(self._scripts, cache), processes.free_port()
             self.url = f"http://127.0.0.1:{port}"
             command = [sys.executable, "-m", "tests.real.serve_llama", str(path), str(port)]
+            if self._template is not None:
+                command.append(str(self._template))
             starting.enter_context(processes.running(command, f"{self.url}/health", timeout=self._timeout))
             self._resources = starting.pop_all()
         return self

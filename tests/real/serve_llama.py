@@ -1,15 +1,18 @@
-"""`python -m tests.real.serve_llama MODEL PORT`: llama.cpp's own server, out of the wheel `xllamacpp`."""
+"""`python -m tests.real.serve_llama MODEL PORT [TEMPLATE]`: llama.cpp's own server, out of the wheel `xllamacpp`."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 
 import xllamacpp  # type: ignore[import-untyped]
 
 
-def main(model: str, port: int) -> None:
-    """Serve the GGUF file `model` on 127.0.0.1:`port`; return never."""
+def main(model: str, port: int, template: str = "") -> None:
+    """Serve the GGUF file `model` on 127.0.0.1:`port`, with the chat template of that file if one is named; return
+    never.
+    """
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.model_alias = {"parrot"}  # else answers, and recordings of them, name the file and its folder
@@ -19,10 +22,12 @@ def main(model: str, port: int) -> None:
     params.n_parallel = 1
     params.cpuparams.n_threads = 2
     params.use_jinja = True
+    if template:
+        params.chat_template = Path(template).read_text("utf-8")
     server = xllamacpp.Server(params)
     print("listening on", server.listening_address, flush=True)
     threading.Event().wait()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

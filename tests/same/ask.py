@@ -1,4 +1,4 @@
-"""Ask the application of one tree all cases, in both dialects; run as a script in that tree, whatever its modules are.
+"""Ask the application of one tree all cases, in all dialects; run as a script in that tree, whatever its modules are.
 
 Only what stays is used: `proxy.app:create_app()`, the settings of the environment, and the paths of the APIs.
 Arguments: the file of cases (JSON lines), and the file for the answers (JSON lines: name, status, body in base64).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import secrets
 import sys
 import threading
@@ -17,7 +18,9 @@ from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
-CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
+# When a response was made is the one thing in which two runs of one tree differ.
+_TIMES = re.compile(rb'"(created_at|completed_at)":\d+')
 MODELS = {"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm", "max_model_len": 65536}]}
 
 
@@ -67,22 +70,39 @@ def in_messages(body: dict[str, Any]) -> dict[str, Any] | None:
     return asked
 
 
+def in_responses(body: dict[str, Any]) -> dict[str, Any] | None:
+    """A chat request as a Responses request; None for one with results of tools."""
+    if len(body["messages"]) > 1:
+        return None
+    asked: dict[str, Any] = {"model": "tiny", "input": body["messages"], "stream": body.get("stream", False)}
+    tools = [{"type": "function", **tool["function"]} for tool in body.get("tools", [])]
+    if tools:
+        asked["tools"] = tools
+    return {**asked, "store": False, "user": body["user"]}
+
+
 def answers_of(cases: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int, bytes]]:
     """What the application of this tree answers to each case: name, status and body."""
     from proxy.app import create_app  # noqa: PLC0415  # with the environment that main() makes
 
     client = create_app().test_client()
     for case in cases:
-        asked = [("chat", CHAT, case["body"]), ("messages", MESSAGES, in_messages(case["body"]))]
+        asked = [
+            ("chat", CHAT, case["body"]),
+            ("messages", MESSAGES, in_messages(case["body"])),
+            ("responses", RESPONSES, in_responses(case["body"])),
+        ]
         for dialect, path, body in asked:
             if body is not None:
                 with client.post(path, json=body) as response:
-                    yield f"{dialect}/{case['name']}", response.status_code, response.get_data()
+                    answer = _TIMES.sub(rb'"\1":0', response.get_data())
+                    yield f"{dialect}/{case['name']}", response.status_code, answer
 
 
 def main(given: str, taken: str) -> None:
     """Answer all cases of one file into another."""
     secrets.token_bytes = lambda nbytes=None: bytes(nbytes or 32)
+    secrets.token_hex = lambda nbytes=None: bytes(nbytes or 32).hex()
     uuid.uuid4 = lambda: uuid.UUID(int=0)
     with open(given, encoding="utf-8") as lines:
         cases = [json.loads(line) for line in lines]

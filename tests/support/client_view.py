@@ -1,6 +1,8 @@
 """Replies of bad servers, and what a client has in the end: as a stream, as a whole answer, and as one made a stream.
 
-All of it goes the way of real bytes, through the proxy's decoder, engine and writer.
+All of it goes the way of real bytes, through the proxy's decoder, engine and writer. What a client makes of a stream is
+gathered in the proxy's own `ChoiceView`, as `replay` shows it, by `helpers.received`, which asserts beside it what that
+one would forgive; a whole answer is read field by field, so that one which lacks an id or a name fails here.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from proxy.engine.events import Chunk
 from proxy.errors import ProxyError
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
 from proxy.tools.toolset import ToolSet
+from tests.support import responses_view
 from tests.support.helpers import (
     OFFERED,
     calls,
@@ -103,8 +106,12 @@ def streamed(*chunks: Chunk, done: bool = True, cuts: int = 3, **task: Any) -> G
 
 
 def of_bytes(data: bytes, *, cuts: int = 3, **task: Any) -> Got:
-    """What a client has of the bytes of a stream, the same at every cut."""
-    return _got(*_sent_alike(data, cuts, **task))
+    """What a client has of the bytes of a stream, the same at every cut, and in Responses too unless it is not cut."""
+    got = _got(*_sent_alike(data, cuts, **task))
+    if cuts:
+        response = responses_view.streamed([data], _engine(**task))
+        responses_view.check_alike(response, got.calls, got.text, None if got.error else got.finish)
+    return got
 
 
 def relayed(data: bytes, *, cuts: int = 3, **task: Any) -> bytes:
@@ -146,6 +153,8 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
     )
     told = _got(answer_as_stream(read, again, ChatWriter(_options(), expand=True)), again)
     assert replace(told, text=told.text.strip()) == replace(got, text=got.text.strip())
+    response = responses_view.whole(read, _engine(**task))
+    responses_view.check_alike(response, got.calls, got.text, got.finish)
     return got
 
 

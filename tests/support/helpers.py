@@ -29,7 +29,7 @@ from proxy.formats.grammar import grammars
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, Piece, TextSpan
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor, NotACall, Parsing
+from proxy.parsing.cursor import Context, Cursor, NotACall, Parsing
 from proxy.tools.toolset import ToolSet, read_tools
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -138,9 +138,9 @@ def outcome(
     stopped: bool = True,
     tools: ToolSet | None = None,
     cuts: int = 40,
-    **state: bool,
+    **state: Any,
 ) -> Outcome[Given]:
-    """What a parser makes of a text, the same at every cut. `state` are attributes of its reader.
+    """What a parser makes of a text, the same at every cut. `state` is what is known of its context.
 
     Nothing may wait when no more text comes, and where a parser gave up must not depend on the cuts either: from there
     the scanner goes on.
@@ -154,12 +154,10 @@ def outcome(
 
 
 def _outcome(
-    parse: Callable[[Cursor], Parsing[Given]], cut: Sequence[str], tools: ToolSet, stopped: bool, state: dict[str, bool]
+    parse: Callable[[Cursor], Parsing[Given]], cut: Sequence[str], tools: ToolSet, stopped: bool, state: dict[str, Any]
 ) -> Outcome[Given]:
     window = TextBuffer()
-    reader = Cursor(window, 0, tools)
-    for name, value in state.items():
-        setattr(reader, name, value)
+    reader = Cursor(window, 0, Context(tools, **state))
     parsing, given, why = parse(reader), None, ""
     try:
         for part in cut:
@@ -173,9 +171,10 @@ def _outcome(
     except NotACall as reason:
         why = str(reason) or type(reason).__name__
     if reader.void:
-        given, why = None, reader.why
+        given, why = None, reader.evidence.why
     rest = "".join(cut).encode("utf-8", "surrogatepass")[reader.pos :]
-    return Outcome(given, rest.decode("utf-8", "surrogatepass"), why, reader.weak, tuple(reader.spans))
+    evidence = reader.evidence
+    return Outcome(given, rest.decode("utf-8", "surrogatepass"), why, evidence.weak, tuple(evidence.spans))
 
 
 def new_scanner(

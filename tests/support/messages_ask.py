@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import dump_request
-from proxy.dialects.messages.request import MessagesOptions, Translation, translate
+from proxy.dialects.messages.request import Translation, translate
+from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest
 
 Block = dict[str, Any]
@@ -51,7 +52,7 @@ def result(content: Any = "done", id_: str = "toolu_1", **fields: Any) -> Block:
 
 def sent(body: dict[str, Any], **options: Any) -> Translation:
     """The translation, which must be JSON with the messages last (C8)."""
-    translation = translate(body, MessagesOptions(**{"model": MODEL, **options}))
+    translation = translate(body, ModelOptions(**{"model": MODEL, **options}))
     assert [*translation.body][-1] == "messages"
     dump_request(translation.body)
     return translation

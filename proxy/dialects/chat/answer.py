@@ -13,7 +13,8 @@ from typing import ClassVar
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
-from proxy.dialects.chat.writer import APART, ChatOptions, ChatWriter, clean_body, entries
+from proxy.dialects.chat.writer import APART, ChatOptions, ChatWriter, clean_body, entries, with_calls_as_text
+from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
 from proxy.engine.events import (
     CallArguments,
     CallOpened,
@@ -48,11 +49,13 @@ class ChatDialect:
         told = tuple(events)
         # Where nothing is looked for all passes; else the engine says what the answer holds.
         parsed = options.parsed or any(isinstance(event, Text | Reasoning) for event in told)
+        if options.calls_as_text:
+            told = tuple(said for event in told for said in with_calls_as_text(event))
         return rebuild(body, answer, told, options.clean, parsed=parsed, reasoning=options.reasoning)
 
 
 @dataclass(slots=True)
-class _Said:
+class _ChoiceContent:
     """What the engine said of one choice."""
 
     text: list[str] = field(default_factory=list)
@@ -118,7 +121,7 @@ def rebuild(
 
     Raises the error of a `Failed` event.
     """
-    said: dict[int, _Said] = {}
+    said: dict[int, _ChoiceContent] = {}
     for event in _flat(events):
         _note(said, event)
     result = dict(answer)
@@ -130,8 +133,8 @@ def rebuild(
     return dump_json(result)
 
 
-def _entry(entry: JsonObject, said: dict[int, _Said], number: int) -> JsonObject:
-    now = said.get(number, _Said())
+def _entry(entry: JsonObject, said: dict[int, _ChoiceContent], number: int) -> JsonObject:
+    now = said.get(number, _ChoiceContent())
     message = entry.get("message")
     if not isinstance(message, dict):
         return entry
@@ -158,7 +161,8 @@ def _known(calls: Json) -> list[JsonObject]:
     for call in objects_in(calls):
         function = call.get("function")
         if isinstance(function, dict):
-            known.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
+            said = _call(call.get("id"), function.get("name"), function.get("arguments"))
+            known.append(_with_fields(said, other_fields(call, function)))
     return known
 
 
@@ -166,22 +170,30 @@ def _call(id_: Json, name: Json, arguments: Json) -> JsonObject:
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _note(said: dict[int, _Said], event: Event) -> None:
+def _with_fields(call: JsonObject, fields: CallFields | None) -> JsonObject:
+    """A call with what else the server says of it."""
+    fields = fields or NO_FIELDS
+    return {**call, "function": {**as_object(call["function"]), **fields.function}, **fields.entry}
+
+
+def _note(said: dict[int, _ChoiceContent], event: Event) -> None:
     match event:
         case Failed():
             raise event.error
         case Text():
-            said.setdefault(event.choice, _Said()).text.append(event.text)
+            said.setdefault(event.choice, _ChoiceContent()).text.append(event.text)
         case Reasoning():
-            said.setdefault(event.choice, _Said()).thoughts.append(event.text)
+            said.setdefault(event.choice, _ChoiceContent()).thoughts.append(event.text)
         case Finished():
-            said.setdefault(event.choice, _Said()).finish = event.reason
+            said.setdefault(event.choice, _ChoiceContent()).finish = event.reason
         case CallOpened():
-            said.setdefault(event.choice, _Said()).calls.append(_call(event.id, event.name, ""))
+            said.setdefault(event.choice, _ChoiceContent()).calls.append(_call(event.id, event.name, ""))
         case CallArguments():
-            function = said[event.choice].calls[event.index]["function"]
+            calls = said[event.choice].calls
+            function = calls[event.index]["function"]
             assert isinstance(function, dict)
             function["arguments"] = f"{function['arguments']}{event.fragment}"
+            calls[event.index] = _with_fields(calls[event.index], event.fields)
         case _:
             pass
 

@@ -15,6 +15,7 @@ class ChatRequest:
 
     `tools` is None where the reply must never be parsed (F86): none offered, or `tool_choice: "none"`.
     `forced`: the client named a tool or said `required`; then the server's guided decoding makes the call.
+    `forced_tool` is the one that it must be, if there is only one.
     `one_call`: the client wants no calls in parallel (F52).
     """
 
@@ -29,6 +30,7 @@ class ChatRequest:
     results: tuple[str, ...]
     ids: frozenset[str]
     one_call: bool = False
+    forced_tool: str = ""
 
 
 def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
@@ -44,11 +46,22 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
         usage=as_object(body.get("stream_options")).get("include_usage") is True,
         tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
+        forced_tool=_forced_tool(choice, tools.names),
         json_reply=as_object(body.get("response_format")).get("type") in ("json_object", "json_schema"),
         results=tool_results(body.get("messages")),
         ids=call_ids(body.get("messages")),
         one_call=body.get("parallel_tool_calls") is False,
     )
+
+
+def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
+    """The one offered tool that the model is made to call; "" where it has a choice."""
+    named = as_text(as_object(as_object(choice).get("function")).get("name"))
+    if named in names:
+        return named
+    if choice == "required" and len(names) == 1:
+        return names[0]
+    return ""
 
 
 def is_true(value: Json) -> bool:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.codec.json_text import Json, JsonObject, dump, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
+from proxy.engine.call_fields import NO_FIELDS
 from proxy.engine.events import (
+    Call,
     CallArguments,
     CallClosed,
     CallOpened,
@@ -46,7 +48,7 @@ class ChatOptions:
 
     `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
     chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: under which
-    name it gets the reasoning (F73).
+    name it gets the reasoning (F73). `calls_as_text`: it reads calls in the text alone.
     """
 
     model: str
@@ -55,6 +57,7 @@ class ChatOptions:
     heartbeat_chunk: bool = False
     parsed: bool = False
     reasoning: ReasoningField = "as_is"
+    calls_as_text: bool = False
 
 
 class ChatWriter:
@@ -77,7 +80,7 @@ class ChatWriter:
         # whose role left before the chunk that said it. `{"role": "assistant", "content": "<tool"}` is held, and the
         # reasoning that comes then overtakes it.
         self._due: dict[int, str] = {}
-        self._told: set[int] = set()
+        self._has_role: set[int] = set()
         self._moved: set[int] = set()
 
     def see(self, chunk: Chunk) -> None:
@@ -86,8 +89,19 @@ class ChatWriter:
         for choice, said in _deltas(chunk.body):
             self._note_name(said)
             role = said.get("role")
-            if isinstance(role, str) and choice not in self._told:
+            if isinstance(role, str) and choice not in self._has_role:
                 self._due[choice] = role
+
+    def passes(self, around: bytes) -> bool:
+        """True if nothing of them is said anew (`_passed`)."""
+        options = self._options
+        if self._expand or self._due or self._moved:
+            return False
+        if options.clean or options.calls_as_text:
+            return False
+        if options.parsed and _EMPTY_CALLS.search(around):
+            return False
+        return not self._renames_reasoning(around)
 
     def comment(self, raw: bytes) -> bytes:
         """Comments pass."""
@@ -113,13 +127,18 @@ class ChatWriter:
 
     def write(self, event: Event) -> bytes:
         """One event as chunks. A call opens in one chunk with the first of its arguments, which always follow."""
+        if self._options.calls_as_text:
+            return b"".join(self._write(said) for said in with_calls_as_text(event))
+        return self._write(event)
+
+    def _write(self, event: Event) -> bytes:
         match event:
             case Unchanged():
                 return self._passed(event)
             case Text():
                 return self._chunk(event.choice, {"content": event.text}, source=event.source)
             case Reasoning():
-                return self._said_reasoning(event)
+                return self._write_reasoning(event)
             case CallOpened():
                 self._opened = event
                 return b""
@@ -140,7 +159,7 @@ class ChatWriter:
         options = self._options
         self._spoke = True
         if self._expand:
-            return b"".join(self.write(inner) for inner in event.events)
+            return b"".join(self._write(inner) for inner in event.events)
         if not options.usage and _is_usage(event):
             return b""
         raw = event.raw
@@ -170,7 +189,7 @@ class ChatWriter:
                 self._moved.discard(choice)
                 changed = True
             else:
-                self._told.add(choice)
+                self._has_role.add(choice)
                 self._due.pop(choice, None)
         if not changed:
             return raw
@@ -180,11 +199,11 @@ class ChatWriter:
         """A delta that says something, with the role of its choice if that is due."""
         if not said or choice not in self._due:
             return said
-        self._told.add(choice)
+        self._has_role.add(choice)
         self._moved.add(choice)
         return {"role": self._due.pop(choice), **said}
 
-    def _said_reasoning(self, event: Reasoning) -> bytes:
+    def _write_reasoning(self, event: Reasoning) -> bytes:
         names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
         delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
         if not delta and event.source is None:
@@ -242,7 +261,9 @@ class ChatWriter:
             call |= {"id": opened.id, "type": "function"}
             function["name"] = opened.name
         function["arguments"] = event.fragment
-        return self._chunk(event.choice, {"tool_calls": [{**call, "function": function}]}, source=event.source)
+        fields = event.fields or NO_FIELDS
+        entry: JsonObject = {**call, "function": {**function, **fields.function}, **fields.entry}
+        return self._chunk(event.choice, {"tool_calls": [entry]}, source=event.source)
 
     def _finish(self, event: Finished) -> bytes:
         """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
@@ -266,6 +287,34 @@ class ChatWriter:
             return b""
         kept = {key: value for key, value in usage.items() if key not in self._options.clean.usage}
         return sse.encode(dump_json({**self._envelope(), "choices": [], "usage": kept}))
+
+
+def with_calls_as_text(event: Event) -> tuple[Event, ...]:
+    """An event for a client that reads calls in the text alone: each is text once it is whole, and the model stopped.
+
+        <tool_call>
+        {"name": "read", "arguments": {"path": "a.py"}}
+        </tool_call>
+    """
+    match event:
+        case CallOpened() | CallArguments():
+            return ()
+        case CallClosed():
+            return (Text(event.choice, _call_as_text(event.call)),)
+        case Finished(reason="tool_calls"):
+            return (replace(event, reason="stop"),)
+        case Unchanged() if any(with_calls_as_text(said) != (said,) for said in event.events):
+            return tuple(said for inner in event.events for said in with_calls_as_text(inner))
+    return (event,)
+
+
+def _call_as_text(call: Call) -> str:
+    said = f'\n<tool_call>\n{{"name": {dump(call.name)}, "arguments": {call.arguments}'
+    try:
+        load_json(call.arguments)
+    except ValueError:
+        return said  # it was cut off, and must not look whole (contract C4)
+    return f"{said}}}\n</tool_call>"
 
 
 def error_body(error: ProxyError) -> bytes:

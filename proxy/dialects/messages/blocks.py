@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.dialects.messages.signature import FIELDS, Signature
-from proxy.dialects.messages.surrogates import SurrogateFilter
 from proxy.dialects.messages.tool_ids import client_id
+from proxy.dialects.surrogates import SurrogateFilter
 from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
     CallArguments,
@@ -44,7 +44,7 @@ _MATCHED = ("stop_reason", "matched_stop")
 
 Kind: TypeAlias = Literal["text", "thinking"]
 # What the model says, in the order in which it says it.
-_Said: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
+_ContentEvent: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Blocks:
     """The stream of one reply."""
 
     def __init__(self, asked: ReplyOptions) -> None:
-        self._asked = asked
+        self._options = asked
         self._begun = False
         self._open: Kind | None = None
         self._next = 0
@@ -140,7 +140,7 @@ class Blocks:
             case Failed():
                 raise event.error
             case Text() | Reasoning() | CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
-                return self._said(event)
+                return self._write_content(event)
             case _:
                 pass  # further choices cannot be asked for in this dialect
         return []
@@ -176,24 +176,24 @@ class Blocks:
         Claude Code takes each block that ends for good, whatever follows: half a call goes into its history, and after
         half a text it gives up. While the block is open it throws the message away, and asks again by itself.
         """
-        return [] if self._asked.leave_open else self._stopped()
+        return [] if self._options.leave_open else self._stopped()
 
-    def _said(self, event: _Said) -> list[JsonObject]:
+    def _write_content(self, event: _ContentEvent) -> list[JsonObject]:
         """What the model said, in the order of the blocks: behind a call that is not whole, other things wait."""
         call = self._call
         if call is None:
-            return self._said_between_calls(event)
+            return self._write_between_calls(event)
         if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
             return self._of_call(call, event)
         if call.whole:
-            return [*self._end_call(), *self._said(event)]
+            return [*self._end_call(), *self._write_content(event)]
         self._waits += isinstance(event, CallOpened)
         if self._waits > _MAX_WAITING:
             raise LimitExceeded("max_calls", _MAX_WAITING)
         self._behind.append(event)
         return []
 
-    def _said_between_calls(self, event: _Said) -> list[JsonObject]:
+    def _write_between_calls(self, event: _ContentEvent) -> list[JsonObject]:
         match event:
             case Text():
                 return self._text("text", event.text)
@@ -243,7 +243,7 @@ class Blocks:
         while waiting:
             event = waiting.popleft()
             assert isinstance(event, Text | Reasoning | CallOpened | CallArguments | CallClosed)
-            events += self._said(event)
+            events += self._write_content(event)
         return events
 
     def _waiting(self) -> list[str]:
@@ -305,7 +305,7 @@ class Blocks:
 
     @property
     def _id(self) -> str:
-        return self._name or _letters(self._asked.id)
+        return self._name or _letters(self._options.id)
 
     def _start(self, block: JsonObject) -> JsonObject:
         self._next += 1
@@ -336,7 +336,7 @@ class Blocks:
             "id": f"msg_{self._id}",
             "type": "message",
             "role": "assistant",
-            "model": self._asked.model,
+            "model": self._options.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -367,7 +367,7 @@ class Blocks:
             if choice_number(entry.get("index")) == 0:
                 for name in _MATCHED:
                     matched = entry.get(name)
-                    if isinstance(matched, str) and matched in self._asked.stops:
+                    if isinstance(matched, str) and matched in self._options.stops:
                         return matched
         return None
 

@@ -7,12 +7,12 @@ parts. What only text is becomes one string, because many chat templates take no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from types import MappingProxyType
 
 from proxy.codec.json_text import Json, JsonObject
+from proxy.dialects.chat_turns import is_text, joined, text_part
 from proxy.dialects.messages.tool_ids import server_id
-from proxy.dialects.messages.validation import (
+from proxy.dialects.validation import (
     CACHE,
     DroppedFields,
     FieldPath,
@@ -62,26 +62,6 @@ SERVER_BLOCKS = frozenset(
 _NO_FILES = "this server keeps no files (there is no Files API); send the data itself, as base64"
 # How a text begins that says by itself that something failed.
 _FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
-
-
-def text_part(text: str) -> JsonObject:
-    """Text as a content part."""
-    return {"type": "text", "text": text}
-
-
-def is_text(part: JsonObject) -> bool:
-    """True if the content part is text."""
-    return part["type"] == "text"
-
-
-def joined(parts: Iterable[JsonObject]) -> str:
-    """The texts among content parts, with a blank line between them."""
-    return "\n\n".join(str(part["text"]) for part in parts if is_text(part))
-
-
-def content(parts: list[JsonObject]) -> Json:
-    """Content parts as a chat message's content: one string if all are text, else the list in order (F83)."""
-    return joined(parts) if all(map(is_text, parts)) else [*parts]
 
 
 def blocks(value: Json, place: FieldPath) -> list[tuple[JsonObject, FieldPath]]:

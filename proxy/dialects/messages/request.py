@@ -14,7 +14,8 @@ from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.messages.tools import tool_fields
 from proxy.dialects.messages.turns import Conversation, conversation
-from proxy.dialects.messages.validation import (
+from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.validation import (
     BODY,
     CACHE,
     DroppedFields,
@@ -29,24 +30,6 @@ from proxy.dialects.messages.validation import (
     whole_number,
 )
 from proxy.errors import NoThreads
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagesOptions:
-    """What the rules and the server say about a model.
-
-    `model`: the name under which the upstream knows it. `server`: its kind (vllm, sglang, lmdeploy, llamacpp, litellm),
-    "" if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`
-    (enable_thinking, thinking), or reasoning_effort. `reasoning_history`: the field of assistant messages in which
-    earlier thinking goes back (drop, reasoning, reasoning_content). `server_tools`: what becomes of tools that only
-    Anthropic's servers have (refuse, drop).
-    """
-
-    model: str
-    server: str = ""
-    thinking: str = ""
-    reasoning_history: str = "drop"
-    server_tools: str = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +86,7 @@ _THINKING_WITH_BUDGET = {"type": "", "budget_tokens": ""}
 _THINKING_WITHOUT_BUDGET = {"type": "", "budget_tokens": _NO_BUDGET}
 
 
-def translate(body: JsonObject, options: MessagesOptions) -> Translation:
+def translate(body: JsonObject, options: ModelOptions) -> Translation:
     """The chat-completions request for a Messages request; BadRequest, with the place, if it is none or not carried."""
     limit = whole_number(body, "max_tokens", BODY)
     if limit < 1:
@@ -114,7 +97,7 @@ def translate(body: JsonObject, options: MessagesOptions) -> Translation:
     return _translated(body, options, {"max_tokens": limit})
 
 
-def translate_count(body: JsonObject, options: MessagesOptions) -> Translation:
+def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     """The same for `count_tokens`: only what the prompt is made of, with the marks of a beginning that the answer is to
     continue; needs no `max_tokens`.
     """
@@ -122,7 +105,7 @@ def translate_count(body: JsonObject, options: MessagesOptions) -> Translation:
     return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.results, whole.dropped)
 
 
-def _translated(body: JsonObject, options: MessagesOptions, first: JsonObject) -> Translation:
+def _translated(body: JsonObject, options: ModelOptions, first: JsonObject) -> Translation:
     losses = DroppedFields(options.server_tools)
     nonempty_string(body, "model", BODY)
     losses.leave(body, _FIELDS, BODY)
@@ -191,7 +174,7 @@ def _stream(body: JsonObject, server: str) -> JsonObject:
     return {"stream": True, "stream_options": usage}
 
 
-def _output(body: JsonObject, options: MessagesOptions, losses: DroppedFields) -> JsonObject:
+def _output(body: JsonObject, options: ModelOptions, losses: DroppedFields) -> JsonObject:
     """`output_config` and `thinking`: the form of the answer, and how much thinking goes before it."""
     place = BODY.field("output_config")
     config = mapping(body, "output_config", BODY, needed=False)
@@ -292,7 +275,7 @@ def _let_call(body: JsonObject, fields: JsonObject, server: str, losses: Dropped
         losses.lost(name, "vLLM calls no tool while the answer has to keep to a schema")
 
 
-def _prefill(talk: Conversation, body: JsonObject, options: MessagesOptions, losses: DroppedFields) -> JsonObject:
+def _prefill(talk: Conversation, body: JsonObject, options: ModelOptions, losses: DroppedFields) -> JsonObject:
     """The answer begins with the last message, where the server can do it; others take it for an earlier answer.
 
     llama.cpp does it by itself, and refuses it while thinking is on.

@@ -6,7 +6,7 @@ Source: the Anthropic API reference, "Create a Message": `tools`, `tool_choice`.
 from __future__ import annotations
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.messages.validation import (
+from proxy.dialects.validation import (
     BODY,
     CACHE,
     NO_FIELD,

@@ -65,6 +65,10 @@ class MessagesWriter:
         """Keep the newest token counts, and the reply's id."""
         self._blocks.see(chunk.body)
 
+    def passes(self, around: bytes) -> bool:
+        """Nothing leaves as it came."""
+        return False
+
     def comment(self, raw: bytes) -> bytes:
         """Comments do not pass: this dialect has none."""
         return b""

@@ -119,7 +119,7 @@ def test_what_came_out_cannot_be_changed() -> None:
     ("text", "message"),
     [
         ("modles: []", "r.yaml:1: there is no 'modles' in the file; use models"),
-        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, aliases, clients"),
+        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, families, aliases, clients"),
         ("models:\n  - match: a\n    pasre: auto\n", "r.yaml:3: there is no 'pasre' in an item of models; use parse"),
         ("clients:\n  x: {serve: vllm}\n", "r.yaml:2: there is no 'serve' in client x; use "),
         ("models: []\n\nmodels: []\n", "r.yaml:3: 'models' is twice in the file (first in line 1); keep one"),
@@ -218,7 +218,7 @@ clients: {x: {parse: proxy}}
     assert found.profile("a", "") == said
     assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
     silent = found.profile("b", "")
-    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "auto", "refuse")
+    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "auto", None)
 
 
 def test_a_model_says_who_tells_its_thoughts_from_the_text_or_in_which_field_they_are() -> None:

@@ -15,6 +15,7 @@ from proxy.config.settings import SPECS, Spec
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, TYPES
 from proxy.config.yaml_nodes import compose, value
 from proxy.errors import RulesError
+from proxy.healing.heal import ALL, IDS
 from proxy.thinking.families import NAMES
 from tests.failures.test_qwen3_users import FILE
 
@@ -82,6 +83,12 @@ TAKEN = [
     "models: [{match: a, parse: proxy, upstream: whole, server: vllm, ids: kimi, arguments: whole, reasoning: both}]",
     "models: [{match: a, formats: {off: [json, '<tool_call>']}}, {match: 7, formats: }]",
     *(f"models: [{{match: a, thinking: {word}}}]" for word in get_args(Thinking)),
+    "models: [{match: a, heal: {on: [one_call], off: [all, developer]}}, {match: b, heal: {on: , off: }}]",
+    "models: [{match: a, sampling: {set: {top_k: 1, x: {y: []}}, default: , strip: [seed], at_most: {max_tokens: 9}}}]",
+    "models: [{match: a, tools: {drop: ['web_*'], describe: 200}}, {match: b, heal: , sampling: , tools: }]",
+    "families: [{match: '*a*', heal: [one_call, late_system]}, {match: b}]",
+    "families:",
+    "models: [{match: a, tools: {polls: ['bash_*']}, heal: {off: [repeated_calls]}}]",
     *(f"models: [{{match: a, reasoning_history: {word}}}]" for word in get_args(ReasoningHistory)),
     *(f"models: [{{match: a, server_tools: {word}}}]" for word in get_args(ServerTools)),
     "aliases:",
@@ -166,6 +173,19 @@ REFUSED = [
     "models: [{match: a, thinking: }]",
     "models: [{match: a, reasoning_history: both}]",
     "models: [{match: a, server_tools: run}]",
+    "models: [{match: a, heal: [one_call]}]",
+    "models: [{match: a, heal: {on: [all]}}]",
+    "models: [{match: a, heal: {off: [one_cal]}}]",
+    "models: [{match: a, sampling: {set: {messages: []}}}]",
+    "models: [{match: a, sampling: {strip: [tools]}}]",
+    "models: [{match: a, sampling: {at_most: {max_tokens: 0}}}]",
+    "models: [{match: a, sampling: {at_most: {max_tokens: many}}}]",
+    "models: [{match: a, tools: {describe: 0}}]",
+    "models: [{match: a, tools: {describe: true}}]",
+    "models: [{match: a, tools: [bash]}]",
+    "families: {}",
+    "families: [{heal: [one_call]}]",
+    "families: [{match: a, heal: [all]}]",
     "aliases: []",
     "aliases: {a: }",
     "aliases: {a: ''}",
@@ -198,6 +218,8 @@ def test_it_knows_every_word_and_no_other() -> None:
     assert FIX["condition"]["enum"] == list(CONDITIONS)
     assert FIX["action"]["enum"] == list(ACTIONS)
     assert FIX["type"]["enum"] == list(TYPES)
+    assert SCHEMA["$defs"]["healing"]["enum"] == list(IDS)
+    assert MODEL["heal"]["properties"]["off"]["items"]["enum"] == [ALL, *IDS]
     assert MODEL["thinking"]["enum"] == list(get_args(Thinking))
     assert MODEL["reasoning_history"]["enum"] == list(get_args(ReasoningHistory))
     assert MODEL["reasoning"]["enum"] == [*get_args(Telling), *get_args(ReasoningField)]

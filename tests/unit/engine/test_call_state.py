@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
-from proxy.engine.call_state import TRANSITIONS, CallState, CallStep, IllegalTransition, next_state
+from proxy.engine.call_state import TRANSITIONS, CallState, CallStep
 from proxy.engine.pending_call import PendingCall
 from proxy.engine.release_policy import ReleasePolicy
+from proxy.transitions import IllegalTransition, next_state
 
 LEGAL = [(state, step, behind) for state, steps in TRANSITIONS.items() for step, behind in steps.items()]
 ILLEGAL = [(state, step) for state, step in itertools.product(CallState, CallStep) if step not in TRANSITIONS[state]]

@@ -8,7 +8,7 @@ from proxy.codec.json_text import canonical
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.call_registry import CallRegistry
 from proxy.engine.call_state import CallState
-from proxy.engine.call_writer import CallWriter
+from proxy.engine.call_writer import CallWriter, WrittenCall
 from proxy.engine.events import CallArguments, CallOpened
 from proxy.engine.pending_call import CallLimits, PendingCall
 from proxy.repair.policy import Policy
@@ -26,7 +26,7 @@ def writer(*names: str, indexes: int = 9, **given: Any) -> tuple[CallWriter, lis
         call, _ = registry.call_of(CallDelta(number, f"id{number}", name, ""))
         call.note(CallDelta(number, f"id{number}", name, ""))
     counted = iter(range(indexes))
-    options = {"used": set(), "written": [], **given}
+    options = {"used": set(), "written": [], "unsaid": {}, **given}
     made = CallWriter(
         0, repairer, lambda: next(counted, None), lambda index, *_: f"new{index}", calls=registry, **options
     )
@@ -66,7 +66,7 @@ def test_one_call_too_many_is_dropped() -> None:
 
 def test_a_call_that_is_in_the_text_too_is_dropped_once() -> None:
     """F28: each of the calls in the text is repeated once."""
-    made, (first, second) = writer("bash", "bash", written=[("bash", canonical(LS))])
+    made, (first, second) = writer("bash", "bash", written=[WrittenCall("bash", canonical(LS), 0)])
     repeated = Repairer(offered(), Policy()).repair("bash", LS, stopped=True)
     assert repeated is not None and made.repeats("bash")
     assert made.write_whole(first, repeated) == []

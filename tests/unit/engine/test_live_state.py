@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.engine.call_state import IllegalTransition, next_state
 from proxy.engine.live_state import BROKEN, CLOSED, TRANSITIONS, LiveState, LiveStep
+from proxy.transitions import IllegalTransition, next_state
 
 WAYS = {
     (LiveState.STREAMING, LiveStep.CLOSE): LiveState.COMPLETE,

@@ -53,7 +53,7 @@ def options(**given: Any) -> ChatOptions:
     return ChatOptions(**{"model": "m", "usage": True, "clean": StripFields(), **given})
 
 
-def reply(engine: Engine | None = None, crashes: Crashes | None = None, **limits: int) -> StreamReply:
+def reply(engine: Engine | None = None, crashes: Crashes | None = None, **limits: Any) -> StreamReply:
     told = Crashes() if crashes is None else crashes
     return StreamReply(engine or new_engine(), ChatWriter(options(parsed=True)), told.append, **limits)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.formats.copied_calls import MAX_PLAIN, MIN_COPIED, Copies
+from proxy.formats.shown_lines import ends_in_markup
 from tests.support.helpers import (
     all_cuts,
     call_json,
@@ -201,7 +202,7 @@ DECORATIONS: dict[str, Decorate] = {
     "HTML twice": lambda text: html.escape(html.escape(text)),
     "HTML by numbers": lambda text: "".join(f"&#{ord(each)};" if each in "<>&\"'" else each for each in text),
     "HTML by hexadecimal numbers": lambda text: "".join(
-        f"&#x{ord(each):X};" if each in "<>&" else each for each in text
+        f"&#x{ord(each):X};" if each in "<>&\"'" else each for each in text
     ),
     "JSON of numbered lines": lambda text: dumped(numbered("{:5}→")(text)),
     "numbered lines of JSON": lambda text: numbered("{}: ")(f"a\n{dumped(text)}\nb"),
@@ -212,6 +213,15 @@ DECORATIONS: dict[str, Decorate] = {
     "JSON of brackets": lambda text: dumped(numbered("src/[id]/a.tsx:{}:")(text), 2),
     "a line end by number": lambda text: html.escape(text).replace("\n", "&#10;"),
 }
+
+
+SPACED = "blank lines between"
+
+
+def tags_end_lines(text: str) -> bool:
+    """Whether the lines of a call end with its markup too; else an empty line behind each may be the value's own."""
+    last = text.strip().rpartition("\n")[2]
+    return last == text.strip() or ends_in_markup(last)
 
 
 def random_calls(form: str, count: int) -> Iterator[list[Call]]:
@@ -236,6 +246,8 @@ def test_a_copy_is_no_call_however_the_result_shows_it(form: str) -> None:
         text = RENDERERS[form].render(calls)
         assert [name for name, _ in scan([text], new_scanner(TOOLS)).calls] == [name for name, _ in calls]
         for name, decorate in DECORATIONS.items():
+            if name == SPACED and not tags_end_lines(text):
+                continue
             result = f"Result:\n{decorate(text)}\nThat was it."
             at = rng.choice((0, rng.randrange(len(text))))
             found = scan([text[:at], text[at:]], new_scanner(TOOLS, results=("other", result)))
@@ -340,16 +352,23 @@ def test_results_are_looked_into_only_if_the_words_of_the_call_stand_there() -> 
     """C7: most calls stand in no result, and most results show no call."""
     copies = Copies(("no markup here", "<tool_call> of find", html.escape(call_json("find", pattern="abcd"))))
     assert not copies.hold(call_json("find", pattern="efgh"))
-    assert not copies._plain
+    assert not copies._readings
     assert copies.hold(call_json("find", pattern="abcd"))
-    assert [*copies._plain] == [2]
+    assert [*copies._readings] == [2]
 
 
-def test_lines_that_repeat_themselves_again_and_again_are_a_copy() -> None:
-    """C7: they are not looked at more often than is bounded."""
-    call = "<tool_call>\n" * 40 + call_json("find", pattern="abcd") + "\n</tool_call>"
-    for times, found in ((41, False), (2000, True)):
-        assert Copies(("<tool_call>\n" * times + "pattern name arguments find abcd",)).hold(call) is found
+def test_lines_that_repeat_themselves_again_and_again_are_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C7: all of a reply's calls together are not compared with more lines than is bounded."""
+    call = f"<tool_call>\n{call_json('find', pattern='abcd')}\n</tool_call>"
+    first, inner, last = call.split("\n")
+    alike = "\n".join([first, inner, "x", last, first, "x", inner, last, ""])
+    assert not Copies((alike * 99,)).hold(call)
+    monkeypatch.setattr("proxy.formats.shown_lines.MOST_COMPARED", 10_000)
+    copies = Copies((alike * 9,))
+    held = [copies.hold(call) for _ in range(9)]
+    assert held == sorted(held)
+    assert (held[0], held[-1]) == (False, True)
+    assert not copies.hold(call.replace("abcd", "efgh"))
 
 
 @pytest.mark.parametrize("edge", ["$", " |", "    │", " */", "  \t#"])

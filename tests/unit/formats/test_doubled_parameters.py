@@ -18,6 +18,7 @@ TOOLS = offered(
     function("edit_text", {"path": TEXT, "old": TEXT, "new": TEXT, "count": {"type": "integer"}}, "path"),
 )
 OPENER = re.compile(r"((?:\]<\]minimax\[>\[)?<(?:\|open\|>[^<>]*<\|sep\|>|[^<>]*>))\s*\Z")
+CLOSER = re.compile(r"\s*(?:\]<\]minimax\[>\[)?<(?:/|\|close\|)[^<>]*>")
 TAGGED = [family for family in FAMILIES if family not in MARKS]
 VALUES = {"path": ("a.py", "a b"), "old": ("x = 1\ny", "<p>b</p>"), "new": ("</a> it's", "z")}
 
@@ -33,6 +34,61 @@ def doubled(family: str, key: str, value: str) -> list[tuple[str, dict[str, Json
     # Beside it, and where the template ends the line behind it, also without that line end.
     written = {before + opener + blanks, before.removesuffix(blanks) + opener + blanks}
     return [(f"{each}{value}{behind}", values | {key: value}) for each in sorted(written)]
+
+
+def parts(family: str) -> tuple[str, str, str, str, str]:
+    """A call up to a value, the value's opening tag, the blanks behind it, the end tag with the blanks before it, and
+    the rest.
+    """
+    text = RENDERERS[family].render([("edit_text", {"path": "p", "new": "\0"})])
+    before, _, behind = text.partition("\0")
+    opened, closed = OPENER.search(before), CLOSER.match(behind)
+    assert opened is not None
+    assert closed is not None
+    blanks = opened.group()[len(opened.group(1)) :]
+    return before[: opened.start()], opened.group(1), blanks, closed.group(), behind[closed.end() :]
+
+
+# Where no end tag of a call tells its end, a shown value is no less likely.
+@pytest.mark.parametrize("family", [family for family in TAGGED if family != "beam"])
+def test_an_opening_tag_of_a_value_that_stands_there_three_times_is_one(family: str) -> None:
+    before, opener, blanks, closer, rest = parts(family)
+    for gap in (blanks, "", "\n"):
+        text = f"{before}{opener}{gap}{opener}{gap}{opener}{blanks}x = 1{closer}{rest}"
+        for cut in all_cuts(text, 3):
+            assert scan(cut, new_scanner(TOOLS)).parsed == [("edit_text", {"path": "p", "new": "x = 1"})], text
+
+
+SHOWN = {
+    "alone": "{opener}{blanks}x = 1{closer}",
+    "and more": "{opener}{blanks}x = 1{closer}\nmore",
+    "twice": "{opener}{blanks}x{closer}\n{opener}{blanks}y{closer}",
+    "twice in each other": "{opener}{blanks}{opener}{blanks}x{closer}{closer}",
+    "empty": "{opener}{blanks}{closer}",
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("family", TAGGED)
+def test_a_text_that_begins_with_its_own_opening_tag_keeps_it_if_a_second_end_tag_stands_there(
+    family: str, name: str
+) -> None:
+    """Balanced markup is text: not a line of it is lost."""
+    before, opener, blanks, closer, rest = parts(family)
+    value = SHOWN[name].format(opener=opener, blanks=blanks, closer=closer)
+    text = f"{before}{opener}{blanks}{value}{closer}{rest}"
+    for cut in all_cuts(text, 3):
+        for _, arguments in scan(cut, new_scanner(TOOLS)).parsed:
+            assert arguments == {"path": "p", "new": value}, text
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_such_a_text_is_a_call_where_the_template_writes_lines(name: str) -> None:
+    for family in ("qwen3_coder", "seed_oss"):
+        before, opener, blanks, closer, rest = parts(family)
+        value = SHOWN[name].format(opener=opener, blanks=blanks, closer=closer)
+        found = scan([f"{before}{opener}{blanks}{value}{closer}{rest}"], new_scanner(TOOLS)).parsed
+        assert found == [("edit_text", {"path": "p", "new": value})]
 
 
 @pytest.mark.parametrize("key", VALUES)

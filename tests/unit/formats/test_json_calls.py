@@ -8,7 +8,7 @@ import pytest
 
 from proxy.formats.json_calls import json_array, json_object, shown_json
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import Context, Cursor, NotACall, Parsing, RawCall
 from tests.support.helpers import Outcome, offered, outcome
 
 LS = '{"command": "ls"}'
@@ -195,7 +195,7 @@ def test_json_in_the_middle_of_a_line_is_passed_over_as_a_whole(text: str) -> No
 )
 def test_a_json_answer_is_no_call_from_the_first_thing_that_no_call_has(start: str) -> None:
     """C2: not from its end, which may be far away; it is read on, but what is void need not wait."""
-    reader = Cursor(TextBuffer(bytearray(start.encode())), 0, offered())
+    reader = Cursor(TextBuffer(bytearray(start.encode())), 0, Context(offered()))
     try:
         next(json_calls(reader))
     except NotACall:
@@ -206,7 +206,7 @@ def test_a_json_answer_is_no_call_from_the_first_thing_that_no_call_has(start: s
 @pytest.mark.parametrize("start", ['{"x', '{"name": "x', '{"name": "bash", "x', '[{"x'])
 def test_a_key_or_a_name_that_does_not_end_is_let_go(start: str) -> None:
     """C2, F68: a quotation mark in prose must not hold what follows it."""
-    reader = Cursor(TextBuffer(bytearray((start + " and so on" * 100).encode())), 0, offered())
+    reader = Cursor(TextBuffer(bytearray((start + " and so on" * 100).encode())), 0, Context(offered()))
     next(json_calls(reader))
     assert reader.void
 
@@ -214,7 +214,7 @@ def test_a_key_or_a_name_that_does_not_end_is_let_go(start: str) -> None:
 def test_a_key_with_a_line_end_is_let_go_at_the_line_end() -> None:
     """No JSON string holds a raw line end, so that what follows may be a call again."""
     window = TextBuffer(bytearray(b'{"an open quote\n'))
-    reader = Cursor(window, 0, offered())
+    reader = Cursor(window, 0, Context(offered()))
     with pytest.raises(NotACall):
         next(json_calls(reader))
     assert reader.pos <= len(b'{"an open quote\n')

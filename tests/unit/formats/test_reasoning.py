@@ -9,7 +9,7 @@ import pytest
 from proxy.formats.grammar import BEHIND_TEXT, PROMPTED, REASONING, TEXT, grammars, thought_grammars
 from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, last_call, no_call
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor, NotACall
+from proxy.parsing.cursor import Context, Cursor, NotACall
 from tests.support.helpers import all_cuts, call_json, new_scanner, offered, outcome, scan
 
 WEAK = call_json("bash", command="ls")
@@ -123,4 +123,4 @@ def test_the_call_that_ends_reasoning_may_have_closers_behind_it_and_nothing_els
 
 def test_what_begins_or_ends_reasoning_is_no_call() -> None:
     with pytest.raises(NotACall):
-        no_call(Cursor(TextBuffer(), 0, offered()))
+        no_call(Cursor(TextBuffer(), 0, Context(offered())))

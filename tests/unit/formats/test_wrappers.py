@@ -9,7 +9,7 @@ import pytest
 from proxy.formats.markers import MARKERS, WRAPPER_TAGS
 from proxy.formats.wrappers import BODIES, MAX_NESTED, Closed, closed_by_itself, fence, read_call, read_wrapper
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor
+from proxy.parsing.cursor import Context, Cursor
 from tests.support.helpers import call_json, offered, outcome, scan
 
 LS = call_json("bash", command="ls")
@@ -284,9 +284,10 @@ def test_what_was_nested_in_a_body_that_came_to_nothing_counts_no_more(nested: i
     window = TextBuffer()
     window.data += f"<tool_calls>{call}{broken}".encode()
     window.ended = window.stopped = True
-    reader = Cursor(window, 0, offered())
+    outside = Context(offered())
+    reader = Cursor(window, 0, outside)
     parsing = read_wrapper(reader)
     with pytest.raises(StopIteration) as done:
         next(parsing)
     assert [raw.tool.name for raw in done.value.value] == ["bash"]
-    assert (reader.depth, reader.enclosures, reader.wrapped) == (0, [], False)
+    assert reader.context == outside

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.formats.xml_calls import parameters, tagged_call
 from proxy.formats.xml_tags import SEPARATOR
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor, NotACall
+from proxy.parsing.cursor import Context, Cursor, NotACall
 from proxy.tools.schema_types import literal
 from tests.support.helpers import offered, outcome
 
@@ -228,7 +228,7 @@ def test_parameters_may_stand_without_a_tag_around_them() -> None:
 def test_prose_that_mentions_the_tag_is_let_go_at_once(text: str) -> None:
     """C2, F68."""
     with pytest.raises(NotACall):
-        next(tagged_call(Cursor(TextBuffer(bytearray(text.encode())), 0, offered())))
+        next(tagged_call(Cursor(TextBuffer(bytearray(text.encode())), 0, Context(offered()))))
 
 
 @pytest.mark.parametrize("value", ["1e999", "-1e999"])

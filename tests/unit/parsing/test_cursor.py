@@ -10,7 +10,7 @@ import pytest
 
 from proxy.limits import MAX_DEPTH
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_BLANKS, MAX_KEY, MAX_VOID, Cursor, Literals, NotACall, Parsing, Truncated
+from proxy.parsing.cursor import MAX_BLANKS, MAX_KEY, MAX_VOID, Context, Cursor, Literals, NotACall, Parsing, Truncated
 from tests.support.helpers import all_cuts, offered
 
 Verb = Callable[[Cursor], Parsing[object]]
@@ -22,7 +22,7 @@ COMMA = re.compile(rb",")
 def drive(verb: Verb, cut: list[bytes]) -> tuple[object, int]:
     """What the verb gives over a text that comes in these pieces and then ends, and how far it read."""
     window = TextBuffer()
-    reader = Cursor(window, 0, offered())
+    reader = Cursor(window, 0, Context(offered()))
     parsing = verb(reader)
     try:
         for part in cut:
@@ -137,7 +137,7 @@ AT_ONCE: list[tuple[Verb, bytes]] = [
 def test_what_is_decided_is_not_waited_for(verb: Verb, data: bytes) -> None:
     window = TextBuffer(bytearray(data))
     with pytest.raises(StopIteration):
-        next(verb(Cursor(window, 0, offered())))
+        next(verb(Cursor(window, 0, Context(offered()))))
 
 
 HOPELESS: list[tuple[str, Verb, bytes]] = [
@@ -153,39 +153,39 @@ HOPELESS: list[tuple[str, Verb, bytes]] = [
 def test_what_is_over_its_limit_is_given_up_before_it_ends(name: str, verb: Verb, data: bytes) -> None:
     """C2: held is only what can still become a call."""
     with pytest.raises(NotACall):
-        next(verb(Cursor(TextBuffer(bytearray(data)), 0, offered())))
+        next(verb(Cursor(TextBuffer(bytearray(data)), 0, Context(offered()))))
 
 
 def test_an_offered_tool_that_was_named_is_remembered() -> None:
-    reader = Cursor(TextBuffer(), 0, offered())
+    reader = Cursor(TextBuffer(), 0, Context(offered()))
     assert reader.tool("Bash").name == "bash"
-    assert reader.named
+    assert reader.evidence.named
     assert not reader.void
 
 
 def test_a_tool_that_was_not_offered_makes_the_reading_void() -> None:
     """C3: nothing will come of it, whatever is named later."""
-    reader = Cursor(TextBuffer(bytearray(b"abc")), 0, offered())
+    reader = Cursor(TextBuffer(bytearray(b"abc")), 0, Context(offered()))
     reader.tool("unknown")
     assert reader.void
-    assert not reader.named
+    assert not reader.evidence.named
     reader.tool("bash")
     assert reader.void
     assert reader.text(0, 3) == ""
 
 
 def test_a_reason_makes_the_reading_void_and_the_first_one_stays() -> None:
-    reader = Cursor(TextBuffer(bytearray(b"abc")), 0, offered())
+    reader = Cursor(TextBuffer(bytearray(b"abc")), 0, Context(offered()))
     reader.reject_if(False, "one")
     assert not reader.void and reader.text(0, 3) == "abc"
     reader.reject_if(why="two")
     reader.reject_if(why="three")
-    assert (reader.void, reader.why) == (True, "two")
+    assert (reader.void, reader.evidence.why) == (True, "two")
 
 
 def test_what_is_void_is_read_on_only_so_far() -> None:
     """C7: something that never ends must not hide every later call."""
-    reader = Cursor(TextBuffer(bytearray(b"x" * (2 * MAX_VOID))), 0, offered())
+    reader = Cursor(TextBuffer(bytearray(b"x" * (2 * MAX_VOID))), 0, Context(offered()))
     reader.reject_if()
     with pytest.raises(NotACall):
         next(reader.until(COMMA))
@@ -195,7 +195,7 @@ def test_what_is_void_is_read_on_only_so_far() -> None:
 def test_what_is_only_looked_at_is_not_settled() -> None:
     """What is read on while void is let go, but not what may be read again."""
     window = TextBuffer(bytearray(b"ab"))
-    reader = Cursor(window, 0, offered())
+    reader = Cursor(window, 0, Context(offered()))
     parsing = reader.ahead(reader.until(COMMA))
     next(parsing)
     assert (reader.pos, reader.settled) == (2, 0)
@@ -208,7 +208,7 @@ def test_what_is_only_looked_at_is_not_settled() -> None:
 def test_only_a_text_that_ends_is_truncated() -> None:
     """F10: what breaks off there was meant."""
     window = TextBuffer(bytearray(b"ab"), ended=True)
-    reader = Cursor(window, 0, offered())
+    reader = Cursor(window, 0, Context(offered()))
     assert not isinstance(reader.refuse("this"), Truncated)
     with pytest.raises(NotACall) as at_letters:
         next(reader.expect(b"x"))
@@ -241,7 +241,7 @@ def test_the_longest_literal_is_found_as_soon_as_it_can_be_told(ended: bool) -> 
 
 def test_the_end_is_only_the_end_when_no_more_comes() -> None:
     window = TextBuffer(bytearray(b"ab"))
-    reader = Cursor(window, 2, offered())
+    reader = Cursor(window, 2, Context(offered()))
     assert not reader.at_end()
     window.ended = True
     assert reader.at_end()
@@ -253,7 +253,7 @@ def test_the_end_is_only_the_end_when_no_more_comes() -> None:
 
 def test_a_text_with_half_a_surrogate_pair_can_be_read() -> None:
     data = "\ud83d".encode("utf-8", "surrogatepass")
-    assert Cursor(TextBuffer(bytearray(data)), 0, offered()).text(0, 3) == "\ud83d"
+    assert Cursor(TextBuffer(bytearray(data)), 0, Context(offered())).text(0, 3) == "\ud83d"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_text_with_half_a_surrogate_pair_can_be_read() -> None:
 def test_a_search_goes_on_where_it_stopped(verb: Verb, unit: bytes) -> None:
     """C7: what was searched once is not searched again, however the text is cut."""
     window = TextBuffer(bytearray(b'"' if unit == b"x" else b"["))
-    reader = Cursor(window, 0, offered())
+    reader = Cursor(window, 0, Context(offered()))
     parsing = verb(reader)
     for _ in range(90):
         window.data += unit

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor
-from proxy.parsing.evidence import NotACall, Rejection, Truncated
+from proxy.parsing.cursor import Context, Cursor
+from proxy.parsing.evidence import VERDICTS, Evidence, KeptText, NotACall, Rejection, Truncated, Verdict, VerdictStep
+from proxy.transitions import IllegalTransition
 from tests.support.helpers import offered
 
 # What dashboards read: a label that changes breaks them.
@@ -40,11 +43,46 @@ def test_what_prose_is_full_of_is_not_worth_counting() -> None:
 
 
 def test_the_first_reason_is_kept_until_another_is_given() -> None:
-    cursor = Cursor(TextBuffer(), 0, offered())
+    cursor = Cursor(TextBuffer(), 0, Context(offered()))
     assert str(cursor.rejected("nothing was found")) == "nothing was found"
     cursor.tool("unknown")
     cursor.reject(Rejection.QUOTED)
-    assert (cursor.rejection, cursor.why) == (Rejection.NOT_OFFERED, "no tool 'unknown' is offered")
+    assert (cursor.evidence.rejection, cursor.evidence.why) == (Rejection.NOT_OFFERED, "no tool 'unknown' is offered")
     assert cursor.rejected("nothing was found").rejection is Rejection.NOT_OFFERED
-    cursor.explain(NotACall("more text follows"))
-    assert (cursor.rejection, cursor.why) == (Rejection.BROKEN, "more text follows")
+    cursor.evidence.explain(NotACall("more text follows"))
+    assert (cursor.evidence.rejection, cursor.evidence.why) == (Rejection.BROKEN, "more text follows")
+
+
+WAYS = {
+    (Verdict.OPEN, VerdictStep.REJECT): Verdict.VOID,
+    (Verdict.OPEN, VerdictStep.SKIP): Verdict.SKIPPING,
+    (Verdict.SKIPPING, VerdictStep.RESUME): Verdict.OPEN,
+    (Verdict.SKIPPING, VerdictStep.ABANDON): Verdict.VOID,
+}
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("step", VerdictStep)
+def test_a_verdict_moves_by_its_table_alone(verdict: Verdict, step: VerdictStep) -> None:
+    evidence = Evidence(verdict=verdict)
+    expected = WAYS.get((verdict, step))
+    if expected is None:
+        with pytest.raises(IllegalTransition):
+            evidence.move(step)
+        return
+    evidence.move(step, 7)
+    assert (evidence.verdict, evidence.since) == (expected, 7)
+
+
+def test_the_table_knows_each_verdict() -> None:
+    assert set(VERDICTS) == set(Verdict)
+
+
+def test_a_body_that_names_no_offered_tool_stays_text_where_its_wrapper_may_hold_others() -> None:
+    cursor = Cursor(TextBuffer(bytearray(b"a body, and another")), 0, Context(offered(), holds_several=True))
+    cursor.tool("unknown")
+    assert (cursor.passing, cursor.void) == (True, True)
+    cursor.pos = 6
+    assert cursor.resume(0)
+    assert not cursor.void
+    assert cursor.evidence.kept_text == [KeptText(0, 6, 0)]

@@ -21,20 +21,20 @@ PATIENCE = 10.0
 
 
 def first(text: str, *, stopped: bool = True, lists: tuple[str, ...] = ()) -> tuple[JsonObject, list[str]] | None:
-    """The surest object of a text and the rungs to it; None if the text stands for no object at all."""
+    """The surest object of a text and the readers to it; None if the text stands for no object at all."""
     found = next(read_arguments(text, stopped=stopped, lists=lists), None)
-    return (found.values, [rung.id for rung in found.rungs]) if found else None
+    return (found.values, [reader.id for reader in found.readers]) if found else None
 
 
-@pytest.mark.parametrize("rung", READERS, ids=lambda rung: rung.id)
-def test_each_rung_reads_its_example_and_is_needed_for_it(rung: ArgumentReader) -> None:
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.id)
+def test_each_reader_reads_its_example_and_is_needed_for_it(reader: ArgumentReader) -> None:
     with pytest.raises(ValueError):
-        _strict(rung.example)
-    shape = compile_schema(EXAMPLE_SCHEMA)
-    readings = [found for found in read_arguments(rung.example, shape=shape) if found.rungs == (rung,)]
+        _strict(reader.example)
+    schema = compile_schema(EXAMPLE_SCHEMA)
+    readings = [found for found in read_arguments(reader.example, schema=schema) if found.readers == (reader,)]
     assert readings
     assert all(isinstance(_strict(found.text), dict) for found in readings)
-    assert next(read_arguments(rung.example, shape=shape)).rungs == (rung,)
+    assert next(read_arguments(reader.example, schema=schema)).readers == (reader,)
 
 
 def _strict(text: str) -> Any:
@@ -51,22 +51,22 @@ def _strict(text: str) -> Any:
     return value
 
 
-def test_the_ids_of_the_rungs_differ() -> None:
-    assert len({rung.id for rung in READERS}) == len(READERS)
+def test_the_ids_of_the_readers_differ() -> None:
+    assert len({reader.id for reader in READERS}) == len(READERS)
 
 
 def test_strict_json_is_itself() -> None:
     """C1: the first reading is the text as it stands, and it is the only one."""
     text = ' {"a": {"b": ["}", "{\\"c\\": 1}"]}, "d": "</tool_call>"}\n'
     (found,) = read_arguments(text)
-    assert (found.text, found.rungs) == (text, ())
+    assert (found.text, found.readers) == (text, ())
 
 
 @settings(max_examples=150, derandomize=True)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.sampled_from((None, 2)))
 def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> None:
     text = json.dumps(values, indent=indent)
-    assert [(found.text, found.rungs) for found in read_arguments(text)] == [(text, ())]
+    assert [(found.text, found.readers) for found in read_arguments(text)] == [(text, ())]
 
 
 @settings(max_examples=150, derandomize=True)
@@ -74,7 +74,7 @@ def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> 
 def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: bool) -> None:
     for found in read_arguments(text, stopped=stopped):
         assert _strict(found.text) == found.values
-        assert [again.rungs for again in read_arguments(found.text)] == [()]
+        assert [again.readers for again in read_arguments(found.text)] == [()]
 
 
 @pytest.mark.parametrize("text", ["", "  ", "null", '""'])
@@ -120,12 +120,12 @@ def test_F21_brackets_in_strings_do_not_count() -> None:
 @pytest.mark.parametrize("text", ['{"a": 1}{"a": 1}', '{"a": 1} {"a":1}\n{"a": 1}', '{"a": [true]}{"a": [true]}'])
 def test_F27_the_same_object_several_times_is_one(text: str) -> None:
     found = next(read_arguments(text))
-    assert [rung.id for rung in found.rungs] == ["doubled"]
+    assert [reader.id for reader in found.readers] == ["doubled"]
     assert text.startswith(found.text)
 
 
 def test_F27_two_objects_that_differ_are_no_repetition() -> None:
-    assert all("doubled" not in [rung.id for rung in found.rungs] for found in read_arguments('{"a": 1}{"a": 2}'))
+    assert all("doubled" not in [reader.id for reader in found.readers] for found in read_arguments('{"a": 1}{"a": 2}'))
 
 
 def test_F29_what_was_encoded_twice_or_thrice_is_read() -> None:
@@ -156,7 +156,7 @@ def test_C9_a_word_that_says_no_value_leaves_no_reading(word: str) -> None:
     """JSON has none for it, and null is another value."""
     for text in (f'{{"a": {word}}}', f'{{"a": [1, {word}],}}', f"{{'a': {word}}}", f"{{a: {word}}}", f'{{"a": {word}'):
         assert first(text) is None
-        assert list(read_arguments(text, shape=SHAPE)) == []
+        assert list(read_arguments(text, schema=SCHEMA)) == []
 
 
 def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> None:
@@ -183,14 +183,14 @@ def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> No
 )
 def test_F31_a_little_junk_around_the_object_goes(text: str) -> None:
     found = next(read_arguments(text))
-    assert (found.text, [rung.id for rung in found.rungs]) == ('{"a": 1}', ["junk"])
+    assert (found.text, [reader.id for reader in found.readers]) == ('{"a": 1}', ["junk"])
 
 
 @pytest.mark.parametrize(
     "text", ['{"a": 1} and so on', f'{"x" * 97}{{"a": 1}}', '{"a": 1}{"b"', '{"a": 1}, "b": 2', '[{"a": 1}]']
 )
 def test_F31_more_than_a_little_is_no_junk(text: str) -> None:
-    assert all("junk" not in [rung.id for rung in found.rungs] for found in read_arguments(text))
+    assert all("junk" not in [reader.id for reader in found.readers] for found in read_arguments(text))
 
 
 def test_F31_the_text_of_the_object_stays_as_it_is() -> None:
@@ -233,27 +233,27 @@ def test_keys_may_stand_without_quotation_marks() -> None:
         assert first(text) is None
 
 
-SHAPE = compile_schema({"type": "object", "properties": {"a": {"type": "string"}, "d": {"type": "string"}}})
+SCHEMA = compile_schema({"type": "object", "properties": {"a": {"type": "string"}, "d": {"type": "string"}}})
 
 
 def test_what_is_read_by_the_schema_says_so() -> None:
     """Only there a mark without a backslash is one of the string's own."""
     assert first('{"a": "b "c" d"}') is None
-    (found,) = read_arguments('{"a": "b "c" d"}', shape=SHAPE)
+    (found,) = read_arguments('{"a": "b "c" d"}', schema=SCHEMA)
     assert (found.values, found.by_schema) == ({"a": 'b "c" d'}, True)
-    assert not any(found.by_schema for found in read_arguments('{"a": 1,}', shape=SHAPE))
+    assert not any(found.by_schema for found in read_arguments('{"a": 1,}', schema=SCHEMA))
 
 
 @pytest.mark.parametrize("text", ['"c"', '"c" d', '"c" d"', "= {}}", '= {"b": 1}}', '"c"} ok', '" c'])
 def test_F56_nothing_supplies_the_end_of_a_string(text: str) -> None:
     """C9: which mark was meant to be the last is not known."""
-    assert list(read_arguments('{"a": "b ' + text, shape=SHAPE)) == []
+    assert list(read_arguments('{"a": "b ' + text, schema=SCHEMA)) == []
 
 
 @pytest.mark.parametrize("text", ["{“a”: “b “c” d”}", '{"a": "b "//c" d", // e\n"d": "f"}'])
 def test_marks_and_comments_within_strings_are_the_strings_own(text: str) -> None:
-    """C9: what one rung changed is no text in which another may look for the end of a string."""
-    assert [found.values for found in read_arguments(text, shape=SHAPE)] == []
+    """C9: what one reader changed is no text in which another may look for the end of a string."""
+    assert [found.values for found in read_arguments(text, schema=SCHEMA)] == []
     assert first("{'a': 'http://b', // c\n 'd': 'e'}") == ({"a": "http://b", "d": "e"}, ["comments", "literals"])
 
 
@@ -261,19 +261,19 @@ def test_marks_and_comments_within_strings_are_the_strings_own(text: str) -> Non
 def test_a_number_stays_as_it_was_written_even_beyond_all_range(number: str) -> None:
     text = f'{{"a": {number}, "b": [{number}]}}'
     (found,) = read_arguments(text)
-    assert (found.text, found.rungs) == (text, ())
+    assert (found.text, found.readers) == (text, ())
     assert dump(found.values) == text
 
 
 def test_lone_surrogates_stay_what_they_are() -> None:
     text = '{"b": "\\ud83d"}'
     (found,) = read_arguments(text)
-    assert (found.text, found.rungs, found.values["b"]) == (text, (), "\ud83d")
+    assert (found.text, found.readers, found.values["b"]) == (text, (), "\ud83d")
 
 
 def test_infinity_is_never_written() -> None:
     """JSON has no word for a number beyond all range."""
-    for found in read_arguments('{"a": 1e400, "b": "c" d"}', shape=compile_schema({"properties": {"a": {}, "b": {}}})):
+    for found in read_arguments('{"a": 1e400, "b": "c" d"}', schema=compile_schema({"properties": {"a": {}, "b": {}}})):
         assert "nfinity" not in found.text
 
 
@@ -318,7 +318,7 @@ HOSTILE = {
 def test_no_text_takes_long(name: str) -> None:
     """C7: whatever a model writes."""
     started = time.process_time()
-    for found in read_arguments(HOSTILE[name], lists=("a",), shape=SHAPE):
+    for found in read_arguments(HOSTILE[name], lists=("a",), schema=SCHEMA):
         assert isinstance(found.values, dict)
     assert time.process_time() - started < PATIENCE
 
@@ -327,7 +327,7 @@ def test_no_text_takes_long(name: str) -> None:
 def test_a_hostile_text_of_64_000_characters_is_over_soon(unit: str) -> None:
     """C7."""
     began = time.process_time()
-    assert len(list(read_arguments("{" + unit * (64_000 // len(unit)) + "}", shape=SHAPE))) <= 8
+    assert len(list(read_arguments("{" + unit * (64_000 // len(unit)) + "}", schema=SCHEMA))) <= 8
     assert time.process_time() - began < 10
 
 

@@ -335,7 +335,8 @@ def test_the_readme_names_every_repair() -> None:
     """C6: whoever reads an id in the log or in the audit finds there what it means."""
     folder = Path(__file__).parents[3]
     written = "".join(path.read_text() for path in (folder / "proxy").rglob("*.py"))
-    ids = {*(rung.id for rung in READERS), *(fix.id for fix in FIXES), *re.findall(r'Repair\(\s*"([a-z_]+)"', written)}
+    ids = {each.id for each in (*READERS, *FIXES)}
+    ids.update(re.findall(r'Repair\(\s*"([a-z_]+)"', written))
     readme = (folder / "README.md").read_text()
     assert len(ids) > 25
     assert [each for each in sorted(ids) if f"`{each}`" not in readme] == []

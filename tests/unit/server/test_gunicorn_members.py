@@ -6,6 +6,7 @@ import inspect
 
 import pytest
 from gunicorn import util
+from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
@@ -25,7 +26,11 @@ METHODS = {
     "on_pending_socket_readable": "self conn client",
     "on_client_socket_readable": "self conn client",
 }
-ATTRIBUTES = ("nr_conns", "poller", "pending_conns", "keepalived_conns", "worker_connections")
+ATTRIBUTES = (
+    *("nr_conns", "poller", "pending_conns", "keepalived_conns", "worker_connections", "max_keepalived"),
+    *("method_queue", "nr", "max_requests", "wsgi"),
+)
+OF_A_RESPONSE = ("chunked", "headers_sent", "response_length")
 OF_A_CONNECTION = ("sock", "parser", "timeout")
 
 
@@ -42,6 +47,24 @@ def test_the_loop_has_the_attributes_that_our_worker_uses(name: str) -> None:
 @pytest.mark.parametrize("name", OF_A_CONNECTION)
 def test_a_connection_has_the_attributes_that_our_worker_uses(name: str) -> None:
     assert f"self.{name} = " in inspect.getsource(TConn)
+
+
+@pytest.mark.parametrize("name", OF_A_RESPONSE)
+def test_a_response_has_the_attributes_that_our_worker_uses(name: str) -> None:
+    assert f"self.{name} = " in inspect.getsource(wsgi.Response)
+
+
+def test_a_request_is_answered_by_the_steps_that_our_worker_takes_one_by_one() -> None:
+    """What gunicorn does in one go (server/wsgi_answer.py): a step that is new there would be left out here."""
+    given = inspect.getsource(ThreadWorker.handle_request)
+    steps = (
+        *("self.cfg.pre_request(", "wsgi.create(", "self.nr += 1", "resp.force_close()", "self.wsgi(environ,"),
+        *("resp.write(item)", "resp.close()", "self.log.access(", "respiter.close()", "resp.should_close()"),
+        "self.cfg.post_request(",
+    )
+    assert [given.find(step) for step in steps] == sorted(given.find(step) for step in steps)
+    assert all(step in given for step in steps) and len(given.splitlines()) <= 57
+    assert list(inspect.signature(wsgi.create).parameters)[:5] == ["req", "sock", "client", "server", "cfg"]
 
 
 def test_what_else_our_worker_calls_is_there() -> None:

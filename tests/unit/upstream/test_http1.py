@@ -190,3 +190,43 @@ def test_decoding_is_linear_in_the_number_of_small_chunks() -> None:
     decoder, body = decoded(wire)
     assert decoder.complete and len(body) == 200_000
     assert time.process_time() - began < 5
+
+
+def begun(framing: bytes) -> ResponseDecoder:
+    one = ResponseDecoder()
+    one.feed(OK + framing + b"\r\n")
+    return one
+
+
+@pytest.mark.parametrize("cut", range(len(CHUNKS)))
+def test_whole_chunks_are_known_at_every_cut_and_give_what_the_decoder_gives(cut: int) -> None:
+    one, other = begun(b"Transfer-Encoding: chunked\r\n"), begun(b"Transfer-Encoding: chunked\r\n")
+    given = b""
+    for part in (CHUNKS[:cut], CHUNKS[cut:]):
+        whole = one.whole_chunks(part)
+        given += one.feed(part) if whole is None else whole
+    assert given == other.feed(CHUNKS) == BODY
+    ends = {0, 6, 6 + 16, len(CHUNKS)}
+    whole = begun(b"Transfer-Encoding: chunked\r\n").whole_chunks(CHUNKS[:cut])
+    assert (whole is not None) is (cut in ends)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"3;a=b\r\nabc\r\n", b"0\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n", b"+3\r\nabc\r\n", b" 3\r\nabc\r\n"),
+        *(b"3 \r\nabc\r\n", b"3\r\nabc\r\n;\r\n"),
+        *(b"0x3\r\nabc\r\n", b"1_0\r\n0123456789abcdef\r\n", b"\r\nabc\r\n", b"2\r\nabc\r\n", b"4\r\nabc\r\n"),
+        *(b"3\nabc\n", b"3\r\nabc\r", b"3\r\nabc", b"3\r\nabcd\r\n", b"000000003\r\nabc\r\n", b"g\r\nabc\r\n"),
+    ],
+)
+def test_anything_but_whole_chunks_is_left_to_the_decoder(data: bytes) -> None:
+    assert begun(b"Transfer-Encoding: chunked\r\n").whole_chunks(data) is None
+
+
+def test_whole_chunks_follow_no_half_one_and_no_length() -> None:
+    one = begun(b"Transfer-Encoding: chunked\r\n")
+    one.feed(b"3\r\nab")
+    assert one.whole_chunks(b"3\r\nabc\r\n") is None
+    assert begun(b"Content-Length: 8\r\n").whole_chunks(b"3\r\nabc\r\n") is None
+    assert begun(b"").whole_chunks(b"3\r\nabc\r\n") == b"3\r\nabc\r\n"

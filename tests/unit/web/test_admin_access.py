@@ -68,11 +68,12 @@ def test_a_host_that_is_no_loopback_literal_may_not(host: str) -> None:
     [
         *("Origin", "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded"),
         *("X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP"),
+        *("X-Cluster-Client-IP", "Fastly-Client-IP", "Fly-Client-IP", "CF-Connecting-IPv6", "X-Azure-ClientIP"),
     ],
 )
 @pytest.mark.parametrize("value", ["http://127.0.0.1:8003", "null", ""])
 def test_who_asks_for_somebody_else_may_not(name: str, value: str) -> None:
-    with pytest.raises(Forbidden, match="header " + name[:9]):
+    with pytest.raises(Forbidden, match="(?i)header " + name):
         check_admin({**LOCAL, "HTTP_" + name.upper().replace("-", "_"): value}, Keys())
 
 

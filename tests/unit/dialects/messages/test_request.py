@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from proxy.codec.json_text import dump_request, load_json
 from proxy.dialects.chat.request import read_chat
-from proxy.dialects.messages.request import MessagesOptions, Translation, translate, translate_count
-from proxy.dialects.messages.token_count import count
+from proxy.dialects.messages.request import Translation, translate, translate_count
+from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.token_count import count
 from proxy.errors import BadRequest
 from tests.support.messages_ask import (
     FUNCTION,
@@ -32,7 +33,7 @@ from tests.support.messages_ask import (
 from tests.support.shared import SHARED, VARIABLE
 
 CAPTURES = SHARED / "captures"
-OPTIONS = MessagesOptions(model=MODEL, server="vllm", thinking="enable_thinking")
+OPTIONS = ModelOptions(model=MODEL, server="vllm", thinking="enable_thinking")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
@@ -344,7 +345,7 @@ def test_what_cannot_be_used_is_said_with_its_place(fields: dict[str, Any], word
 
 
 def counted(given: dict[str, Any], **options: Any) -> Translation:
-    return translate_count(given, MessagesOptions(**{"model": MODEL, **options}))
+    return translate_count(given, ModelOptions(**{"model": MODEL, **options}))
 
 
 def test_what_is_counted_is_what_would_be_sent() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.messages.validation import (
+from proxy.dialects.validation import (
     BODY,
     MAX_KINDS,
     DroppedFields,

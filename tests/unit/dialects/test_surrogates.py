@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.dialects.messages.surrogates import SurrogateFilter
+from proxy.dialects.surrogates import SurrogateFilter
 from tests.support.helpers import all_cuts
 
 CASES = {

@@ -1,4 +1,4 @@
-"""What every part of a Messages request is read with: checks that name the place, and the account of what is lost.
+"""What every part of a Messages or Responses request is read with: checks that name the place, and what is lost.
 
 A value that is null is as one that is not there, everywhere. Source: the Anthropic API reference, "Errors"; the places
 in errors are written as the API writes them.
@@ -73,11 +73,12 @@ BODY = FieldPath()
 class DroppedFields:
     """What of a request could not be carried: one audit record for each kind of field, not one for each place.
 
-    `server_tools` (refuse, drop) says what becomes of what only Anthropic's servers can do.
+    `server_tools` (refuse, drop) says what becomes of what only the servers of the dialect's maker can do, `whose`.
     """
 
-    def __init__(self, server_tools: str) -> None:
+    def __init__(self, server_tools: str, whose: str = "Anthropic") -> None:
         self._drops = server_tools == "drop"
+        self._whose = whose
         self._counts: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
 
@@ -89,10 +90,11 @@ class DroppedFields:
         self._reasons.setdefault(kind, why)
 
     def server_only(self, place: FieldPath, what: str, kind: str = "") -> None:
-        """Something that only Anthropic's servers do: it goes with a record if the rules say so, else BadRequest."""
+        """Something that only the maker's servers do: it goes with a record if the rules say so, else BadRequest."""
         if not self._drops:
-            raise place.bad(f"{what} works only on Anthropic's own servers; leave it out of the request, or {_RULE}")
-        self.lost(kind or place.kind, "only Anthropic's own servers do this, and the rules say `server_tools: drop`")
+            where = f"{self._whose}'s own servers"
+            raise place.bad(f"{what} works only on {where}; leave it out of the request, or {_RULE}")
+        self.lost(kind or place.kind, f"only {self._whose}'s own servers do this")
 
     def leave(self, fields: JsonObject, known: Mapping[str, str], place: FieldPath) -> None:
         """Count what is not carried of the object here. `known`: "" for fields that are, the reason for others."""

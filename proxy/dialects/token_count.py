@@ -1,7 +1,8 @@
-"""The tokens of a Messages request, for `POST /v1/messages/count_tokens` (F95: clients compact by this number).
+"""The tokens of a request, for `POST /v1/messages/count_tokens` and `/v1/responses/input_tokens` (F95: clients compact
+by this number).
 
 Three ways, the first that works: the model server's `/tokenize` with the translated request (vLLM), its own
-`/v1/messages/count_tokens` with the client's (llama-server, newer vLLM), an estimate. Sans-IO: the caller asks.
+`/v1/messages/count_tokens` with a Messages client's (llama-server, newer vLLM), an estimate. Sans-IO: the caller asks.
 """
 
 from __future__ import annotations
@@ -27,16 +28,18 @@ _MEDIA = frozenset(("image_url", "file", "input_audio", "video_url"))
 _TEXTS = ("reasoning", "reasoning_content")
 
 
-def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject) -> tuple[int, CountMethod]:
+def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | None = None) -> tuple[int, CountMethod]:
     """The number of input tokens, and the way it came, for the header `X-Tool-Proxy-Count`.
 
-    `chat_body` is the request translated to chat completions, `client_body` the client's own. A way counts only if it
-    answers 200 with a number; any other answer leads to the next. What `upstream_post` raises (no connection, 401, 403)
-    passes through.
+    `chat_body` is the request translated to chat completions, `client_body` a Messages client's own. A way counts only
+    if it answers 200 with a number; any other answer leads to the next. What `upstream_post` raises (no connection,
+    401, 403) passes through.
     """
     number = _asked(upstream_post, TOKENIZE, _for_tokenize(chat_body), "count")
     if number:
         return number, "tokenize"
+    if client_body is None:
+        return estimate(chat_body), "estimate"
     # A server of several models must know which; all else is as the client wrote it.
     named = dict(client_body)
     if "model" in chat_body:

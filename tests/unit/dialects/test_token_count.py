@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from proxy.codec.json_text import JsonObject
-from proxy.dialects.messages.token_count import HEADER, count, estimate
+from proxy.dialects.token_count import HEADER, count, estimate
 from proxy.errors import UpstreamRefused
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, answer

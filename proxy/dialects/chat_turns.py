@@ -1,0 +1,176 @@
+"""The turns of a conversation as chat messages, and the parts that they are made of.
+
+Chat templates want one system message, in the first place (F82), and turns that alternate; results of tools follow the
+calls that they answer. So what the user says in one turn is one message, results first. What clients add beside
+results stands in the last of them: a user's message behind results is refused by some templates (Mistral's), and to
+others (Qwen3's, GLM's) it is the end of the task, at which they leave out all thinking before it. Each turn is written
+without regard to later ones, so that the next request begins with the bytes of this one (contract C8).
+
+Source: OpenAI's API reference, "Chat Completions": content parts. What only text is becomes one string, because many
+chat templates take nothing else (F83).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from proxy.codec.json_text import Json, JsonObject
+
+# What Claude Code says of its context in a system message of its own, which says something else each time.
+_TOKEN_COUNT = re.compile(r"\s*<total_tokens>[^<]{0,100}</total_tokens>\s*")
+_REMINDER, _REMINDED = "<system-reminder>", "</system-reminder>"
+_REMINDERS = re.compile(rf"{_REMINDER}.*?(?:{_REMINDED}|\Z)", re.DOTALL)
+
+
+def text_part(text: str) -> JsonObject:
+    """Text as a content part."""
+    return {"type": "text", "text": text}
+
+
+def is_text(part: JsonObject) -> bool:
+    """True if the content part is text."""
+    return part["type"] == "text"
+
+
+def joined(parts: Iterable[JsonObject]) -> str:
+    """The texts among content parts, with a blank line between them."""
+    return "\n\n".join(str(part["text"]) for part in parts if is_text(part))
+
+
+def content(parts: list[JsonObject]) -> Json:
+    """Content parts as a chat message's content: one string if all are text, else the list in order (F83)."""
+    return joined(parts) if all(map(is_text, parts)) else [*parts]
+
+
+@dataclass(slots=True)
+class UserTurn:
+    """What the user's side says in one turn. `shown`: what is in results and cannot stand there; `parts`: all else;
+    `quoted`: the texts in that which are neither the user's words nor a result's.
+    """
+
+    results: list[JsonObject] = field(default_factory=list)
+    shown: list[JsonObject] = field(default_factory=list)
+    parts: list[JsonObject] = field(default_factory=list)
+    quoted: list[str] = field(default_factory=list)
+
+    @property
+    def own(self) -> bool:
+        """There is more in it than results and what clients add to them."""
+        return any(map(is_own, self.parts))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is in it."""
+        return not (self.results or self.shown or self.parts)
+
+    def messages(self) -> list[JsonObject]:
+        """The results, then all else in one message, what is in results first. Beside results the texts that clients
+        add stand in the last of them. A turn of nothing is an empty message, so that turns alternate.
+        """
+        if not self.results:
+            return [{"role": "user", "content": content([*self.shown, *self.parts])}]
+        added = [part for part in self.parts if not is_own(part)]
+        said = [*self.shown, *filter(is_own, self.parts)]
+        *results, last = self.results
+        if last["content"]:
+            added.insert(0, text_part(str(last["content"])))
+        results.append({**last, "content": joined(added)})
+        if said:
+            results.append({"role": "user", "content": content(said)})
+        return results
+
+
+@dataclass(slots=True)
+class AssistantTurn:
+    """What the assistant says in one turn. `last` is the type of the newest block; `thought_field` is where the server
+    said the thoughts, if their signatures tell.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    thought_field: str = ""
+    calls: list[Json] = field(default_factory=list)
+    last: str = ""
+
+    def say(self, text: str) -> None:
+        """Text blocks that follow each other are one text; what stands between two of them parts them."""
+        if not text:
+            return
+        if self.texts and self.last != "text":
+            self.texts.append("\n\n")
+        self.texts.append(text)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is left of it."""
+        return not (self.texts or self.thoughts or self.calls)
+
+    @property
+    def prefill(self) -> str:
+        """The text with which the next answer begins, if this is the last turn; calls are no beginning."""
+        if self.calls:
+            return ""
+        return "".join(self.texts)
+
+    def messages(self, reasoning: str) -> list[JsonObject]:
+        """The message, an empty one if nothing is left of the turn, so that turns alternate. Beside calls the content
+        is null, as servers want it when empty.
+        """
+        message: JsonObject = {"role": "assistant", "content": "".join(self.texts)}
+        if self.calls and not message["content"]:
+            message["content"] = None
+        if self.thoughts:
+            message[self.thought_field or reasoning] = "\n\n".join(self.thoughts)
+        if self.calls:
+            message["tool_calls"] = self.calls
+        return [message]
+
+
+def turn_of(role: str, turns: list[UserTurn | AssistantTurn]) -> UserTurn | AssistantTurn:
+    """The turn to which a message of this role belongs: the last one, or a new one behind it."""
+    kind: type[UserTurn | AssistantTurn] = UserTurn
+    if role == "assistant":
+        kind = AssistantTurn
+    if not turns or not isinstance(turns[-1], kind):
+        turns.append(kind())
+    return turns[-1]
+
+
+def is_own(part: JsonObject) -> bool:
+    """True for what the user says, false for what a client adds to it: reminders, and no word beside them."""
+    return not is_text(part) or bool(_REMINDERS.sub("", str(part["text"])).strip())
+
+
+def reminders(text: str) -> list[str]:
+    """What clients add to a text."""
+    found: list[str] = _REMINDERS.findall(text)
+    return found
+
+
+def remind(turn: UserTurn, text: str) -> None:
+    """A system message in mid-conversation: user text in its place, marked as clients mark theirs (F82).
+
+    At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
+    """
+    if not text:
+        return
+    if _TOKEN_COUNT.fullmatch(text):
+        return
+    turn.quoted.append(text)
+    if is_own(text_part(text)):
+        text = f"{_REMINDER}\n{text}\n{_REMINDED}"
+    turn.parts.append(text_part(text))
+
+
+def texts_since_user(turns: list[UserTurn | AssistantTurn]) -> Iterable[str]:
+    """The texts of the newest results and of what clients added, back to the turn in which the user last spoke: that
+    turn's too, because they stand before the model together with the user's words.
+    """
+    for turn in reversed(turns):
+        if isinstance(turn, UserTurn):
+            yield from (str(result["content"]) for result in turn.results)
+            yield from turn.quoted
+            if turn.own:
+                return

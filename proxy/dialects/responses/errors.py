@@ -1,0 +1,56 @@
+"""Errors as Responses clients know them: by their code.
+
+Codex asks again after `server_error`, waits after `rate_limit_exceeded` and `server_is_overloaded`, compacts after
+`context_length_exceeded`, and shows the others.
+"""
+
+from __future__ import annotations
+
+from proxy.codec.json_text import JsonObject, dump_strict
+from proxy.errors import CONTEXT_FULL, ProxyError, UpstreamRefused
+from proxy.upstream.context_overflow import read_overflow
+
+_BY_STATUS = {429: "rate_limit_exceeded", 503: "server_is_overloaded", 529: "server_is_overloaded"}
+_REFUSED = (400, 422)
+_SERVER_ERROR = "server_error"
+_INVALID = "invalid_prompt"
+
+
+def error_code(error: ProxyError) -> str:
+    """The code of an error before the 200; "" where this API has none."""
+    if error.code:
+        return error.code
+    if isinstance(error, UpstreamRefused):
+        if read_overflow(error.message, error.body) is not None:
+            return CONTEXT_FULL
+        if error.status in _REFUSED:
+            return _INVALID
+    if error.status in _BY_STATUS:
+        return _BY_STATUS[error.status]
+    if error.status >= 500:
+        return _SERVER_ERROR
+    return ""
+
+
+def failure(error: ProxyError) -> JsonObject:
+    """The error of a response that failed; it always has a code."""
+    code = error_code(error)
+    if not code:
+        code = _SERVER_ERROR
+    return {"code": code, "message": _words(error)}
+
+
+def error_body(error: ProxyError) -> bytes:
+    """The body of an answer that is an error."""
+    said: JsonObject = {"message": _words(error), "type": error.kind, "param": None, "code": error_code(error) or None}
+    return dump_strict({"error": said})
+
+
+def _words(error: ProxyError) -> str:
+    """Codex reads from the words how long it is to wait."""
+    if error.status != 429 or not isinstance(error, UpstreamRefused):
+        return error.message
+    waits = [value for name, value in error.headers if name.lower() == "retry-after" and value.isdigit()]
+    if not waits or "try again in" in error.message:
+        return error.message
+    return f"{error.message} Please try again in {waits[0]}s."

@@ -1,0 +1,332 @@
+"""The items of a Responses request as chat messages.
+
+What the assistant says and calls up to the next item of the user's side is one message, and so is what the user's side
+says up to the next item of the assistant's (`dialects/chat_turns.py`). Source: OpenAI's API reference, "Create a model
+response": `input`; the items that only Codex sends are from its requests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.dialects.chat_turns import (
+    AssistantTurn,
+    UserTurn,
+    is_text,
+    joined,
+    remind,
+    text_part,
+    texts_since_user,
+    turn_of,
+)
+from proxy.dialects.responses.content import parts_of, text_of
+from proxy.dialects.responses.fields import (
+    DROPPED_ITEMS,
+    HOSTED_ITEMS,
+    ITEM_FIELDS,
+    MESSAGE_FIELDS,
+    REFUSED_ITEMS,
+)
+from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
+from proxy.dialects.validation import (
+    BODY,
+    DroppedFields,
+    FieldPath,
+    entry,
+    listing,
+    mapping,
+    nonempty_string,
+    optional,
+    shown,
+    string,
+)
+
+_ROLES = ("user", "assistant", "system", "developer")
+_PLACE = BODY.field("input")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The chat messages; `results`: the texts of the outputs, and of what clients added, since the user's last own
+    words (C3, F89).
+    """
+
+    messages: list[JsonObject]
+    results: tuple[str, ...]
+
+
+def input_items(body: JsonObject) -> list[tuple[JsonObject, FieldPath]]:
+    """The items of a request, each with its place; a string is one message of the user's."""
+    given = body.get("input")
+    if isinstance(given, str):
+        return [({"type": "message", "role": "user", "content": given}, _PLACE)]
+    if not isinstance(given, list):
+        raise _PLACE.bad("Field required" if given is None else "must be a string or a list of items")
+    return [(entry(value, _PLACE.at(index)), _PLACE.at(index)) for index, value in enumerate(given)]
+
+
+def kind_of(item: JsonObject, place: FieldPath) -> str:
+    """The type of an item; a message may have none, and so may a reference."""
+    if item.get("type") is not None:
+        return nonempty_string(item, "type", place)
+    if item.get("role") is not None:
+        return "message"
+    if item.get("id") is not None:
+        return "item_reference"
+    return nonempty_string(item, "type", place)
+
+
+class History:
+    """The turns of a conversation, item by item."""
+
+    def __init__(self, tools: OfferedTools, losses: DroppedFields, reasoning_history: str) -> None:
+        self._tools = tools
+        self._losses = losses
+        self._reasoning = reasoning_history
+        self._system: list[str] = []
+        self._turns: list[UserTurn | AssistantTurn] = []
+        # The calls that have no output yet: the client's id, the server's, and the function's name.
+        self._open: list[tuple[str, str, str]] = []
+        self._ids: set[str] = set()
+        self._say: dict[str, Callable[[JsonObject, FieldPath], None]] = {
+            "message": self._message,
+            "reasoning": self._think,
+            "function_call": self._function_call,
+            "custom_tool_call": self._custom_call,
+            "tool_search_call": self._search_call,
+            "local_shell_call": self._local_shell_call,
+            "shell_call": self._shell_call,
+            "apply_patch_call": self._apply_patch_call,
+            "function_call_output": self._output,
+            "custom_tool_call_output": self._output,
+            "tool_search_output": self._search_output,
+            "local_shell_call_output": self._local_shell_output,
+            "shell_call_output": self._shell_output,
+            "apply_patch_call_output": self._patch_output,
+            "additional_tools": self._no_message,
+            "agent_message": self._agent_message,
+        }
+
+    def instruct(self, text: str) -> None:
+        """Instructions that stand before all items."""
+        if text:
+            self._system.append(text)
+
+    def add(self, item: JsonObject, place: FieldPath) -> None:
+        """The next item. BadRequest for what is none, or cannot be carried."""
+        kind = kind_of(item, place)
+        if kind in REFUSED_ITEMS:
+            raise place.bad(f"an item of type {shown(kind)}: {REFUSED_ITEMS[kind]}")
+        if kind in HOSTED_ITEMS:
+            self._losses.server_only(place, f"an item of type {shown(kind)}", f"{place.kind} of type {kind}")
+            return
+        if kind in DROPPED_ITEMS:
+            self._losses.lost(f"{place.kind} of type {kind}", DROPPED_ITEMS[kind])
+            return
+        if kind not in self._say:
+            raise place.field("type").bad(f"{shown(kind)} is no item that this server knows")
+        if kind in ITEM_FIELDS:
+            self._losses.leave(item, ITEM_FIELDS[kind], place)
+        self._say[kind](item, place)
+
+    def conversation(self) -> Conversation:
+        """All of it as chat messages; BadRequest if there is nothing in it."""
+        if all(turn.empty for turn in self._turns) and not self._system:
+            raise _PLACE.bad("there is no content in it")
+        results = tuple(texts_since_user(self._turns))
+        turns = self._turns
+        if turns and isinstance(turns[-1], AssistantTurn) and turns[-1].empty:
+            turns = turns[:-1]
+        said: list[JsonObject] = []
+        if self._system:
+            said.append({"role": "system", "content": "\n\n".join(self._system)})
+        for turn in turns:
+            said += turn.messages() if isinstance(turn, UserTurn) else turn.messages(self._reasoning)
+        return Conversation(said, results)
+
+    # What people and programs say.
+
+    def _message(self, item: JsonObject, place: FieldPath) -> None:
+        self._losses.leave(item, MESSAGE_FIELDS, place)
+        role = nonempty_string(item, "role", place)
+        here = place.field("content")
+        if role not in _ROLES:
+            raise place.field("role").bad(f"{shown(role)} is none of {', '.join(_ROLES)}")
+        if role == "user":
+            self._user.parts += parts_of(item.get("content"), here, self._losses)
+        elif role == "assistant":
+            self._answer(item, here)
+        elif self._turns:
+            remind(self._user, text_of(item.get("content"), here, self._losses))
+        else:
+            self.instruct(text_of(item.get("content"), here, self._losses))
+
+    def _answer(self, item: JsonObject, place: FieldPath) -> None:
+        """A message of the assistant's: its texts are one text, apart from those of other messages."""
+        turn = self._assistant
+        turn.last = ""
+        for part in parts_of(item.get("content"), place, self._losses):
+            if not is_text(part):
+                raise place.bad("an assistant's message holds text only")
+            turn.say(str(part["text"]))
+            turn.last = "text"
+
+    def _think(self, item: JsonObject, place: FieldPath) -> None:
+        """Reasoning, where the rules say in which field it goes back; its own text, or what a summary says of it."""
+        if self._reasoning in ("", "drop"):
+            self._losses.lost(f"{place.kind} of type reasoning", "the rules do not say in which field it goes back")
+            return
+        texts = _texts(item, "content", place) or _texts(item, "summary", place)
+        self._assistant.thoughts += filter(None, texts)
+
+    def _agent_message(self, item: JsonObject, place: FieldPath) -> None:
+        """What one of Codex's agents says to another."""
+        here = place.field("content")
+        texts: list[str] = []
+        for index, value in enumerate(listing(item, "content", place)):
+            part = entry(value, here.at(index))
+            if part.get("type") == "encrypted_content":
+                self._losses.lost(f"{here.kind}[] of type encrypted_content", "only OpenAI's own servers can read it")
+                continue
+            texts.append(text_of([part], here, self._losses))
+        head = f"Message from {optional(item, 'author', place)} to {optional(item, 'recipient', place)}:"
+        self._user.parts.append(text_part("\n".join((head, *texts))))
+
+    def _no_message(self, item: JsonObject, place: FieldPath) -> None:
+        """Its tools are offered (`offered_tools`)."""
+
+    # Calls.
+
+    def _function_call(self, item: JsonObject, place: FieldPath) -> None:
+        name = self._tools.name_of(nonempty_string(item, "name", place), optional(item, "namespace", place))
+        self._call(name, _object_text(optional(item, "arguments", place)), nonempty_string(item, "call_id", place))
+
+    def _custom_call(self, item: JsonObject, place: FieldPath) -> None:
+        name = self._tools.name_of(nonempty_string(item, "name", place), optional(item, "namespace", place))
+        text = _compact({INPUT: string(item, "input", place)}, place)
+        self._call(name, text, nonempty_string(item, "call_id", place))
+
+    def _search_call(self, item: JsonObject, place: FieldPath) -> None:
+        given = item.get("arguments")
+        text = _object_text(given) if isinstance(given, str) else _compact(given or {}, place.field("arguments"))
+        self._call(SEARCH, text, optional(item, "call_id", place))
+
+    def _local_shell_call(self, item: JsonObject, place: FieldPath) -> None:
+        call_id = optional(item, "call_id", place) or optional(item, "id", place)
+        self._call("local_shell", _compact(mapping(item, "action", place), place.field("action")), call_id)
+
+    def _shell_call(self, item: JsonObject, place: FieldPath) -> None:
+        text = _compact(mapping(item, "action", place), place.field("action"))
+        self._call("shell", text, nonempty_string(item, "call_id", place))
+
+    def _apply_patch_call(self, item: JsonObject, place: FieldPath) -> None:
+        text = _compact(mapping(item, "operation", place), place.field("operation"))
+        self._call("apply_patch", text, nonempty_string(item, "call_id", place))
+
+    def _call(self, name: str, arguments: str, call_id: str) -> None:
+        """A call. Where an id is there already, the server gets another one: they are paired by their place (F48)."""
+        own = call_id or f"call_{len(self._ids)}"
+        id_ = own
+        count = 1
+        while id_ in self._ids:
+            count += 1
+            id_ = f"{own}_{count}"
+        self._ids.add(id_)
+        self._open.append((call_id, id_, name))
+        function: JsonObject = {"name": name, "arguments": arguments}
+        turn = self._assistant
+        turn.calls.append({"id": id_, "type": "function", "function": function})
+        turn.last = "call"
+
+    # Outputs.
+
+    def _output(self, item: JsonObject, place: FieldPath) -> None:
+        parts = parts_of(item.get("output"), place.field("output"), self._losses)
+        call_id = optional(item, "call_id", place)
+        name = ""
+        if not call_id:
+            name = self._tools.name_of(nonempty_string(item, "name", place), optional(item, "namespace", place))
+        self._result(call_id, name, parts)
+
+    def _search_output(self, item: JsonObject, place: FieldPath) -> None:
+        names = ", ".join(tool_names(item.get("tools")))
+        text = f"These tools can be called now: {names}" if names else "No tools were found."
+        self._result(optional(item, "call_id", place), SEARCH, [text_part(text)])
+
+    def _local_shell_output(self, item: JsonObject, place: FieldPath) -> None:
+        call_id = optional(item, "call_id", place) or nonempty_string(item, "id", place)
+        self._result(call_id, "", parts_of(item.get("output"), place.field("output"), self._losses))
+
+    def _shell_output(self, item: JsonObject, place: FieldPath) -> None:
+        text = _compact(listing(item, "output", place), place.field("output"))
+        self._result(nonempty_string(item, "call_id", place), "", [text_part(text)])
+
+    def _patch_output(self, item: JsonObject, place: FieldPath) -> None:
+        said = (optional(item, "status", place), optional(item, "output", place))
+        self._result(nonempty_string(item, "call_id", place), "", [text_part("\n".join(filter(None, said)))])
+
+    def _result(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
+        """The output of a call: of the newest one with this id, or of this name, that has none yet.
+
+        One without its call is text of the user's that says so: templates refuse it elsewhere.
+        """
+        turn = self._user
+        others = [part for part in parts if not is_text(part)]
+        id_ = self._answered(call_id, name)
+        if not id_:
+            head = text_part(f"Output of the call {call_id or name}, which is not in the conversation:")
+            turn.parts += [head, *parts]
+            return
+        turn.results.append({"role": "tool", "tool_call_id": id_, "content": joined(parts)})
+        if others:
+            turn.shown += [text_part(f"From the result of the call {id_}:"), *others]
+
+    def _answered(self, call_id: str, name: str) -> str:
+        """The server's id of the call that an output is of; "" if there is none."""
+        for at in range(len(self._open) - 1, -1, -1):
+            known, id_, called = self._open[at]
+            if (known == call_id) if call_id else (called == name):
+                del self._open[at]
+                return id_
+        return ""
+
+    @property
+    def _user(self) -> UserTurn:
+        turn = turn_of("user", self._turns)
+        assert isinstance(turn, UserTurn)
+        return turn
+
+    @property
+    def _assistant(self) -> AssistantTurn:
+        turn = turn_of("assistant", self._turns)
+        assert isinstance(turn, AssistantTurn)
+        return turn
+
+
+def _texts(item: JsonObject, name: str, place: FieldPath) -> list[str]:
+    """The texts of a list of parts, whatever their type."""
+    here = place.field(name)
+    given = listing(item, name, place, needed=False)
+    return [string(entry(value, here.at(index)), "text", here.at(index)) for index, value in enumerate(given)]
+
+
+def _object_text(text: str) -> str:
+    """The arguments of a call in the history: chat templates read them as an object (F79, F80)."""
+    if not text.strip():
+        return "{}"
+    try:
+        if isinstance(load_json(text), dict):
+            return text
+    except ValueError:
+        pass
+    return json.dumps({"arguments": text}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _compact(value: Json, place: FieldPath) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise place.bad("is nested too deeply") from None

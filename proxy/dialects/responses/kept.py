@@ -1,0 +1,177 @@
+"""Requests that go on from what is kept: `previous_response_id`, `conversation`, item references.
+
+They become requests that hold the whole conversation; the rest of the translation knows nothing of a store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from proxy.codec.json_access import as_list, objects_in
+from proxy.codec.json_text import Json, JsonObject
+from proxy.dialects.responses.items import input_items, kind_of
+from proxy.dialects.validation import BODY, flag, nonempty_string, optional, shown
+from proxy.errors import ResponseNotFound
+
+# The fields that say what is kept, and from where it goes on.
+_STATE = ("store", "background", "previous_response_id", "conversation")
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+_MAX_PAGE = 100
+_PAGE = 20
+# Digits of a number that could be one.
+_LONGEST = 5
+
+
+class Kept(Protocol):
+    """What is kept for the key that asks."""
+
+    def response(self, id_: str) -> JsonObject | None:
+        """The response of this id; None if there is none."""
+
+    def given(self, id_: str) -> list[Json]:
+        """Its whole input, as items."""
+
+    def newest(self, conversation: str) -> str:
+        """The id of the newest response of a conversation; "" if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A request without state: `body` holds the whole conversation, and so does `given`, its input as items.
+
+    `echo` are the fields of the response that say what is kept. `keep`: the response is to be kept, as one of the
+    `conversation` ("" is none).
+    """
+
+    body: JsonObject
+    given: list[Json] = field(default_factory=list)
+    echo: JsonObject = field(default_factory=dict)
+    keep: bool = False
+    conversation: str = ""
+
+
+def resume(body: JsonObject, kept: Kept) -> Resumed:
+    """The request with all that it goes on from. BadRequest for what is not kept."""
+    previous = optional(body, "previous_response_id", BODY)
+    conversation = _conversation(body)
+    if previous and conversation:
+        raise BODY.field("conversation").bad("cannot stand beside previous_response_id")
+    if previous and kept.response(previous) is None:
+        words = f"previous_response_id: {shown(previous)} is not kept here; send the whole conversation as `input`"
+        raise ResponseNotFound(words)
+    start = previous
+    if conversation:
+        start = kept.newest(conversation)
+    given = [*_up_to(start, kept), *_own_items(body, kept)]
+    keep = _is_to_be_kept(body)
+    echo: JsonObject = {"store": keep, "background": body.get("background") is True}
+    echo["previous_response_id"] = previous or None
+    if conversation:
+        echo["conversation"] = {"id": conversation}
+    stateless = {name: value for name, value in body.items() if name not in _STATE}
+    return Resumed({**stateless, "input": given}, given, echo, keep, conversation)
+
+
+def _is_to_be_kept(body: JsonObject) -> bool:
+    """As in the API, where `store` is true by default."""
+    keep = body.get("store") is None or flag(body, "store", BODY)
+    if flag(body, "background", BODY) and not keep:
+        raise BODY.field("background").bad("needs `store: true`; what is not kept cannot be asked for later")
+    return keep
+
+
+def _conversation(body: JsonObject) -> str:
+    """The id of the conversation; an unknown one begins with this request."""
+    value = body.get("conversation")
+    if isinstance(value, dict):
+        return nonempty_string(value, "id", BODY.field("conversation"))
+    return optional(body, "conversation", BODY)
+
+
+def _up_to(id_: str, kept: Kept) -> list[Json]:
+    """All items up to the end of a response."""
+    found = kept.response(id_) if id_ else None
+    if found is None:
+        return []
+    return [*kept.given(id_), *as_list(found.get("output"))]
+
+
+def _own_items(body: JsonObject, kept: Kept) -> list[Json]:
+    """The request's own items, each reference replaced by what it means."""
+    items: list[Json] = []
+    for item, place in input_items(body):
+        if kind_of(item, place) != "item_reference":
+            items.append(item)
+            continue
+        id_ = nonempty_string(item, "id", place)
+        found = _item(id_, kept)
+        if found is None:
+            raise place.bad(f"the item {shown(id_)} is not kept here; send the item itself")
+        items.append(found)
+    return items
+
+
+def _item(id_: str, kept: Kept) -> JsonObject | None:
+    """An item by its id, which begins, behind its kind, with that of its response: `msg_ID_0`."""
+    parts = id_.split("_")
+    response_id = f"resp_{parts[1]}" if len(parts) > 2 else ""
+    response = kept.response(response_id) if response_id else None
+    if response is None:
+        return None
+    items = [*objects_in(response.get("output")), *listed(response_id, kept.given(response_id))]
+    return next((item for item in items if item.get("id") == id_), None)
+
+
+def listed(response_id: str, given: list[Json]) -> list[JsonObject]:
+    """The input of a response as `input_items` lists it: each item with an id, each text as a part."""
+    return [_with_id(response_id, index, item) for index, item in enumerate(objects_in(given))]
+
+
+def _with_id(response_id: str, index: int, item: JsonObject) -> JsonObject:
+    kind = item.get("type") or "message"
+    found: JsonObject = {**item, "type": kind}
+    if not item.get("id"):
+        prefix = _PREFIXES.get(str(kind), "item")
+        found["id"] = f"{prefix}_{response_id.removeprefix('resp_')}_in{index}"
+    if kind == "message":
+        found.setdefault("status", "completed")
+        content = item.get("content")
+        if isinstance(content, str):
+            part = "output_text" if item.get("role") == "assistant" else "input_text"
+            found["content"] = [{"type": part, "text": content}]
+    return found
+
+
+def page(items: list[JsonObject], *, limit: str, after: str, order: str) -> JsonObject:
+    """A page of `input_items`: newest first unless it is asked otherwise. BadRequest for a page that cannot be."""
+    size = _page_size(limit)
+    if order not in ("", "asc", "desc"):
+        raise BODY.field("order").bad(f"{shown(order)} is none of asc, desc")
+    ordered = items if order == "asc" else items[::-1]
+    rest = _behind(ordered, after)
+    data = rest[:size]
+    ends: JsonObject = {"first_id": None, "last_id": None}
+    if data:
+        ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
+    return {"object": "list", "data": [*data], **ends, "has_more": len(rest) > size}
+
+
+def _page_size(limit: str) -> int:
+    """How many items a page has at most."""
+    size = _PAGE
+    if limit:
+        size = int(limit) if limit.isdecimal() and len(limit) < _LONGEST else 0
+    if not 1 <= size <= _MAX_PAGE:
+        raise BODY.field("limit").bad(f"must be a whole number from 1 to {_MAX_PAGE}")
+    return size
+
+
+def _behind(items: list[JsonObject], id_: str) -> list[JsonObject]:
+    """The items behind the one of this id; all of them for ""."""
+    if not id_:
+        return items
+    ids = [item["id"] for item in items]
+    if id_ not in ids:
+        raise BODY.field("after").bad(f"{shown(id_)} is none of the items")
+    return items[ids.index(id_) + 1 :]

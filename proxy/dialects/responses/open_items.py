@@ -1,0 +1,110 @@
+"""The items of a Responses reply while they are open: text, reasoning, calls.
+
+Source: OpenAI's API reference, "Create a model response": `output`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.dialects.responses.custom_input import CustomInput
+from proxy.dialects.responses.tools import Called, Kind
+from proxy.dialects.surrogates import SurrogateFilter
+
+TextKind: TypeAlias = Literal["text", "thinking"]
+# What the ids of calls begin with.
+PREFIXES = {Kind.FUNCTION: "fc", Kind.CUSTOM: "ctc", Kind.SEARCH: "tsc"}
+
+
+@dataclass(slots=True)
+class TextItem:
+    """The item of text or of reasoning that is open."""
+
+    kind: TextKind
+    index: int
+    id: str
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def part(self) -> JsonObject:
+        """Its only part, as far as it came."""
+        return part_of(self.kind, "".join(self.said))
+
+    def item(self, status: str, content: list[Json]) -> JsonObject:
+        """The item, with this content."""
+        if self.kind == "thinking":
+            item: JsonObject = {"id": self.id, "type": "reasoning", "summary": [], "content": content}
+            return item | {"encrypted_content": None, "status": status}
+        return {"id": self.id, "type": "message", "status": status, "role": "assistant", "content": content}
+
+
+@dataclass(slots=True)
+class CallItem:
+    """The item of a call that is open."""
+
+    index: int
+    id: str
+    call_id: str
+    called: Called
+    said: list[str] = field(default_factory=list)
+    escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
+    custom: CustomInput = field(default_factory=CustomInput)
+
+    @property
+    def arguments(self) -> str:
+        """Its arguments, as far as they came."""
+        return "".join(self.said)
+
+    @property
+    def is_blank(self) -> bool:
+        """True if it has no arguments so far."""
+        return not self.arguments.strip()
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the arguments are an object, or, of a custom tool, a text that is no JSON."""
+        if self.called.kind is Kind.CUSTOM and self.said:
+            return not self.custom.is_cut
+        return object_in(self.arguments) is not None
+
+    def item(self, status: str, said: Json) -> JsonObject:
+        """The item, with these arguments or this input."""
+        item: JsonObject = {"id": self.id, "type": f"{self.called.kind.value}_call", "status": status}
+        item |= {"call_id": self.call_id}
+        if self.called.kind is Kind.SEARCH:
+            return item | {"execution": "client", "arguments": said}
+        item["name"] = self.called.name
+        if self.called.namespace:
+            item["namespace"] = self.called.namespace
+        if self.called.kind is Kind.CUSTOM:
+            return item | {"type": "custom_tool_call", "input": said}
+        return item | {"arguments": said}
+
+    def as_it_is(self, status: str) -> JsonObject:
+        """The item with what came of its arguments."""
+        if self.called.kind is Kind.CUSTOM:
+            return self.item(status, self.custom.finish()[0])
+        if self.called.kind is Kind.SEARCH:
+            found = object_in(self.arguments)
+            return self.item(status, self.arguments if found is None else found)
+        return self.item(status, self.arguments)
+
+
+def part_of(kind: TextKind, text: str) -> JsonObject:
+    """The part of an item of text or of reasoning."""
+    if kind == "thinking":
+        return {"type": "reasoning_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def object_in(text: str) -> JsonObject | None:
+    """The object that a text is the JSON of; None if it is none."""
+    try:
+        value = load_json(text)
+    except ValueError:
+        return None
+    if isinstance(value, dict):
+        return value
+    return None

@@ -1,0 +1,204 @@
+"""Responses requests (OpenAI) to chat completions, field by field.
+
+Nothing is lost in silence: a field that cannot be carried goes with an audit record, and one without which the request
+would mean something else is refused. docs/responses.md has a row for each (`fields.py`).
+
+Source: OpenAI's API reference, "Create a model response", "Get input token counts", "Chat Completions".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.audit_record import Repair
+from proxy.codec.json_access import as_object, as_text
+from proxy.codec.json_text import JsonObject
+from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
+from proxy.dialects.responses.items import History, input_items
+from proxy.dialects.responses.tools import OfferedTools, choice_fields, offered_tools
+from proxy.dialects.validation import (
+    BODY,
+    DroppedFields,
+    FieldPath,
+    flag,
+    mapping,
+    nonempty_string,
+    number,
+    optional,
+    shown,
+    whole_number,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
+
+    `results`: the texts of the outputs since the last message of the user's own, and of the reminders there (C3, F89).
+    `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
+    the names under which the server knows them.
+    """
+
+    body: JsonObject
+    results: tuple[str, ...]
+    dropped: tuple[Repair, ...]
+    tools: OfferedTools
+
+
+# What needs a store, and what to do instead.
+_NO_STORE = {
+    "previous_response_id": "this server keeps no responses; configure the client to send the whole conversation as "
+    "`input` each time (`store: false`)",
+    "conversation": "this server keeps no conversations; configure the client to send the whole conversation as "
+    "`input` each time",
+    "prompt": "this server keeps no prompts; send `instructions` and `input`",
+}
+_NO_BACKGROUND = "this server keeps no responses that could be asked for later; ask without it, with `stream: true`"
+# What the prompt is made of.
+_COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
+# reasoning_effort by reasoning.effort; models that have it cannot be switched off.
+_EFFORTS = {
+    **{"none": "low", "minimal": "low", "low": "low", "medium": "medium"},
+    **{"high": "high", "xhigh": "high", "max": "high"},
+}
+_NO_SWITCH = "the rules name no switch for the model's thinking"
+_VERBOSITIES = ("low", "medium", "high")
+
+
+def translate(body: JsonObject, options: ModelOptions) -> Translation:
+    """The chat-completions request for a Responses request; BadRequest, with the place, for what is not carried."""
+    # OpenAI's own tools go by default: Codex offers `web_search` in each request.
+    losses = DroppedFields(options.server_tools or "drop", "OpenAI")
+    nonempty_string(body, "model", BODY)
+    losses.leave(body, BODY_FIELDS, BODY)
+    _check_state(body, losses)
+    items = input_items(body)
+    tools = offered_tools(body, items, losses)
+    history = History(tools, losses, options.reasoning_history)
+    history.instruct(optional(body, "instructions", BODY))
+    for item, place in items:
+        history.add(item, place)
+    conversation = history.conversation()
+    translated: JsonObject = {
+        "model": options.model,
+        **_limits(body),
+        **_stream(body),
+        **_reasoning(body, options.thinking, losses),
+        **_text(body, losses),
+        **choice_fields(body, tools, losses),
+    }
+    _let_call(translated, options.server, losses)
+    translated["messages"] = [*conversation.messages]
+    return Translation(translated, conversation.results, losses.records(), tools)
+
+
+def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
+    """The same for `input_tokens`: only what the prompt is made of."""
+    whole = translate({**body, "stream": None}, options)
+    counted = {key: whole.body[key] for key in _COUNTED if key in whole.body}
+    return Translation(counted, whole.results, whole.dropped, whole.tools)
+
+
+def wants_json(body: JsonObject) -> bool:
+    """True if the client asked for JSON; it did so also where the server is not told (C3)."""
+    form = as_object(as_object(body.get("text")).get("format"))
+    return as_text(form.get("type")) in ("json_object", "json_schema")
+
+
+def _check_state(body: JsonObject, losses: DroppedFields) -> None:
+    """Fields that need a store, without which the answer would be another one."""
+    for name, words in _NO_STORE.items():
+        if body.get(name):
+            raise BODY.field(name).bad(words)
+    if flag(body, "background", BODY):
+        raise BODY.field("background").bad(_NO_BACKGROUND)
+    if flag(body, "store", BODY):
+        losses.lost("store", "nothing is kept, and the response says so")
+    if optional(body, "truncation", BODY) == "auto":
+        losses.lost("truncation", "nothing is truncated; the client gets the error that tells it to compact")
+
+
+def _limits(body: JsonObject) -> JsonObject:
+    fields: JsonObject = {}
+    if body.get("max_output_tokens") is not None:
+        limit = whole_number(body, "max_output_tokens", BODY)
+        if limit < 1:
+            raise BODY.field("max_output_tokens").bad("must be greater than or equal to 1")
+        fields["max_tokens"] = limit
+    for name in ("temperature", "top_p"):
+        if body.get(name) is not None:
+            fields[name] = number(body, name, BODY)
+    user = optional(body, "user", BODY)
+    if user:
+        fields["user"] = user
+    return fields
+
+
+def _stream(body: JsonObject) -> JsonObject:
+    if body.get("stream") is None:
+        return {}
+    if not flag(body, "stream", BODY):
+        return {"stream": False}
+    return {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def _reasoning(body: JsonObject, switch: str, losses: DroppedFields) -> JsonObject:
+    """The switch of the model's thinking, as the rules name it."""
+    place = BODY.field("reasoning")
+    reasoning = mapping(body, "reasoning", BODY, needed=False)
+    losses.leave(reasoning, REASONING_FIELDS, place)
+    effort = optional(reasoning, "effort", place)
+    if not effort:
+        return {}
+    if effort not in _EFFORTS:
+        raise place.field("effort").bad(f"{shown(effort)} is none of {', '.join(_EFFORTS)}")
+    if switch in ("", "none"):
+        losses.lost("reasoning.effort", _NO_SWITCH)
+        return {}
+    if switch == "reasoning_effort":
+        return {"reasoning_effort": _EFFORTS[effort]}
+    return {"chat_template_kwargs": {switch: effort != "none"}}
+
+
+def _text(body: JsonObject, losses: DroppedFields) -> JsonObject:
+    """The form of the answer, and how long it is to be."""
+    place = BODY.field("text")
+    text = mapping(body, "text", BODY, needed=False)
+    losses.leave(text, {"format": "", "verbosity": ""}, place)
+    fields: JsonObject = {}
+    verbosity = optional(text, "verbosity", place)
+    if verbosity:
+        if verbosity not in _VERBOSITIES:
+            raise place.field("verbosity").bad(f"{shown(verbosity)} is none of {', '.join(_VERBOSITIES)}")
+        fields["verbosity"] = verbosity
+    if text.get("format") is None:
+        return fields
+    return fields | _format(mapping(text, "format", place), place.field("format"), losses)
+
+
+def _format(form: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
+    kind = nonempty_string(form, "type", place)
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    if kind != "json_schema":
+        raise place.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
+    losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), place)
+    wanted: JsonObject = {"name": nonempty_string(form, "name", place), "schema": mapping(form, "schema", place)}
+    if form.get("strict") is not None:
+        wanted["strict"] = flag(form, "strict", place)
+    if form.get("description") is not None:
+        wanted["description"] = optional(form, "description", place)
+    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+
+
+def _let_call(fields: JsonObject, server: str, losses: DroppedFields) -> None:
+    """vLLM keeps the whole reply to the schema of `response_format`, so that no tool is ever called beside one. In the
+    API both work; the tools matter more.
+    """
+    if server != "vllm" or "tools" not in fields or fields.get("tool_choice") == "none":
+        return
+    if fields.pop("response_format", None) is not None:
+        losses.lost("text.format", "vLLM calls no tool while the answer has to keep to a schema")

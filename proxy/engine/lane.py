@@ -1,0 +1,80 @@
+"""The lane: events that differ from one that was parsed by a text alone, in which nothing can begin, or by a fragment
+of a call's arguments that goes on a string.
+
+Where nothing waits, such events leave as they came, whole batches of them, after one look at their bytes; what they say
+is told to the engine afterwards (`Engine.catch_up`), joined: it would have made the same of it piece by piece.
+
+    data: {"id":"a","choices":[{"index":0,"delta":{"content":" it"},"finish_reason":null}]}
+    |--------------------- before -------------------------||- -||----------- after ----------|
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proxy.codec.json_text import load_json
+from proxy.engine.fast_path import CallTemplate, Template
+from proxy.formats.grammar import PLAIN_ESCAPE
+
+# A text that says anything at all, as it stands in a string of JSON.
+ANY_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)++' % PLAIN_ESCAPE)
+# What goes on a string of a call's arguments, which are themselves in a string: `\\n` is its escape of a line end, and
+# `\\\"` that of a quotation mark, while `\"` would end it.
+IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\(?:[nrtbf/]|\\\\|\\"|u[0-9a-fA-F]{4}))++')
+_START, _END = b"data: ", b"\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The shape of the events that pass: the bytes before and after their texts, which `plain` matches."""
+
+    template: Template | CallTemplate
+    plain: re.Pattern[bytes]
+    joint: bytes
+
+    def texts(self, body: bytes) -> list[bytes] | None:
+        """The texts of a body that is nothing but whole events of this shape; None for any other."""
+        before, after = self.template.before, self.template.after
+        if not body.startswith(before) or not body.endswith(after):
+            return None
+        if len(body) < len(before) + len(after) or not _is_unicode(body):
+            return None
+        texts = body[len(before) : -len(after)].split(self.joint)
+        matches = self.plain.fullmatch
+        for text in texts:
+            if matches(text) is None:
+                return None
+        return texts
+
+
+def unescaped(text: bytes) -> str:
+    """What texts of a lane, joined, stand for."""
+    if b"\\" not in text:
+        return text.decode("utf-8", "replace")
+    said = load_json(b'"%b"' % text)
+    assert isinstance(said, str)
+    return said
+
+
+def _is_unicode(body: bytes) -> bool:
+    """True for UTF-8: what is none cannot be told apart once it is joined."""
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def lane_of(template: Template | CallTemplate, plain: re.Pattern[bytes]) -> Lane | None:
+    """The lane for events of this shape; None if their ends are not plain to see, or they count something."""
+    before, after = template.before, template.after
+    if isinstance(template, Template) and template.counts is not None:
+        return None
+    if not before.startswith(_START) or not after.endswith(_END):
+        return None
+    if b"\n" in before or b"\r" in before or b"\r" in after or after.index(b"\n") != len(after) - len(_END):
+        return None
+    return Lane(template, plain, after + before)

@@ -1,0 +1,342 @@
+"""One try: the request goes up once, and what comes back becomes the client's bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from itertools import chain
+
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject, dump_json
+from proxy.codec.redaction import redact_error
+from proxy.dialects.base import Writer
+from proxy.dialects.chat.answer import as_chunk, read_whole, says_nothing
+from proxy.dialects.chat.request import ChatRequest
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk
+from proxy.engine.thought_tokens import says_usage, with_thought_tokens
+from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.exchange.capture import Recorder, is_stream
+from proxy.exchange.exchange import Exchange, log_crash
+from proxy.exchange.lane import ReplyLane
+from proxy.exchange.observe import ObservedReply, observed
+from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
+from proxy.exchange.repetition import RepetitionWatch
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
+from proxy.exchange.said import Said
+from proxy.exchange.second_try import EarlierTry, Why, record, why_again
+from proxy.healing.heal import NO_HEALING
+from proxy.limits import MAX_ERROR_BODY
+from proxy.upstream.answer_wait import NEVER
+from proxy.upstream.client import UpstreamCall
+from proxy.upstream.content_encoding import decoded
+from proxy.upstream.response_headers import REPLY, response_headers
+from proxy.upstream.responses import error_of_response, read_body
+
+# The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
+END_GRACE = 1.0
+# So long, in seconds, events are read that have come at once; then other streams have their turn.
+SLICE = 0.002
+# Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
+HURRY = 0.05
+
+
+def _slice() -> Callable[[], bool]:
+    """Says when a slice that begins now is over."""
+    end = time.monotonic() + SLICE
+    return lambda: time.monotonic() >= end
+
+
+def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
+    """What goes up; a defect of the healing leaves the request as it came (contract C6)."""
+    try:
+        return upstream_request(request, plan)
+    except Exception as error:  # the outermost boundary of the healing
+        log_crash(error)
+        return upstream_request(request, replace(plan, heal=NO_HEALING))
+
+
+class Attempt:
+    """One try: the request goes up once. `spoke` is true once more than heartbeats went, or must go, to the client.
+
+    `silence` says why a reply that has ended says nothing, if it does. What `earlier` has said goes on in this one.
+    """
+
+    def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
+        self._exchange = exchange
+        self._plan = plan
+        self._up = _on_its_way(exchange.request, plan)
+        if exchange.observe:
+            self._up = replace(self._up, body=exchange.request.raw)
+        self._engine = exchange.engine(self._up.raw_text)
+        self._keep_back = exchange.ask_again and plan.again is None and not exchange.observe
+        self._earlier = earlier
+        self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
+        self._writer = self._new_writer()
+        self._reply = self._new_reply()
+        self._unsent = b""
+        self._held_since = NEVER
+        self._swallowed = False
+        self.silence: Why | None = None
+        self.left = EarlierTry()
+        self._lane: ReplyLane | None = None
+        self.spoke = False
+
+    def _new_writer(self) -> Writer:
+        """That of the try before, if something of that has left."""
+        if self._earlier is not None and self._earlier.spoke:
+            return self._earlier._writer
+        return self._exchange.dialect.writer(expand=False)
+
+    def _new_reply(self) -> StreamReply | ObservedReply:
+        exchange = self._exchange
+        reply = StreamReply(
+            self._engine,
+            self._writer,
+            log_crash,
+            max_event=exchange.max_event,
+            keep_back=self._keep_back,
+            earlier=None if self._earlier is None else self._earlier.left,
+            watch=self._watch,
+        )
+        if not exchange.observe:
+            return reply
+        return observed(reply, exchange.dialect, log_crash, max_event=exchange.max_event)
+
+    @property
+    def begun(self) -> bool:
+        """True once something of it must not be said twice."""
+        return self.spoke or self._reply.started
+
+    def run(self) -> Iterator[bytes]:
+        """The bytes for the client."""
+        exchange, request = self._exchange, self._exchange.request
+        tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=self._up.raw_text)
+        with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
+            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
+            first = yield from self._head(parts, call)
+            streamed = is_stream(call.header("Content-Type"))
+            if streamed and not (request.stream or exchange.observe):
+                raise UpstreamBroken("the model server answered with a stream that was not asked for")
+            if streamed and request.stream:
+                if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
+                    self._lane = ReplyLane(call, exchange.wait, self._reply, tape)
+                yield from self._live(chain((first,), parts))
+                return
+            if self._earlier is not None and self._earlier.spoke:
+                raise UpstreamBroken("the model server answered with no stream although the one before was one")
+            whole = yield from self._beating(read_body(chain((first,), parts)))
+        made = self._observed(whole) if exchange.observe else self._whole(whole)
+        if self._keep_back and self.silence is not None:
+            self._unsent = made
+            return
+        yield made
+
+    def end_after_all(self) -> bytes:
+        """The end of a reply that says nothing, and after which no other one came."""
+        rest = b""
+        if isinstance(self._reply, StreamReply) and self._reply.kept:
+            rest = self._reply.end_after_all()
+        return self._unsent + rest
+
+    def _is_over(self) -> bool:
+        """True once a stream has said all."""
+        return self._reply.done
+
+    def fail(self, error: ProxyError) -> bytes:
+        """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
+        tail = self._unsent + self._reply.fail(error)
+        self.spoke = self.spoke or self._reply.started
+        return tail
+
+    def note(self) -> None:
+        """Tell the outcome what was done."""
+        outcome = self._exchange.outcome
+        outcome.audit = (*outcome.asked, *self._up.healed, *record(outcome.again), *self._engine.audit)
+        if self._watch is not None:
+            outcome.audit += self._watch.record
+        outcome.calls = self._engine.calls
+        outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
+        outcome.swallowed = self._swallowed or self._reply.swallowed
+        if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
+            self._would_fail(self._reply.would_fail)
+
+    def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
+        """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
+        first = b""
+        for part in parts:
+            if part is not None:
+                first = part
+                break
+            yield self._beat()
+        if call.status != 200:
+            body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
+            raise error_of_response(call, body, self._exchange.secrets)
+        if self._plan.learnt:
+            self._exchange.upstream.remember_healings(self._plan.learnt)
+        self._exchange.outcome.headers = response_headers(call, REPLY)
+        as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
+        self._exchange.outcome.content_type = call.header("Content-Type") if as_it_came else ""
+        return first
+
+    def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
+        """A stream: everything that has arrived, decided and written at once."""
+        reply, wait = self._reply, self._exchange.wait
+        for part in parts:
+            beat = b""
+            if part is None:
+                beat = self._beat()
+            else:
+                yield from self._read(part)
+            if reply.held or self._held_since != NEVER:
+                self._limit_hold()
+            if reply.failure is not None:
+                raise reply.failure
+            if reply.done:
+                wait.expect_end(END_GRACE)
+            ready = self._ready()
+            wait.lane = self._open_lane()
+            yield beat + ready
+            if reply.cut:
+                # Leaving closes the upstream, by which the model server stops.
+                break
+        if self._engine.wants_count and not self._exchange.observe:
+            yield from wait.on_a_thread()
+            self._engine.counted(self._exchange.count(self._engine.thoughts))
+        if reply.ends_long:
+            yield from wait.on_a_long_step()
+        self._unsent += reply.finish()
+        if reply.failure is not None:
+            raise reply.failure
+        self.silence, self.left = reply.silence, reply.left
+        if reply.started or not reply.kept:
+            yield self._ready(ended=True)
+
+    def _open_lane(self) -> ReplyLane | None:
+        """The lane, if nothing but text is awaited now."""
+        lane = self._lane
+        if lane is None or self._unsent or self._held_since != NEVER:
+            return None
+        return lane if lane.open() else None
+
+    def _read(self, part: bytes) -> Iterator[bytes]:
+        """Read what has come, in slices: between two of them other streams have their turn."""
+        reply = self._reply
+        if reply.takes_long(part):
+            yield from self._exchange.wait.on_a_long_step()
+            self._unsent += reply.receive(part)
+            return
+        self._unsent += reply.receive(part, _slice())
+        while reply.unread:
+            yield self._beat() + self._ready()
+            self._unsent += reply.receive(b"", _slice())
+
+    def _ready(self, *, ended: bool = False) -> bytes:
+        """What may go to the client now: a role-only chunk waits for what comes after it."""
+        if not (self._unsent and (self._reply.started or ended)):
+            return b""
+        self.spoke = True
+        data, self._unsent = self._unsent, b""
+        self._exchange.wait.wrote()
+        return data
+
+    def _beat(self) -> bytes:
+        """A heartbeat, if one is due."""
+        wait = self._exchange.wait
+        if not wait.heartbeat_due:
+            return b""
+        wait.wrote()
+        self._exchange.outcome.heartbeats += 1
+        return self._reply.heartbeat()
+
+    def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
+        """Wait for something whole, with heartbeats."""
+        while True:
+            try:
+                next(whole)
+            except StopIteration as done:
+                data: bytes = done.value
+                return data
+            yield self._beat()
+
+    def _limit_hold(self) -> None:
+        """Let go what has been held for too long (contract C2), and sooner the prose before it."""
+        reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
+        if not reply.held:
+            self._held_since = NEVER
+        elif self._held_since == NEVER:
+            self._held_since = now
+            bound = min(bound, HURRY)
+        elif now >= self._held_since + bound:
+            self._unsent += reply.release()
+            self._held_since = NEVER
+        elif now >= self._held_since + HURRY:
+            self._unsent += reply.flush_prose()
+        else:
+            bound = HURRY
+        self._exchange.wait.alarm(self._held_since + bound)
+
+    def _whole(self, body: bytes) -> bytes:
+        """A whole answer: as the stream that the client asked for, or whole."""
+        exchange, request = self._exchange, self._exchange.request
+        answer = read_whole(body)
+        self._swallowed = says_nothing(answer)
+        self.left = EarlierTry(as_object(answer.get("usage")))
+        if self._earlier is not None:
+            own, answer = answer, self._earlier.left.joined(answer)
+            body = body if answer is own else dump_json(answer)
+        try:
+            counted = self._counted(answer)
+            return self._made(body if counted is answer else dump_json(counted), counted, self._engine)
+        except ProxyError:
+            raise
+        except Exception as error:  # the outermost boundary of the engine (contract C6)
+            log_crash(error)
+            if request.stream or not exchange.dialect.verbatim:
+                raise InternalError("the proxy failed while it read the answer; its log says why") from error
+            return body
+
+    def _counted(self, answer: JsonObject) -> JsonObject:
+        """A whole answer whose usage says how many tokens were thoughts; the very same if there are none."""
+        usage = as_object(answer.get("usage"))
+        if not self._engine.may_tell(answer) or not says_usage(Chunk({"usage": usage}, b"")):
+            return answer
+        reader = self._exchange.engine(self._up.raw_text)
+        reader.feed(as_chunk(answer))
+        if not reader.thoughts:
+            return answer
+        tokens = self._exchange.count(reader.thoughts)
+        if not tokens:
+            return answer
+        return {**answer, "usage": with_thought_tokens(usage, tokens)}
+
+    def _observed(self, body: bytes) -> bytes:
+        """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""
+        answer: JsonObject = {}
+        try:
+            answer = read_whole(body)
+            self._swallowed = says_nothing(answer)
+            self.left = EarlierTry(as_object(answer.get("usage")))
+            self._made(body, answer, self._engine)
+        except ProxyError as error:
+            self._would_fail(error)
+        except Exception as error:  # the outermost boundary of the engine
+            log_crash(error)
+        if self._exchange.dialect.verbatim:
+            return body
+        return self._made(body, answer or read_whole(body), unrepaired())
+
+    def _would_fail(self, error: ProxyError) -> None:
+        redact_error(error, self._exchange.secrets)
+        self._exchange.outcome.would_fail(error)
+
+    def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
+        dialect, said = self._exchange.dialect, Said()
+        said.see(answer)
+        if self._exchange.request.stream:
+            made = answer_as_stream(answer, engine, dialect.writer(expand=True), said)
+        else:
+            made = answer_as_answer(body, answer, engine, dialect, said)
+        self.silence = why_again(said, self.left.tokens)
+        return made

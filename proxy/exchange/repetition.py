@@ -1,0 +1,70 @@
+"""A model that says the same over and over, told by an exact period at the end of its text. Off unless a rule asks.
+
+`{longest: 100, times: 20}`: the last 2,000 characters repeat a piece of at most 100. Nothing is told of what words
+mean, and a line of dashes is not long enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.audit_record import Repair
+from proxy.engine.events import CallArguments, Event, Reasoning, Text, Unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What counts: a piece of at most `longest` characters, over as many as `times` of the longest would take."""
+
+    longest: int
+    times: int
+
+    @property
+    def stretch(self) -> int:
+        """The characters that are looked at."""
+        return self.longest * self.times
+
+
+class RepetitionWatch:
+    """Looks at the end of a text that is being written; its work is linear in it."""
+
+    def __init__(self, period: Period) -> None:
+        self._period = period
+        self._tail = ""
+        self._new = 0
+        self.found = ""
+
+    def hear(self, event: Event) -> None:
+        """Take what an event says."""
+        match event:
+            case Unchanged():
+                for said in event.events:
+                    self.hear(said)
+            case Text() | Reasoning():
+                self.feed(event.text)
+            case CallArguments():
+                self.feed(event.fragment)
+
+    def feed(self, text: str) -> None:
+        """Take the next text; `found` is the piece that repeats, once one does."""
+        period = self._period
+        self._tail = (self._tail + text)[-period.stretch :]
+        self._new += len(text)
+        if self._new >= period.longest and len(self._tail) == period.stretch:
+            self._new = 0
+            self.found = self._repeated()
+
+    def _repeated(self) -> str:
+        tail = self._tail
+        for size in range(1, self._period.longest + 1):
+            # The two characters tell nearly always that it is none; only then the whole is compared.
+            if tail[-1] == tail[-1 - size] and tail.startswith(tail[size:]):
+                return tail[-size:]
+        return ""
+
+    @property
+    def record(self) -> tuple[Repair, ...]:
+        """What is told of it."""
+        if not self.found:
+            return ()
+        return (Repair("repetition", self.found, "", "the model repeated itself; the model server was told to stop"),)

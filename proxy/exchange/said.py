@@ -1,0 +1,117 @@
+"""What a reply has said so far: an answer, thoughts alone, or nothing; and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from proxy.codec.json_access import as_object, objects_in
+from proxy.codec.json_text import JsonObject
+from proxy.engine.events import Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
+from proxy.formats.thought_reader import TextPart, ThoughtReader
+
+# What a message may say beside its text, its reasoning and its calls.
+_OTHER_WORDS = ("refusal", "audio", "images")
+# Where servers say which of the client's stop sequences ended the reply: vLLM, SGLang. A number is a token.
+_MATCHED = ("stop_reason", "matched_stop")
+
+
+class Saying(IntEnum):
+    """How much a reply says; blanks and thoughts are no answer."""
+
+    NOTHING = 0
+    BLANK = 1
+    THOUGHT = 2
+    ANSWER = 3
+
+
+class Said:
+    """The events of a reply, listened to. Reasoning that a server left in the text (`<think>…</think>`) is none the
+    less thought.
+    """
+
+    def __init__(self) -> None:
+        self._thoughts = ThoughtReader()
+        self._choices: set[int] = set()
+        self._blanks = 0
+        self._finish: Finished | None = None
+        self.saying = Saying.NOTHING
+        # What would end the reasoning that the reply's text leaves open, `</think>`; known at its end.
+        self.open_thought = ""
+
+    @property
+    def answered(self) -> bool:
+        """True once there is an answer: then nothing more has to be listened to."""
+        return self.saying is Saying.ANSWER
+
+    def hear(self, events: Iterable[Event]) -> None:
+        """Listen to what the engine says."""
+        for event in events:
+            if isinstance(event, Unchanged):
+                self.hear(event.events)
+            else:
+                self._hear(event)
+
+    def see(self, body: JsonObject) -> None:
+        """Look at a chunk, or a whole answer, for what is no event of the engine's."""
+        for entry in objects_in(body.get("choices")):
+            said = as_object(entry.get("delta") or entry.get("message"))
+            if any(said.get(name) for name in _OTHER_WORDS):
+                self._raise(Saying.ANSWER)
+
+    def used_without_a_word(self, tokens: int) -> bool:
+        """True if more tokens were used than what was said can have taken: at most one for each blank, and the end's.
+        A parser may have swallowed a call.
+        """
+        return self.saying <= Saying.BLANK and tokens > self._blanks + 1
+
+    def ended_without_answer(self) -> bool:
+        """True for a reply of one choice that ended by itself, by no stop sequence, and holds no answer."""
+        self.open_thought = self._thoughts.closer
+        self._read(self._thoughts.finish())
+        if self.answered or self._finish is None or len(self._choices) > 1:
+            return False
+        return self._finish.reason == "stop" and not _was_stopped(self._finish)
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case Usage() | Rest():
+                return
+            case Finished():
+                self._finish = event
+            case Reasoning():
+                self._say(event.text, thinking=True)
+            case Text():
+                self._text(event.text)
+            case _:
+                self._raise(Saying.ANSWER)
+        self._choices.add(getattr(event, "choice", 0))
+
+    def _text(self, text: str) -> None:
+        if not text.strip():
+            self._blanks += len(text)
+        self._raise(Saying.BLANK)
+        self._read(self._thoughts.feed(text))
+
+    def _read(self, pieces: Iterable[TextPart]) -> None:
+        for piece in pieces:
+            self._say(piece.text, thinking=piece.thinking)
+
+    def _say(self, text: str, *, thinking: bool) -> None:
+        if not text.strip():
+            return
+        if thinking:
+            self._raise(Saying.THOUGHT)
+        else:
+            self._raise(Saying.ANSWER)
+
+    def _raise(self, saying: Saying) -> None:
+        self.saying = max(self.saying, saying)
+
+
+def _was_stopped(finish: Finished) -> bool:
+    """True if the server says that one of the client's stop sequences ended the reply."""
+    if finish.source is None:
+        return False
+    entries = objects_in(finish.source.body.get("choices"))
+    return any(isinstance(entry.get(name), str) for entry in entries for name in _MATCHED)

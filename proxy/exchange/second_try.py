@@ -1,0 +1,117 @@
+"""One more try for a reply that says nothing: when, how, and how the two become one (F63, F72).
+
+Quiet: the client sees one reply. Only where the model ended by itself, tools are offered, the answer was not begun by
+the client, and one answer is asked for. Nothing is decided by what words mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from proxy.audit_record import Repair
+from proxy.codec.json_access import as_list, as_object, objects_in
+from proxy.codec.json_text import Json, JsonObject
+from proxy.dialects.chat.request import ChatRequest
+from proxy.exchange.said import Said, Saying
+
+# The id of its record.
+FIX = "second_try"
+
+
+class Why(Enum):
+    """Why a request went up once more."""
+
+    EMPTY = "the reply was empty"
+    THOUGHT = "the reply was only thought"
+    SWALLOWED = "the reply used tokens and said nothing: the server's parser may have swallowed a call"
+
+
+def may_be_asked_again(request: ChatRequest) -> bool:
+    """True for a request whose reply may be asked for once more, should it say nothing."""
+    if request.tools is None or request.body.get("n") not in (None, 1):
+        return False
+    return not _is_prefilled(request.body)
+
+
+def _is_prefilled(body: JsonObject) -> bool:
+    """True if the client wrote the beginning of the answer."""
+    if body.get("continue_final_message") or body.get("add_generation_prompt") is False:
+        return True
+    messages = as_list(body.get("messages"))
+    return bool(messages) and as_object(messages[-1]).get("role") == "assistant"
+
+
+def why_again(said: Said, tokens: int) -> Why | None:
+    """Why a reply that has ended is worth one more try, or None."""
+    if not said.ended_without_answer():
+        return None
+    if said.saying is Saying.THOUGHT:
+        return Why.THOUGHT
+    if said.used_without_a_word(tokens):
+        return Why.SWALLOWED
+    return Why.EMPTY
+
+
+def record(why: Why | None) -> tuple[Repair, ...]:
+    """What is told of one more try, if there was one."""
+    if why is None:
+        return ()
+    return (Repair(FIX, "", "", f"{why.value}; the request went up once more"),)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTry:
+    """What the second reply must know of the first: its token counts, and, if something of it has left, the `envelope`
+    of its chunks (id, time, model), for both are one reply.
+    """
+
+    usage: JsonObject = field(default_factory=dict)
+    envelope: JsonObject = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that the model used, as far as the server says it."""
+        used = self.usage.get("completion_tokens")
+        return used if isinstance(used, int) else 0
+
+    def joined(self, body: JsonObject) -> JsonObject:
+        """A chunk, or the whole, of the second reply as one of the one reply; the very same where nothing differs."""
+        changed: JsonObject = {**body, **{key: value for key, value in self.envelope.items() if key in body}}
+        if isinstance(body.get("usage"), dict):
+            changed["usage"] = summed(self.usage, as_object(body["usage"]))
+        if self.envelope and "choices" in body:
+            changed["choices"] = [_without_role(entry) for entry in objects_in(body["choices"])]
+        if changed == body:
+            return body
+        return changed
+
+
+def envelope_of(body: JsonObject) -> JsonObject:
+    """What all chunks of a reply say alike."""
+    return {key: body[key] for key in ("id", "created", "model", "system_fingerprint") if key in body}
+
+
+def _without_role(entry: JsonObject) -> JsonObject:
+    """An entry of a chunk whose role the client knows already."""
+    delta = as_object(entry.get("delta"))
+    if "role" not in delta:
+        return entry
+    return {**entry, "delta": {key: value for key, value in delta.items() if key != "role"}}
+
+
+def summed(one: Mapping[str, Json], other: Mapping[str, Json]) -> JsonObject:
+    """Token counts of two tries: the sum of each number, also of those inside."""
+    total: JsonObject = {**one, **other}
+    for key in one.keys() & other.keys():
+        total[key] = _sum(one[key], other[key])
+    return total
+
+
+def _sum(one: Json, other: Json) -> Json:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return summed(one, other)
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one + other
+    return other if other is not None else one

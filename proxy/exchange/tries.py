@@ -1,0 +1,116 @@
+"""The way of one chat request's bytes: one generator for streamed and whole replies.
+
+The 200 is held back until the upstream has said something or the first heartbeat is due: an error before that is
+raised, and becomes a real status; one after it ends the stream with the dialect's error event. Whatever ends the
+generator closes the upstream, by which the model server stops. A request that is only observed goes up and comes back
+as the very bytes, while the engine reads along; its errors, heartbeats and times are those of any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from proxy.codec.redaction import redact_error
+from proxy.errors import ClientGone, InternalError, ProxyError
+from proxy.exchange.attempt import Attempt
+from proxy.exchange.exchange import Exchange, log_crash
+
+
+def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
+    """The bytes of the reply, `b""` where there are none now; a whole one in one piece. Raises a ProxyError only before
+    it gave any.
+    """
+    tries = _Tries(exchange)
+    while True:
+        attempt = tries.begin()
+        try:
+            for part in attempt.run():
+                tries.committed |= part != b""
+                yield part
+            goes_on = yield from tries.go_on(attempt)
+            if not goes_on:
+                return
+        except ClientGone:
+            raise
+        except ProxyError as error:
+            goes_on = yield from tries.try_again(attempt, error)
+            if goes_on:
+                continue
+            yield tries.fail(attempt, error)
+            return
+        except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
+            yield tries.crash(attempt, error)
+            return
+        finally:
+            tries.told.note()
+
+
+class _Tries:
+    """The tries of one exchange: which one comes next, and how the last one ends.
+
+    `committed` is true once something went to the client; `told` is the try that the outcome tells of.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._plan = exchange.plan
+        self._earlier: Attempt | None = None
+        self.committed = False
+        self.told: Attempt
+
+    def begin(self) -> Attempt:
+        """The next try."""
+        outcome = self._exchange.outcome
+        outcome.tries += 1
+        outcome.plan = self._plan
+        self.told = Attempt(self._exchange, self._plan, self._earlier)
+        return self.told
+
+    def go_on(self, attempt: Attempt) -> Generator[bytes, None, bool]:
+        """True if the reply that has ended says nothing, and is asked for once more."""
+        plan = yield from self._exchange.once_more(self._plan, attempt.silence)
+        if plan is None:
+            return False
+        self._plan, self._earlier = plan, attempt
+        self._exchange.outcome.again = plan.again
+        return True
+
+    def try_again(self, attempt: Attempt, error: ProxyError) -> Generator[bytes, None, bool]:
+        """True if the request goes up again in another way."""
+        # What the server has shown is remembered also where this request cannot go up again.
+        plan = yield from self._exchange.second(self._plan, error)
+        if plan is None or attempt.spoke:
+            return False
+        self._plan = plan
+        return True
+
+    def fail(self, attempt: Attempt, error: ProxyError) -> bytes:
+        """The end of a reply that cannot be finished; raises the error where it can be a status."""
+        exchange = self._exchange
+        redact_error(error, exchange.secrets)
+        instead = self._end_of_earlier(attempt)
+        if instead is not None:
+            return instead
+        exchange.outcome.fail(error)
+        tail = attempt.fail(error)
+        if not self.committed and not (attempt.spoke and exchange.request.stream):
+            raise error
+        return tail
+
+    def crash(self, attempt: Attempt, error: Exception) -> bytes:
+        """The end of a reply in which the proxy failed; raises the error where it can be a status."""
+        instead = self._end_of_earlier(attempt)
+        if instead is not None:
+            log_crash(error)
+            return instead
+        if not self.committed:
+            raise error
+        log_crash(error)
+        return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
+
+    def _end_of_earlier(self, attempt: Attempt) -> bytes | None:
+        """The end of the reply before, which said nothing, if this one has not begun; None if there is no such one."""
+        if self._earlier is None or attempt.begun:
+            return None
+        self.told = self._earlier
+        return self._earlier.end_after_all()

@@ -1,0 +1,73 @@
+"""What a server's refusal teaches: the healings that its words ask for, if they change anything in the request.
+
+The words are those of chat templates (`raise_exception`), of Jinja, of vLLM, SGLang and llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proxy.codec.json_text import JsonObject
+from proxy.healing.heal import IDS, HealPlan, heal, record_id
+
+_LONGEST = 4096
+_SYSTEMS = ("one_system", "late_system")
+_TURNS = ("user_first", "user_after_result", "empty_answers", "alternate")
+_TOOLS = ("plain_schemas", "tool_descriptions")
+
+
+def _words(pattern: str, *ids: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    return re.compile(pattern, re.IGNORECASE), ids
+
+
+# The surest first: what one of them teaches is all that is learnt.
+_LESSONS = (
+    _words(r"reasoning_content\W.{0,80}(?:pass|missing|required|must)|thinking is enabled but", "reasoning_back"),
+    _words(r"single tool.calls? at once|only (?:one|1|a single) tool.call|parallel tool calls", "one_call"),
+    _words(r"alphanumeric\w* .{0,40}\b9\b", "mistral_ids"),
+    _words(r"system role (?:is )?not supported|does not support (?:a )?system", "no_system", *_SYSTEMS),
+    _words(r"no user query|first user message|at least one user|no user message", "user_first"),
+    _words(r"prefill|assistant messages? at the end|(?:last|final) message .{0,40}assistant", "assistant_last"),
+    _words(r"both content and thinking", "call_text"),
+    _words(r"\b(?:image|multi-?modal|vision|audio|video|mmproj)|(?:unknown|unsupported).{0,8} part", "pictures"),
+    _words(r"alternat|unexpected role|after role|tool.{0,40}previous assistant", *_SYSTEMS, *_TURNS),
+    _words(r"system message|message role|invalid role|only user|roles? (?:are|is) supported", *_SYSTEMS, *_TURNS),
+    _words(r"assistant message must|non-?empty|(?:must|can) ?not be empty|content is required", "empty_answers"),
+    _words(r"nonetype|content.{0,40}(?:null|none)\b", "null_beside_calls"),
+    _words(r"can only concatenate|not \"list\"|valid string|(?:be|expected) a? ?string", "flat_texts", "pictures"),
+    _words(r"functions?\b.{0,60}\bname\b|tools?\W.{0,60}\bname\b|string_too_long|a-zA-Z0-9_", "tool_names"),
+    _words(r"parse grammar|schema|\$ref|recursion|description|'type'", *_TOOLS),
+    _words(
+        r"jinja|chat.?template|undefined|has no (?:attribute|element)|typeerror|not iterable|unknown (?:method|filter)",
+        *_TOOLS,
+        "null_beside_calls",
+        "flat_texts",
+        *_SYSTEMS,
+        *_TURNS,
+    ),
+)
+
+
+def words_of(healing: str) -> tuple[str, ...]:
+    """The words of refusals that ask for a healing."""
+    return tuple(pattern.pattern for pattern, ids in _LESSONS if healing in ids)
+
+
+def lesson(message: str, body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
+    """The healings that the words of a refusal ask for, in the table's order; only those that would change the body."""
+    words = message[:_LONGEST]
+    for pattern, ids in _LESSONS:
+        if not pattern.search(words):
+            continue
+        found = _of_use(ids, body, plan)
+        if found:
+            return found
+    return ()
+
+
+def _of_use(ids: tuple[str, ...], body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
+    """Those of the healings that are neither in force nor off and would change the body."""
+    before = plan.ids
+    after = plan.learnt(ids).ids
+    done = {repair.id for repair in heal(body, after).repairs}
+    return tuple(name for name in IDS if name in after - before and record_id(name) in done)

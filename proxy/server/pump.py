@@ -1,0 +1,426 @@
+"""The pump: one thread of a worker that drives all of its streams.
+
+It waits in one epoll for the upstreams' and the clients' sockets of all streams, and for the earliest of their
+deadlines; a stream costs no thread. The body of a response is still an iterator of bytes as WSGI wants it: it gives
+`b""` where it has nothing now, and its wait object (upstream/answer_wait.py) says what it waits for:
+
+    wait.driven        set here: the body may not block any more
+    wait.parked        the body has nothing before `wait.descriptor` can be read, or `wait.deadline` has come
+    wait.blocks        the next step of the body may block
+    wait.computes      the next step of the body may compute for long
+    wait.lane()        if it is not None while the body is parked: what the upstream has said and needs no step
+    wait.readable(), wait.client_left(), wait.worker_ends()      said here, before the step that follows
+
+Nothing that can block is done on the pump's thread: steps that may, and the closing of a response (log, audit,
+capture), go to other threads. Steps that compute for long go to one thread of their own, one after the other, and the
+interpreter cuts them into slices: while one goes on, whoever wants the interpreter's lock has it after LONG_SLICE.
+
+gunicorn's configuration loads it by its path, so it imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+# Steps of one stream before the others have their turn; a step takes at most some kilobytes (upstream/answer_wait.py).
+STEPS = 2
+# Threads for what may block.
+HELPERS = 64
+# A thread that computes for long gives the interpreter's lock away after so long, in seconds, to the pump, which has to
+# get it back at each of its system calls.
+LONG_SLICE = 0.0001
+# How often, in seconds, it is looked whether a client takes anything.
+LOOK_SECONDS = 1.0
+
+_EVENTS = 1024
+# The longest that epoll is asked to wait, in seconds: it counts milliseconds in 31 bits.
+_LONGEST = 86400.0
+_LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class Pump(threading.Thread):
+    """Drives streams until it is told to stop.
+
+    `streams` is the module `pumped_stream`, `deadlines` a `DeadlineHeap`. `drain` is the descriptor that can be read
+    once the worker is about to end. `on_death` is called if the thread ends by a defect; its streams then end on
+    threads of their own, in their clients' own words.
+    """
+
+    def __init__(self, streams: Any, deadlines: Any, log: Any, drain: int, on_death: Any) -> None:
+        super().__init__(name="pump", daemon=True)
+        self._states = streams.State
+        self._none = streams.NONE
+        self._deadlines = deadlines
+        self._log = log
+        self._drain = drain
+        self._on_death = on_death
+        self._helpers = ThreadPoolExecutor(HELPERS, "stream")
+        self._long_steps = ThreadPoolExecutor(1, "long step")
+        self._epoll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._by_descriptor: dict[int, Any] = {}
+        self._streams: set[Any] = set()
+        self._ready: deque[Any] = deque()
+        # What other threads hand in: streams, each with what the step gave that was made there.
+        self._inbox: deque[tuple[Any, bytes | None]] = deque()
+        self._lock = threading.Lock()
+        self._dead = False
+        self._stopped = False
+        self._drains = False
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._epoll.register(drain, select.EPOLLIN)
+
+    def add(self, stream: Any) -> bool:
+        """Take a stream over; False if the pump cannot any more, and the stream is still the caller's."""
+        stream.wait.driven = True
+        if self._hand_in(stream, b""):
+            return True
+        stream.wait.driven = False
+        return False
+
+    def stop(self) -> None:
+        """The worker ends."""
+        with self._lock:
+            self._stopped = True
+        os.eventfd_write(self._wake, 1)
+
+    def _hand_in(self, stream: Any, data: bytes | None) -> bool:
+        with self._lock:
+            if self._dead:
+                return False
+            self._inbox.append((stream, data))
+        os.eventfd_write(self._wake, 1)
+        return True
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            while not self._stopped:
+                self._round()
+        except BaseException:
+            self._log.exception("the pump has failed: the worker ends, and is replaced")
+            self._die()
+
+    def _round(self) -> None:
+        """What has happened since the last round, and for each stream that is ready one turn."""
+        for descriptor, mask in self._epoll.poll(self._seconds(), _EVENTS):
+            stream = self._by_descriptor.get(descriptor)
+            if stream is None:
+                self._on_worker(descriptor)
+            elif descriptor == stream.client:
+                self._on_client(stream, mask)
+            else:
+                self._on_upstream(stream)
+        # Only now: a descriptor that was closed meanwhile may be a new stream's, and events of the old one were left.
+        self._take_in()
+        for stream in self._deadlines.take(time.monotonic()):
+            self._on_deadline(stream)
+        for _ in range(len(self._ready)):
+            self._turn(self._ready.popleft())
+
+    def _seconds(self) -> float:
+        """How long to wait for the next event."""
+        if self._ready or self._inbox:
+            return 0.0
+        first: float = self._deadlines.first()
+        return min(max(0.0, first - time.monotonic()), _LONGEST)
+
+    def _on_worker(self, descriptor: int) -> None:
+        """Something was handed in, or the worker is about to end. All else was a stream's that has ended."""
+        if descriptor == self._wake:
+            os.eventfd_read(self._wake)
+        elif descriptor == self._drain:
+            self._epoll.unregister(self._drain)
+            self._drains = True
+            for stream in self._streams:
+                stream.wait.worker_ends()
+                if stream.state is self._states.WAITING:
+                    self._queue(stream)
+
+    def _on_upstream(self, stream: Any) -> None:
+        if stream.wait.lane is not None and stream.state is self._states.WAITING and self._passes(stream):
+            return
+        stream.wait.readable()
+        if stream.state is self._states.WAITING:
+            self._turn(stream)
+
+    def _passes(self, stream: Any) -> bool:
+        """Whether what has come needs no step; then it goes to the client."""
+        try:
+            data = stream.wait.lane()
+        except Exception:
+            self._log.exception("a stream has failed")
+            stream.broken = True
+            self._finish(stream)
+            return True
+        if data is None:
+            stream.wait.lane = None
+            return False
+        if data:
+            self._write(stream, data)
+        return True
+
+    def _take_in(self) -> None:
+        while self._inbox:
+            stream, data = self._inbox.popleft()
+            if stream in self._streams:
+                stream.move(self._states.READY)
+                if stream.gone:
+                    stream.wait.client_left()
+            else:
+                self._begin(stream)
+            if self._does(stream, data):
+                self._turn(stream)
+
+    def _begin(self, stream: Any) -> None:
+        self._streams.add(stream)
+        stream.client = stream.sock.fileno()
+        self._by_descriptor[stream.client] = stream
+        self._epoll.register(stream.client, select.EPOLLRDHUP)
+        if self._drains:
+            stream.wait.worker_ends()
+
+    # The steps of a stream.
+
+    def _turn(self, stream: Any) -> None:
+        """Let a stream make steps until it has to wait, or others have their turn."""
+        for _ in range(STEPS):
+            if not self._does(stream, self._step(stream)):
+                return
+        self._queue(stream)
+
+    def _step(self, stream: Any) -> bytes | None:
+        """The next part of the body, b"" where there is none now, None at its end."""
+        try:
+            data: bytes = next(stream.body)
+        except StopIteration:
+            return None
+        except Exception:
+            self._log.exception("a stream has failed")
+            stream.broken = True
+            return None
+        except BaseException:
+            stream.broken = True
+            raise
+        return data
+
+    def _does(self, stream: Any, data: bytes | None) -> bool:
+        """Do what a step asks for; True if the next one may follow at once."""
+        if data:
+            return self._write(stream, data)
+        if data is None:
+            self._finish(stream)
+            return False
+        if stream.wait.parked:
+            self._park(stream)
+            return False
+        if stream.wait.blocks:
+            self._leave_for(stream, self._helpers, self._make_step)
+            return False
+        if stream.wait.computes:
+            self._leave_for(stream, self._long_steps, self._make_long_step)
+            return False
+        return True
+
+    def _queue(self, stream: Any) -> None:
+        stream.move(self._states.READY)
+        self._ready.append(stream)
+
+    def _park(self, stream: Any) -> None:
+        """It waits for its upstream, or its deadline."""
+        wait = stream.wait
+        if wait.descriptor != stream.upstream:
+            self._forget_upstream(stream)
+            stream.upstream = wait.descriptor
+            self._by_descriptor[stream.upstream] = stream
+            self._epoll.register(stream.upstream, select.EPOLLIN)
+        self._deadlines.set(stream, wait.deadline)
+        if stream.state is not self._states.WAITING:
+            stream.move(self._states.WAITING)
+
+    def _leave_for(self, stream: Any, threads: ThreadPoolExecutor, step: Any) -> None:
+        """Its next step is not for the pump: a thread makes it."""
+        self._forget_upstream(stream)
+        self._deadlines.discard(stream)
+        stream.move(self._states.ON_THREAD)
+        self._submit(threads, step, stream)
+
+    def _make_long_step(self, stream: Any) -> None:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(min(usual, LONG_SLICE))
+        try:
+            self._make_step(stream)
+        finally:
+            sys.setswitchinterval(usual)
+
+    def _make_step(self, stream: Any) -> None:
+        data = self._step(stream)
+        if not self._hand_in(stream, data):
+            self._run_alone(stream, data)
+
+    def _finish(self, stream: Any) -> None:
+        """The body has ended."""
+        self._forget_upstream(stream)
+        self._deadlines.discard(stream)
+        if stream.gone or stream.broken:
+            self._end(stream)
+            return
+        stream.out.end()
+        stream.move(self._states.FINISHING)
+        if self._flush(stream):
+            self._end(stream)
+
+    def _end(self, stream: Any) -> None:
+        """Nothing more is done here: a thread closes the response."""
+        self._forget_upstream(stream)
+        self._forget_client(stream)
+        self._deadlines.discard(stream)
+        whole = not (stream.gone or stream.broken)
+        stream.move(self._states.ENDED)
+        self._streams.discard(stream)
+        self._on_thread(stream.finish, whole)
+
+    def _on_thread(self, work: Any, *given: Any) -> None:
+        self._submit(self._helpers, work, *given)
+
+    def _submit(self, threads: ThreadPoolExecutor, work: Any, *given: Any) -> None:
+        try:
+            threads.submit(work, *given)
+        except RuntimeError as error:  # no thread can be started: late is better than never
+            self._log.error("a stream's thread cannot be started: %s", error)
+            work(*given)
+
+    # The client.
+
+    def _write(self, stream: Any, data: bytes) -> bool:
+        """Give a part to the client; True if it took all of it, or is gone."""
+        if stream.gone:
+            return True
+        stream.out.add(data)
+        return self._flush(stream)
+
+    def _flush(self, stream: Any) -> bool:
+        """Send what is pending; True if the client took all of it."""
+        out = stream.out
+        try:
+            while out:
+                out.sent(stream.sock.send(out.pending, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            self._await_client(stream)
+            return False
+        except OSError:
+            self._lose(stream)
+            return False
+        return True
+
+    def _await_client(self, stream: Any) -> None:
+        """The client has to take something; until then its upstream is not read."""
+        self._forget_upstream(stream)
+        self._epoll.modify(stream.client, select.EPOLLRDHUP | select.EPOLLOUT)
+        if stream.state is not self._states.FINISHING:
+            stream.move(self._states.WRITING)
+        now = time.monotonic()
+        stream.stall.begin(stream.sock.unsent(), now)
+        self._deadlines.set(stream, now + LOOK_SECONDS)
+
+    def _on_client(self, stream: Any, mask: int) -> None:
+        if mask & _LEFT:
+            self._leave(stream)
+        elif self._flush(stream):
+            self._deadlines.discard(stream)
+            if stream.state is self._states.FINISHING:
+                self._end(stream)
+                return
+            self._epoll.modify(stream.client, select.EPOLLRDHUP)
+            self._turn(stream)
+
+    def _leave(self, stream: Any) -> None:
+        """The client has closed the connection, or its sending half."""
+        self._forget_client(stream)
+        stream.gone = True
+        stream.out.clear()
+        if stream.state is self._states.FINISHING:
+            self._end(stream)
+        elif stream.state is not self._states.ON_THREAD:  # that one is told when it is back
+            stream.wait.client_left()
+            if stream.state is not self._states.READY:
+                self._turn(stream)
+
+    def _lose(self, stream: Any) -> None:
+        """Nothing can be sent to the client: the body is not asked for more."""
+        stream.gone = True
+        self._end(stream)
+
+    def _on_deadline(self, stream: Any) -> None:
+        if stream.state is self._states.WAITING:
+            self._turn(stream)
+        elif stream.state in (self._states.WRITING, self._states.FINISHING):
+            now = time.monotonic()
+            if stream.stall.lasts(stream.sock.unsent(), now):
+                self._lose(stream)
+            else:
+                self._deadlines.set(stream, now + LOOK_SECONDS)
+
+    # Descriptors. One that is closed is epoll's no more, and its number may be another's already.
+
+    def _forget_upstream(self, stream: Any) -> None:
+        self._forget(stream, stream.upstream)
+        stream.upstream = self._none
+
+    def _forget_client(self, stream: Any) -> None:
+        self._forget(stream, stream.client)
+        stream.client = self._none
+
+    def _forget(self, stream: Any, descriptor: int) -> None:
+        if descriptor == self._none or self._by_descriptor.get(descriptor) is not stream:
+            return
+        del self._by_descriptor[descriptor]
+        try:
+            self._epoll.unregister(descriptor)
+        except OSError:
+            return
+
+    # The end of the pump.
+
+    def _die(self) -> None:
+        """A defect has ended the thread: each stream ends on a thread of its own, and then the worker does."""
+        with self._lock:
+            self._dead = True
+        left = {*self._streams, *(stream for stream, _ in self._inbox)}
+        self._on_death()
+        for stream in left:
+            if stream.state is not self._states.ON_THREAD:
+                self._on_thread(self._run_alone, stream, b"")
+        for stream, data in self._inbox:
+            if stream.state is self._states.ON_THREAD:
+                self._on_thread(self._run_alone, stream, data)
+
+    def _run_alone(self, stream: Any, data: bytes | None) -> None:
+        """Take a stream to its end without the pump, blocking; the body learns that its worker ends."""
+        stream.wait.driven = False
+        stream.wait.worker_ends()
+        try:
+            while data is not None:
+                if data:
+                    stream.out.add(data)
+                self._send_all(stream)
+                data = self._step(stream)
+            if not stream.broken:
+                stream.out.end()
+                self._send_all(stream)
+        except OSError:
+            stream.gone = True
+        stream.finish(not (stream.gone or stream.broken))
+
+    def _send_all(self, stream: Any) -> None:
+        if stream.out and not stream.gone:
+            stream.sock.sendall(stream.out.pending)
+        stream.out.clear()

@@ -1,0 +1,110 @@
+"""One request and the application's answer to it, from the call of the application to the closing of what it gave.
+
+What gunicorn's `ThreadWorker.handle_request` does in one go is cut here into steps, since the answer of a stream begins
+on the thread of its request and goes on without it. Each step is done once, and in gunicorn's order: the application is
+called, its answer written, the access log told, the answer closed, and the hook `post_request` called.
+
+gunicorn's configuration loads it by its path, so it imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from gunicorn.http import wsgi
+
+# Under this name the application finds what it calls with the wait object of an answer that the pump may drive.
+HAND_OVER = "tool_proxy.hand_over"
+
+
+class Answer:
+    """The answer to a request. `worker` is gunicorn's, which counts its requests, and so may end itself."""
+
+    def __init__(self, worker: Any, req: Any, conn: Any) -> None:
+        self._worker = worker
+        self._req = req
+        self._conn = conn
+        self._began = datetime.now()
+        self._response: Any = None
+        self._environ: Any = {}
+        self._given: Any = None
+        self._waits: list[Any] = []
+        self.body: Iterator[bytes] = iter(())
+
+    @property
+    def begun(self) -> bool:
+        """True once its head was sent."""
+        return self._response is not None and self._response.headers_sent
+
+    @property
+    def keeps_connection(self) -> bool:
+        """True if its connection serves another request."""
+        return not self._response.should_close()
+
+    @property
+    def chunked(self) -> bool:
+        """True if its body is framed in chunks; else its end is that of the connection."""
+        return bool(self._response.chunked)
+
+    @property
+    def wait(self) -> Any:
+        """What its body waits for, if the pump may drive it; else None."""
+        if not self._waits or self._response.response_length is not None:
+            return None
+        return self._waits[-1]
+
+    def call(self) -> None:
+        """Call the application."""
+        worker, cfg = self._worker, self._worker.cfg
+        cfg.pre_request(worker, self._req)
+        self._response, self._environ = wsgi.create(
+            self._req, self._conn.sock, self._conn.client, self._conn.server, cfg
+        )
+        self._environ["wsgi.multithread"] = True
+        self._environ[HAND_OVER] = self._waits.append
+        self._count()
+        self._given = worker.wsgi(self._environ, self._response.start_response)
+        self.body = iter(self._given)
+
+    def _count(self) -> None:
+        """One request more of this worker's; what then ends its connection."""
+        worker = self._worker
+        worker.nr += 1
+        if worker.nr >= worker.max_requests:
+            if worker.alive:
+                worker.log.info("Autorestarting worker after current request.")
+                worker.alive = False
+            self._response.force_close()
+        elif not worker.alive or not worker.cfg.keepalive or len(worker.keepalived_conns) >= worker.max_keepalived:
+            self._response.force_close()
+
+    def write_first(self) -> None:
+        """Send the head, and the first part of the body."""
+        self._response.write(next(self.body, b""))
+
+    def write_rest(self) -> None:
+        """Send all the body, or what is left of it."""
+        for part in self.body:
+            self._response.write(part)
+        self._response.close()
+
+    def close(self) -> None:
+        """The answer has ended, however it did."""
+        try:
+            if self._given is not None:
+                self._close_given()
+        finally:
+            self._call_hook()
+
+    def _close_given(self) -> None:
+        self._worker.log.access(self._response, self._req, self._environ, datetime.now() - self._began)
+        if hasattr(self._given, "close"):
+            self._given.close()
+
+    def _call_hook(self) -> None:
+        try:
+            self._worker.cfg.post_request(self._worker, self._req, self._environ, self._response)
+        except Exception:
+            self._worker.log.exception("Exception in post_request hook")

@@ -1,0 +1,267 @@
+"""The wait for an answer: for the upstream's socket and the client's at once, and for what is due.
+
+A WSGI generator learns only at the second write after it that its client left; a poll on the client's own socket
+(`POLLRDHUP`) tells at once. A client that closed its sending half counts as gone. Linux only.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from proxy.errors import ClientGone, ProxyError, Unavailable, UpstreamTimeout
+from proxy.upstream.client import UpstreamCall
+
+
+class HasDescriptor(Protocol):
+    """A socket, as far as the poll needs it."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+
+
+NEVER = float("inf")
+# Bytes of the upstream that a driver takes in one go: a fast upstream does not keep the other streams waiting.
+TURN = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: until the head of the answer, between two bytes of it, between two writes to the client, and in all.
+
+    `heartbeat` 0 means that the client gets none; `whole` that the whole answer is due as its head is.
+    """
+
+    header: float
+    idle: float
+    heartbeat: float = 0.0
+    whole: bool = False
+    total: float = NEVER
+
+
+class Stage(Enum):
+    """What the reading of an answer waits for, as whoever drives it must know."""
+
+    GOING = "going"  # nothing: there is more to do at once
+    PARKED = "parked"  # the upstream's bytes, or a deadline
+    BLOCKS = "blocks"  # a thread: the next step may block
+    COMPUTES = "computes"  # a thread: the next step may compute for long
+
+
+class AnswerWait:
+    """Waits for one answer on behalf of one client. `drain` is the descriptor that can be read once the worker is about
+    to end.
+
+    By itself it blocks, in a poll of its own. Once it is `driven` (server/pump.py) it never does: where nothing has
+    come `receive` gives None, and `parked`, `descriptor` and `deadline` say what for. What the driver has seen it says
+    by `readable`, `client_left` and `worker_ends`; then the next step follows.
+    """
+
+    def __init__(self, client: HasDescriptor | None, patience: Timeouts, drain: int | None = None) -> None:
+        self.driven = False
+        self.descriptor = -1
+        self._client = client
+        self._patience = patience
+        self._drain = drain
+        # While it is parked a driver may call this instead of making a step: it gives what has come and leaves as it
+        # came; b"" if nothing has come, None if a step must be made.
+        self.lane: Callable[[], bytes | None] | None = None
+        # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
+        self.outlet: Callable[[bytes], bytes] | None = None
+        self._written = self._heard = time.monotonic()
+        self._last = self._written + patience.total
+        self._alarm = NEVER
+        self._end = NEVER
+        self._silent_until = NEVER
+        self._stage = Stage.GOING
+        self._is_readable = False
+        self._ended_by: ProxyError | None = None
+
+    def wrote(self) -> None:
+        """Bytes went to the client just now: the next heartbeat is a whole interval away."""
+        self._written = time.monotonic()
+
+    @property
+    def may_pass(self) -> bool:
+        """True if a driver that knows of lanes waits for the upstream."""
+        return self.parked and self.outlet is not None
+
+    def leaves(self, body: bytes) -> bytes:
+        """The next bytes of the upstream go to the client as they came, by the lane; give them as they leave."""
+        self._written = self._heard = time.monotonic()
+        return body if self.outlet is None else self.outlet(body)
+
+    @property
+    def heartbeat_due(self) -> bool:
+        """True if the client has waited for bytes for the whole interval."""
+        beat = self._patience.heartbeat
+        return bool(beat) and time.monotonic() >= self._written + beat
+
+    def _is_due(self, now: float) -> bool:
+        """True if a heartbeat is due, or the alarm rings."""
+        return now >= self._alarm or self.heartbeat_due
+
+    def alarm(self, at: float) -> None:
+        """Wake at this time (`time.monotonic`) at the latest."""
+        self._alarm = at
+
+    def expect_end(self, seconds: float) -> None:
+        """The body should end by itself now; after so many seconds it counts as ended."""
+        self._end = min(self._end, time.monotonic() + seconds)
+
+    @property
+    def parked(self) -> bool:
+        """True while nothing can be done before `descriptor` can be read or `deadline` has come."""
+        return self._stage is Stage.PARKED
+
+    @property
+    def blocks(self) -> bool:
+        """True if the next step may block."""
+        return self._stage is Stage.BLOCKS
+
+    @property
+    def computes(self) -> bool:
+        """True if the next step may compute for long."""
+        return self._stage is Stage.COMPUTES
+
+    @property
+    def deadline(self) -> float:
+        """When to go on although nothing has come (`time.monotonic`)."""
+        beat = self._written + (self._patience.heartbeat or NEVER)
+        return min(self._silent_until, self._alarm, self._end, self._last, beat)
+
+    def readable(self) -> None:
+        """There is something to receive."""
+        self._is_readable = True
+
+    def client_left(self) -> None:
+        """The client has closed the connection, or its sending half."""
+        self._ended_by = ClientGone("the client closed the connection")
+
+    def worker_ends(self) -> None:
+        """The worker is about to end."""
+        if self._ended_by is None:
+            told = "the proxy is about to end, for a restart or a new release; send the request again"
+            self._ended_by = Unavailable(told)
+
+    def on_a_thread(self) -> Iterator[bytes]:
+        """What follows may block: a driver is given `b""`, and takes the next step on a thread."""
+        yield from self._leave_driver(Stage.BLOCKS)
+
+    def on_a_long_step(self) -> Iterator[bytes]:
+        """What follows may compute for long: the same, on the thread for such steps."""
+        yield from self._leave_driver(Stage.COMPUTES)
+
+    def _leave_driver(self, stage: Stage) -> Iterator[bytes]:
+        if self.driven:
+            self._stage = stage
+            yield b""
+            self._stage = Stage.GOING
+
+    def receive(self, call: UpstreamCall) -> Iterator[bytes | None]:
+        """The parts of the answer's body as they arrive, the first as soon as the head is whole; None when a heartbeat
+        is due or the alarm rings, also while parts keep coming, and where a driver is to wait.
+
+        Raises ClientGone, UpstreamTimeout, UpstreamBroken, or Unavailable (the worker is about to end); ends when the
+        body has properly ended.
+        """
+        self.descriptor = call.fileno()
+        poll = self._poll_of(call)
+        # What was said of an earlier answer says nothing of this one.
+        self._alarm = self._end = NEVER
+        self._heard = time.monotonic()
+        headless = True
+        while not call.complete:
+            whole = headless or self._patience.whole
+            self._silent_until = self._heard + self._limit(whole=whole)
+            if self._must_park(call):
+                self._stage = Stage.PARKED
+                yield None
+                self._stage = Stage.GOING
+                self.lane = None
+                self._silent_until = self._heard + self._limit(whole=whole)
+            ready = self._is_ready(poll, call)
+            now = time.monotonic()
+            if now >= self._end:
+                return
+            if now >= min(self._silent_until, self._last):
+                self._late(now, whole=whole, ready=ready)
+            if self._is_due(now):
+                yield None
+            if not ready:
+                continue
+            data = self._received(call)
+            if not call.status:
+                continue
+            if not self._patience.whole:
+                self._heard = now
+            if data or headless:
+                headless = False
+                yield data
+
+    def _received(self, call: UpstreamCall) -> bytes:
+        return call.receive(TURN) if self.driven else call.receive()
+
+    def _must_park(self, call: UpstreamCall) -> bool:
+        """True where a driver has to wait for what comes."""
+        return self.driven and not (self._is_readable or call.more or self._ended_by)
+
+    def _is_ready(self, poll: select.poll, call: UpstreamCall) -> bool:
+        """True if the upstream can be read; without a driver that, or a deadline, is waited for."""
+        ready = False
+        if self._ended_by is None:
+            ready = self._take_ready(call) if self.driven else self._wait(poll, call)
+        if self._ended_by is not None:
+            raise self._ended_by
+        return ready
+
+    def _take_ready(self, call: UpstreamCall) -> bool:
+        ready = self._is_readable or call.more
+        self._is_readable = False
+        return ready
+
+    def _limit(self, *, whole: bool) -> float:
+        """Seconds until the head, or all that is read whole; else until the next bytes."""
+        return self._patience.header if whole else self._patience.idle
+
+    def _late(self, now: float, *, whole: bool, ready: bool) -> None:
+        """Some time is over: raise UpstreamTimeout.
+
+        An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
+        """
+        excused = ready and not whole
+        if now >= self._silent_until and not excused:
+            raise UpstreamTimeout(_silence(whole, self._limit(whole=whole)))
+        if now >= self._last:
+            raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")
+
+    def _poll_of(self, call: UpstreamCall) -> select.poll:
+        """What is waited for: the upstream's bytes, the client's leaving, the worker's end."""
+        poll = select.poll()
+        poll.register(call.fileno(), select.POLLIN)
+        if self._client is not None:
+            poll.register(self._client.fileno(), select.POLLRDHUP)
+        if self._drain is not None:
+            poll.register(self._drain, select.POLLIN)
+        return poll
+
+    def _wait(self, poll: select.poll, call: UpstreamCall) -> bool:
+        """True if the upstream can be read, False if the deadline has come."""
+        left = 0.0 if call.more else max(0.0, self.deadline - time.monotonic())
+        # Rounded up: a poll that returns a little early would spin.
+        ready = {descriptor for descriptor, _ in poll.poll(int(left * 1000) + 1 if left else 0)}
+        if self._client is not None and self._client.fileno() in ready:
+            self.client_left()
+        elif self._drain in ready:
+            self.worker_ends()
+        return bool(ready) or call.more
+
+
+def _silence(whole: bool, limit: float) -> str:
+    if whole:
+        return f"the model server did not answer within {limit:g} s (header_timeout)"
+    return f"the model server was silent for {limit:g} s (idle_timeout)"

@@ -1,0 +1,88 @@
+"""The views of the Responses dialect beside the response itself: its tokens counted, and what would need a store."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from proxy.codec.json_text import JsonObject, dump_json
+from proxy.dialects.responses.kept import listed, page
+from proxy.dialects.responses.request import translate_count
+from proxy.dialects.token_count import HEADER, count
+from proxy.errors import BadRequest, NotFound
+from proxy.web.context import json_response, request_context
+from proxy.web.messages_views import ask
+from proxy.web.prepare import response_store, resumed, translated
+from proxy.web.request_body import parse_body
+from proxy.worker.response_store import ResponseStore
+
+
+def input_tokens() -> Response:
+    """`POST /v1/responses/input_tokens`: the number, and in a header the way it came."""
+    ctx = request_context()
+    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    body = resumed(ctx, request.environ, body).body
+    given = translated(ctx, request.environ, body, translate_count)
+
+    def post(path: str, data: bytes) -> tuple[int, bytes]:
+        return ask("POST", path, data, given.server, given.headers)
+
+    number, method = count(post, given.body)
+    response = json_response(dump_json({"object": "response.input_tokens", "input_tokens": number}))
+    response.headers[HEADER] = method
+    return response
+
+
+def one_response(name: str) -> Response:
+    """`GET` and `DELETE /v1/responses/{response}`."""
+    store = _store()
+    if request.method == "DELETE":
+        if not store.delete(name):
+            raise _unknown(name)
+        return json_response(dump_json({"id": name, "object": "response", "deleted": True}))
+    if request.args.get("stream") == "true":
+        raise BadRequest("stream: a kept response comes whole; leave it out")
+    return json_response(dump_json(_kept(store, name)))
+
+
+def cancel(name: str) -> Response:
+    """`POST /v1/responses/{response}/cancel`: what is kept has ended, so the response is given as it is."""
+    return json_response(dump_json(_kept(_store(), name)))
+
+
+def input_items(name: str) -> Response:
+    """`GET /v1/responses/{response}/input_items`: a page of what the model was given."""
+    store = _store()
+    _kept(store, name)
+    asked = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
+    return json_response(dump_json(page(listed(name, store.given(name)), **asked)))
+
+
+def compact() -> Response:
+    """`POST /v1/responses/compact`: the client has to do it by an ordinary request."""
+    raise _nothing_kept()
+
+
+def _store() -> ResponseStore:
+    """What is kept for the key that asks. BadRequest where nothing is."""
+    store = response_store(request_context(), request.environ)
+    if store is None:
+        raise _nothing_kept()
+    return store
+
+
+def _kept(store: ResponseStore, id_: str) -> JsonObject:
+    found = store.response(id_)
+    if found is None:
+        raise _unknown(id_)
+    return found
+
+
+def _unknown(id_: str) -> NotFound:
+    return NotFound(f"there is no response {id_[:100]!r}: it was not kept, is no longer, or is another key's")
+
+
+def _nothing_kept() -> BadRequest:
+    return BadRequest(
+        "this server keeps no responses; configure the client to send the whole conversation each time "
+        "(`store: false`), and to compact it by an ordinary request (Codex: a provider that is not named OpenAI)"
+    )

@@ -1,0 +1,454 @@
+"""C1: what an entry of `tool_calls` says beside index, id, name and arguments leaves once, at the entry of its call,
+whatever becomes of that.
+
+Gemini ties a call to its thoughts by a signature, and refuses the next request that lacks it:
+
+    {"index": 0, "id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"},
+     "extra_content": {"google": {"thought_signature": "CtwB..."}}}
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.messages.blocks import ReplyOptions
+from proxy.dialects.messages.writer import MessagesDialect
+from proxy.engine.engine import Engine, Task
+from proxy.exchange.reply_stream import StreamReply, answer_as_stream
+from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut
+
+LS, PWD = '{"command": "ls"}', '{"command": "pwd"}'
+SIGNED = {"google": {"thought_signature": "CtwB"}}
+DIALECT = ChatDialect(ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
+DONE = b"data: [DONE]\n\n"
+KNOWN = frozenset(("index", "id", "type", "function"))
+
+
+def signed(*said: Any, mark: object = SIGNED, inside: object = None) -> dict[str, Any]:
+    """A piece of a call with a field of its own, and with one in its function if that is to have one."""
+    entry = {**piece(*said), "extra_content": mark}
+    if inside is not None:
+        entry["function"] = {**entry["function"], "x_inside": inside}
+    return entry
+
+
+def crashed(error: Exception) -> None:
+    raise error
+
+
+def bytes_that_came(entries: list[dict[str, Any]]) -> bytes:
+    bodies = ({"id": "c", "object": "chat.completion.chunk", "created": 7, "choices": [each]} for each in entries)
+    return b"".join(map(event_bytes, bodies)) + DONE
+
+
+def relayed(entries: list[dict[str, Any]], *, flush: bool = False, **task: Any) -> bytes:
+    """What leaves of a stream of these entries of `choices`; `flush`: nothing may wait for long."""
+    engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, **task))
+    stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
+    sent = b""
+    for entry in entries:
+        sent += stream.receive(bytes_that_came([entry]).removesuffix(DONE))
+        if flush:
+            sent += stream.flush_prose() + stream.release()
+    sent += stream.receive(DONE) + stream.finish()
+    assert stream.failure is None
+    return sent
+
+
+def pieces_in(sent: bytes) -> list[dict[str, Any]]:
+    """The entries of `tool_calls` that a client gets, in order."""
+    found: list[dict[str, Any]] = []
+    for line in sent.split(b"\n\n"):
+        data = line.removeprefix(b"data: ")
+        if data in (b"", b"[DONE]") or data.startswith(b":"):
+            continue
+        for entry in json.loads(data)["choices"]:
+            found += entry["delta"].get("tool_calls") or []
+    return found
+
+
+def fields_in(pieces: list[dict[str, Any]]) -> list[tuple[int, str, object]]:
+    """The index of a call, the field's name and its value, each as often as it came."""
+    found: list[tuple[int, str, object]] = []
+    for each in pieces:
+        found += [(each["index"], key, value) for key, value in each.items() if key not in KNOWN]
+        inside = each.get("function", {})
+        found += [(each["index"], key, value) for key, value in inside.items() if key not in ("name", "arguments")]
+    return found
+
+
+def calls_in(pieces: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Names and arguments."""
+    names: dict[int, str] = {}
+    arguments: dict[int, str] = {}
+    for each in pieces:
+        said = each["function"]
+        names[each["index"]] = names.get(each["index"], "") + (said.get("name") or "")
+        arguments[each["index"]] = arguments.get(each["index"], "") + said["arguments"]
+    return [(names[index], arguments[index]) for index in sorted(names)]
+
+
+HERE = (0, "extra_content", SIGNED)
+NEXT = (1, "extra_content", SIGNED)
+ONE = [("bash", LS)]
+TWO = [("bash", LS), ("bash", PWD)]
+SPLIT_END = signed(0, LS[6:])
+
+
+def _message(*entries: dict[str, Any]) -> dict[str, Any]:
+    """A chunk whose entry holds the whole message once more, as some servers end a stream."""
+    listed = [{key: value for key, value in entry.items() if key != "index"} for entry in entries]
+    return {**delta(0, "tool_calls"), "message": {"role": "assistant", "tool_calls": listed}}
+
+
+# What came, which calls leave of it, and which fields at them.
+REPLIES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]], list[tuple[int, str, object]]]] = {
+    "a clean call": ([delta(tool_calls=[signed(0, LS, "bash", "a")])], ONE, [HERE]),
+    "beside a text": ([delta(content="Look.", tool_calls=[signed(0, LS, "bash", "a")])], ONE, [HERE]),
+    "with the finish": ([delta(0, "tool_calls", tool_calls=[signed(0, LS, "bash", "a")])], ONE, [HERE]),
+    "the opener alone": (
+        [delta(content="Look.", tool_calls=[signed(0, "", "bash", "a")]), delta(tool_calls=[piece(0, LS)])],
+        ONE,
+        [HERE],
+    ),
+    "a repaired call": ([delta(tool_calls=[signed(0, "{'command': 'ls',}", "bash", "a")])], ONE, [HERE]),
+    "without its closer": (
+        [delta(tool_calls=[signed(0, LS[:-1], "bash", "a")]), delta(0, "tool_calls")],
+        ONE,
+        [HERE],
+    ),
+    "an object for the arguments": (
+        [delta(tool_calls=[{**signed(0), "id": "a", "function": {"name": "bash", "arguments": {"command": "ls"}}}])],
+        [("bash", '{"command":"ls"}')],
+        [HERE],
+    ),
+    "a renamed call": ([delta(tool_calls=[signed(0, LS, "functions.bash", "a")])], ONE, [HERE]),
+    "a call without an id": ([delta(tool_calls=[signed(0, LS, "bash")])], ONE, [HERE]),
+    "a call without a name": ([delta(tool_calls=[signed(0, LS, "", "a")])], ONE, [HERE]),
+    "another index": ([delta(tool_calls=[signed(3, LS, "bash", "a")])], ONE, [HERE]),
+    "no index": (
+        [delta(tool_calls=[{"id": "a", "function": {"name": "bash", "arguments": LS}, "extra_content": SIGNED}])],
+        ONE,
+        [HERE],
+    ),
+    "name and arguments in the entry itself": (
+        [delta(tool_calls=[{"id": "a", "name": "bash", "args": {"command": "ls"}, "extra_content": SIGNED}])],
+        [("bash", '{"command":"ls"}')],
+        [HERE],
+    ),
+    "in the legacy words": (
+        [delta(function_call={"name": "bash", "arguments": LS, "x_inside": 7})],
+        ONE,
+        [(0, "x_inside", 7)],
+    ),
+    "in the function": (
+        [delta(content="a", tool_calls=[signed(0, LS, "bash", "a", inside=[1])])],
+        ONE,
+        [HERE, (0, "x_inside", [1])],
+    ),
+    "with a later piece": (
+        [
+            delta(content="a", tool_calls=[piece(0, LS[:6], "bash", "a")]),
+            delta(content="b", tool_calls=[SPLIT_END]),
+        ],
+        ONE,
+        [HERE],
+    ),
+    "behind the arguments": (
+        [delta(content="a", tool_calls=[piece(0, LS, "bash", "a")]), delta(content="b", tool_calls=[signed(0, "")])],
+        ONE,
+        [HERE],
+    ),
+    "before the name": (
+        [delta(tool_calls=[signed(0, "", "", "a")]), delta(tool_calls=[piece(0, LS, "bash")])],
+        ONE,
+        [HERE],
+    ),
+    "a new id each time": (
+        [delta(tool_calls=[piece(0, LS[:6], "bash", "a")]), delta(tool_calls=[signed(0, LS[6:], "", "b")])],
+        ONE,
+        [HERE],
+    ),
+    "two calls of one index": (
+        [delta(tool_calls=[signed(0, LS, "bash", "a")]), delta(tool_calls=[signed(0, PWD, "bash", "b")])],
+        TWO,
+        [HERE, NEXT],
+    ),
+    "two objects in one piece": ([delta(tool_calls=[signed(0, LS + PWD, "bash", "a")])], TWO, [HERE]),
+    "two objects without a name": ([delta(tool_calls=[signed(0, LS + PWD, "", "a")])], TWO, [HERE]),
+    "a part that is no call of its own": (
+        [
+            delta(tool_calls=[piece(0, '{"command": "f("}', "bash", "a")]),
+            delta(tool_calls=[signed(0, '{")"}')]),
+        ],
+        [("bash", '{"command": "f(\\"}{\\")"}')],
+        [HERE],
+    ),
+    "the last piece once more": (
+        [delta(tool_calls=[signed(0, LS, "bash", "a")]), delta(tool_calls=[signed(0, LS, "bash", "a")])],
+        ONE,
+        [HERE],
+    ),
+    "once more, with a field": (
+        [delta(tool_calls=[piece(0, LS, "bash", "a")]), delta(tool_calls=[signed(0, LS, "bash", "a")])],
+        ONE,
+        [HERE],
+    ),
+    "in the message at the end": (
+        [delta(tool_calls=[piece(0, LS, "bash", "a")]), _message(signed(0, LS, "bash", "a"))],
+        ONE,
+        [HERE],
+    ),
+    "in the message too": (
+        [delta(tool_calls=[signed(0, LS, "bash", "a")]), _message(signed(0, LS, "bash", "a"))],
+        ONE,
+        [HERE],
+    ),
+    "in the message alone": ([_message(signed(0, LS, "bash", "a"))], ONE, [HERE]),
+    "a call that the text said before": (
+        [
+            delta(content=f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"),
+            delta(tool_calls=[signed(0, LS, "bash", "a")]),
+        ],
+        ONE,
+        [HERE],
+    ),
+    "empty ones beside": (
+        [delta(content="a", tool_calls=[{**signed(0, LS, "bash", "a"), "x": None, "y": []}])],
+        ONE,
+        [HERE, (0, "x", None), (0, "y", [])],
+    ),
+    "an empty one beside the end": (
+        [
+            delta(content="a", tool_calls=[piece(0, LS, "bash", "a")]),
+            delta(content="b", tool_calls=[signed(0, "", mark=None)]),
+        ],
+        ONE,
+        [(0, "extra_content", None)],
+    ),
+    "nothing but an empty one behind the end": (
+        [
+            delta(content="a", tool_calls=[piece(0, LS, "bash", "a")]),
+            delta(content="b", tool_calls=[piece(1, PWD, "bash", "b")]),
+            delta(content="c", tool_calls=[signed(0, "", mark=None)]),
+        ],
+        TWO,
+        [],
+    ),
+    "two values": (
+        [
+            delta(content="a", tool_calls=[signed(0, LS[:6], "bash", "a", mark="x")]),
+            delta(content="b", tool_calls=[signed(0, LS[6:], mark="y")]),
+        ],
+        ONE,
+        [(0, "extra_content", "x"), (0, "extra_content", "y")],
+    ),
+    "two values before it opens": (
+        [delta(tool_calls=[signed(0, "", "", "a", mark="x")]), delta(tool_calls=[signed(0, LS, "bash", mark="y")])],
+        ONE,
+        [(0, "extra_content", "x"), (0, "extra_content", "y")],
+    ),
+}
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("name", REPLIES)
+def test_the_fields_of_an_entry_leave_once_and_at_its_call(name: str, ordered: bool, flush: bool) -> None:
+    entries, calls, fields = REPLIES[name]
+    pieces = pieces_in(relayed(entries, flush=flush, ordered=ordered))
+    assert (calls_in(pieces), fields_in(pieces)) == (calls, fields)
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_every_entry_is_one_that_strict_clients_read(name: str) -> None:
+    """C5: name and id once, an index and a text for the arguments always."""
+    seen: set[int] = set()
+    for each in pieces_in(relayed(REPLIES[name][0])):
+        assert isinstance(each["function"]["arguments"], str)
+        assert ("name" in each["function"], "id" in each) == ((False, False) if each["index"] in seen else (True, True))
+        seen.add(each["index"])
+
+
+CLEAN = [
+    [delta(tool_calls=[signed(0, LS, "bash", "a")]), delta(0, "tool_calls")],
+    [delta(tool_calls=[signed(0, "", "bash", "a")]), delta(tool_calls=[piece(0, LS)]), delta(0, "tool_calls")],
+    [
+        delta(tool_calls=[signed(0, "", "bash", "a")]),
+        *(delta(tool_calls=[signed(0, letter)]) for letter in LS),
+        delta(tool_calls=[signed(0, "")]),
+        delta(0, "tool_calls"),
+    ],
+    [
+        delta(tool_calls=[signed(0, LS, "bash", "a"), signed(1, PWD, "bash", "b", inside=1)]),
+        delta(0, "tool_calls"),
+    ],
+    [
+        delta(tool_calls=[signed(0, '{"items": [', "typed", "a")]),
+        *(delta(tool_calls=[signed(0, f'"{"x" * 40}", ', mark=n)]) for n in range(8)),
+        delta(tool_calls=[piece(0, '"y"], "label": "z"}')]),
+        delta(0, "tool_calls"),
+    ],
+]
+
+
+@pytest.mark.parametrize("entries", CLEAN, ids=range(len(CLEAN)))
+def test_a_clean_call_with_fields_leaves_as_the_very_bytes(entries: list[dict[str, Any]]) -> None:
+    assert relayed(entries) == bytes_that_came(entries)
+
+
+def test_a_field_that_is_larger_than_what_may_wait_need_not() -> None:
+    large = "x" * 5_000_000
+    besides: list[dict[str, Any]] = [{}, {"content": "a"}]
+    for beside in besides:
+        pieces = pieces_in(relayed([delta(tool_calls=[signed(0, LS, "bash", "a", mark=large)], **beside)]))
+        assert (calls_in(pieces), fields_in(pieces)) == (ONE, [(0, "extra_content", large)])
+
+
+def test_a_field_leaves_with_its_piece() -> None:
+    """A client that shows a call as it comes has the field with the piece that said it."""
+    entries = [
+        delta(content="a", tool_calls=[piece(0, LS[:14], "bash", "a")]),
+        delta(content="b", tool_calls=[signed(0, LS[14:15])]),
+        delta(content="c", tool_calls=[piece(0, LS[15:])]),
+    ]
+    _, second, *_ = pieces_in(relayed(entries))
+    assert second == {"index": 0, "function": {"arguments": LS[14:15]}, "extra_content": SIGNED}
+
+
+def test_a_field_of_a_call_that_waits_counts_among_what_is_held() -> None:
+    """C7: a server that says nothing but fields does not fill the memory."""
+    engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, max_held=1000))
+    stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
+    for number in range(12):
+        stream.receive(event_bytes({"choices": [delta(tool_calls=[signed(0, "", "", "a", mark=str(number) * 100)])]}))
+    assert "max_held" in str(stream.failure)
+
+
+@pytest.mark.parametrize(("begun", "end"), [(LS[:-2], LS[-2:]), ("{'command': '", "'}")])
+def test_a_field_that_a_server_says_with_each_piece_does_not_fill_it(begun: str, end: str) -> None:
+    """Neither while the call leaves as it comes nor while all of it waits."""
+    said = [delta(content="a", tool_calls=[piece(0, begun, "bash", "a")])]
+    said += [delta(content="a", tool_calls=[signed(0, "x", mark="x" * 100)]) for _ in range(100)]
+    pieces = pieces_in(relayed([*said, delta(content="b", tool_calls=[piece(0, end)])], max_held=1000))
+    assert {value for _, _, value in fields_in(pieces)} == {"x" * 100}
+
+
+def whole(entries: list[dict[str, Any]], **message: Any) -> dict[str, Any]:
+    said = {"role": "assistant", "content": None, "tool_calls": entries, **message}
+    return {"id": "w", "choices": [{"index": 0, "message": said, "finish_reason": "tool_calls"}]}
+
+
+def whole_entry(arguments: str, name: str = "bash", id_: str = "a", **fields: Any) -> dict[str, Any]:
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
+
+
+FIELDS: dict[str, Any] = {"extra_content": SIGNED, "x": None, "y": [1]}
+WHOLE: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
+    "clean": (whole([whole_entry(LS, **FIELDS)]), [whole_entry(LS, **FIELDS)]),
+    "repaired": (whole([whole_entry("{'command': 'ls',}", **FIELDS)]), [whole_entry(LS, **FIELDS)]),
+    "renamed": (whole([whole_entry(LS, "functions.bash", **FIELDS)]), [whole_entry(LS, **FIELDS)]),
+    "beside a repaired one": (
+        whole([whole_entry(LS, **FIELDS), whole_entry("{'command': 'pwd'}", id_="b")]),
+        [whole_entry(LS, **FIELDS), whole_entry(PWD, id_="b")],
+    ),
+    "in the function": (
+        whole([{"id": "a", "function": {"name": "bash", "arguments": LS[:-1], "x_inside": 7}}]),
+        [{**whole_entry(LS), "function": {"name": "bash", "arguments": LS, "x_inside": 7}}],
+    ),
+    "in the legacy words": (
+        whole([], function_call={"name": "bash", "arguments": LS, "x_inside": 7}),
+        [{**whole_entry(LS), "function": {"name": "bash", "arguments": LS, "x_inside": 7}}],
+    ),
+    "arguments under another name too": (
+        whole([{"id": "a", "function": {"name": "bash", "arguments": LS[:-1], "parsed_arguments": None}, **FIELDS}]),
+        [whole_entry(LS, **FIELDS)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_in_a_whole_answer_they_stay_at_the_call(name: str) -> None:
+    answer, wanted = WHOLE[name]
+    body = json.dumps(answer).encode()
+    engine = Engine(Task(tools=offered(*OFFERED), seed=SEED))
+    events = (*engine.feed(as_chunk(read_whole(body))), *engine.finish(done=True))
+    made = rebuild(body, read_whole(body), events, StripFields(), parsed=True)
+    found = json.loads(made)["choices"][0]["message"]["tool_calls"]
+    assert [{**each, "id": "a"} for each in found][:1] == wanted[:1]
+    assert [{**each, "id": ""} for each in found] == [{**each, "id": ""} for each in wanted]
+    assert (made == body) == (name == "clean")
+
+
+@pytest.mark.parametrize("parsed", [False, True])
+@pytest.mark.parametrize("name", ["clean", "repaired", "renamed", "in the function"])
+def test_in_a_stream_that_is_made_of_a_whole_answer_they_are_too(name: str, parsed: bool) -> None:
+    answer, wanted = WHOLE[name]
+    engine = Engine(Task(tools=offered(*OFFERED) if parsed else None, seed=SEED))
+    pieces = pieces_in(answer_as_stream(answer, engine, DIALECT.writer(expand=True)))
+    assert fields_in(pieces) == fields_in([{"index": 0, **each} for each in wanted])
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_messages_has_no_place_for_them(name: str) -> None:
+    """They are dropped there, and disturb nothing."""
+
+    def sent(entries: list[dict[str, Any]]) -> bytes:
+        writer = MessagesDialect(ReplyOptions("m")).writer(expand=False)
+        stream = StreamReply(Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=True)), writer, crashed)
+        given = stream.receive(bytes_that_came(entries)) + stream.finish()
+        assert stream.failure is None
+        return given
+
+    entries = REPLIES[name][0]
+    assert sent(entries) == sent([_bare(entry) for entry in entries])
+
+
+def _bare(value: Any) -> Any:
+    """The same without the fields that nobody knows."""
+    if isinstance(value, dict):
+        return {key: _bare(each) for key, each in value.items() if key not in ("extra_content", "x_inside", "x", "y")}
+    if isinstance(value, list):
+        return [_bare(each) for each in value]
+    return value
+
+
+def script(rng: random.Random, marks: list[int]) -> list[dict[str, Any]]:
+    """One or two calls in pieces, clean or with an error, each piece with a field of its own."""
+    said: list[dict[str, Any]] = []
+    for index in range(rng.choice([1, 2])):
+        text = rng.choice([LS, PWD, LS[:-1], "{'command': 'ls'}", '{"command": "a\nb"}'])
+        for place, part in enumerate(random_cut(text, rng)):
+            entry = piece(index, part, *(() if place else (rng.choice(["bash", "functions.bash"]), f"c{index}")))
+            if rng.random() < 0.5:
+                marks.append(len(marks))
+                entry["x"] = {"n": marks[-1]}
+            if rng.random() < 0.3:
+                marks.append(len(marks))
+                entry["function"]["x_inside"] = {"n": marks[-1]}
+            beside: dict[str, Any] = {"content": "so"} if rng.random() < 0.2 else {}
+            said.append(delta(tool_calls=[entry], **beside))
+    return said
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_in_random_streams_no_field_is_lost_and_none_comes_twice(seed: int) -> None:
+    rng = random.Random(seed)
+    marks: list[int] = []
+    entries = script(rng, marks)
+    sent = relayed([*entries, delta(0, "tool_calls")], flush=rng.random() < 0.5)
+    pieces = pieces_in(sent)
+    assert sorted(value["n"] for _, _, value in fields_in(pieces)) == marks  # type: ignore[index]
+    wanted = {
+        value["n"]: index for entry in entries for index, _, value in fields_in(entry["delta"]["tool_calls"])  # type: ignore[index]
+    }
+    assert {value["n"]: index for index, _, value in fields_in(pieces)} == wanted  # type: ignore[index]
+    bare = pieces_in(relayed([*map(_bare, entries), delta(0, "tool_calls")]))
+    assert calls_in(pieces) == calls_in(bare)

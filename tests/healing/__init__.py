@@ -1,0 +1,1 @@
+"""What chat templates accept and lose, with and without healing: `python -m tests.healing`."""

@@ -1,0 +1,76 @@
+"""The ways to ask a template: without a proxy, and through what the proxy makes of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from proxy.codec.json_text import dump_request, load_json
+from proxy.config.load import load
+from proxy.config.rules import Rules
+from proxy.dialects.chat.request import ChatRequest, read_chat
+from proxy.errors import UpstreamRefused
+from proxy.exchange.plan import Plan, upstream_request
+from proxy.exchange.retry import healed_plan
+from tests.conftest import Inside
+from tests.healing.server import rendering
+from tests.healing.templates import ChatTemplate, Refused
+
+Body = dict[str, Any]
+# A template and a body in, the prompt out.
+Ask = Callable[[ChatTemplate, Body], str]
+
+
+def direct(template: ChatTemplate, body: Body) -> str:
+    """Without a proxy."""
+    return template.render(body)
+
+
+def through(template: ChatTemplate, body: Body) -> str:
+    """By the built-in rules for a model of the template's name, and with what is learnt of a refusal."""
+    return _healed(template, body, template.name)
+
+
+def of_unknown_family(template: ChatTemplate, body: Body) -> str:
+    """The same for a name that says nothing: always, and by learning, alone."""
+    return _healed(template, body, "my-model")
+
+
+@contextmanager
+def over_http() -> Iterator[Ask]:
+    """Through the whole proxy to a server that renders, for a model of the template's name; what is learnt is kept."""
+    with rendering() as url:
+        client = Inside()(url)
+
+        def ask(template: ChatTemplate, body: Body) -> str:
+            response = client.post("/v1/chat/completions", json={**body, "model": template.name})
+            if response.status_code != 200:
+                raise Refused(response.text)
+            return bytes.fromhex(response.get_json()["choices"][0]["message"]["content"]).decode()
+
+        yield ask
+
+
+def _healed(template: ChatTemplate, body: Body, name: str) -> str:
+    request = read_chat(dump_request(body), body)
+    plan = Plan(heal=_rules().heal_plan(name))
+    try:
+        return template.render(_sent(request, plan))
+    except Refused as refused:
+        again = healed_plan(request, plan, UpstreamRefused(str(refused), status=400))
+        if again is None:
+            raise
+        return template.render(_sent(request, again))
+
+
+def _sent(request: ChatRequest, plan: Plan) -> Body:
+    body = load_json(upstream_request(request, plan).body)
+    assert isinstance(body, dict)
+    return body
+
+
+@cache
+def _rules() -> Rules:
+    return load({}, {})[1]

@@ -1,0 +1,97 @@
+"""The OpenAI Agents SDK against the proxy: an agent with a function tool, in both of its APIs, streamed and whole.
+
+The model writes its call into the text. The SDK must find it as a call, run the function, send its output back, and
+have the last words as the run's result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import agents
+import openai
+import pytest
+from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig, Runner, function_tool
+
+from tests.conftest import Front
+from tests.support.messages_client import HERMES, INPUT, MODELS, cards, reply
+from tests.support.scripted import SSE, Act, Script, chunked, opened
+from tests.support.scripted import arguments as fragment
+
+pytestmark = pytest.mark.once
+
+APIS = {"responses": OpenAIResponsesModel, "chat": OpenAIChatCompletionsModel}
+WAYS = pytest.mark.parametrize(
+    ("api", "streamed"), [(api, streamed) for api in APIS for streamed in (False, True)], ids=str
+)
+QUIET = RunConfig(tracing_disabled=True)
+
+
+@dataclass
+class Ran:
+    """What came of a run: its result, which calls the function had, and the types of the items that the SDK saw."""
+
+    said: object = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    items: list[str] = field(default_factory=list)
+
+
+def run(front: Front, api: str, streamed: bool, task: str = "Write a.txt") -> Ran:
+    """Give an agent a task; it may call `write_file`."""
+    ran = Ran()
+
+    def write_file(path: str, content: str) -> str:
+        """Write a file."""
+        ran.calls.append({"path": path, "content": content})
+        return "written"
+
+    async def work() -> None:
+        async with openai.AsyncOpenAI(base_url=f"{front.proxy.url}/v1", api_key="k", max_retries=0) as client:
+            agent = Agent(name="writer", tools=[function_tool(write_file)], model=APIS[api]("tiny", client))
+            if streamed:
+                result: Any = Runner.run_streamed(agent, task, run_config=QUIET)
+                async for _ in result.stream_events():
+                    pass
+            else:
+                result = await Runner.run(agent, task, run_config=QUIET)
+            ran.said = result.final_output
+            ran.items = [item.type for item in result.new_items]
+
+    asyncio.run(work())
+    return ran
+
+
+@WAYS
+def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str, streamed: bool) -> None:
+    """Two requests: the second begins with the messages of the first, and has the call and what it gave."""
+    front.upstream.play(reply(streamed, HERMES), reply(streamed, "All done."))
+    front.upstream.paths[MODELS] = cards("tiny")
+    ran = run(front, api, streamed)
+    assert (ran.said, ran.calls) == ("All done.", [INPUT])
+    assert ran.items == ["tool_call_item", "tool_call_output_item", "message_output_item"]
+    first, second = (each.json["messages"] for each in front.upstream.seen)
+    assert second[: len(first)] == first
+    called, told = second[len(first) :]
+    assert (called["role"], called["tool_calls"][0]["function"]["name"]) == ("assistant", "write_file")
+    assert (told["role"], told["content"], told["tool_call_id"]) == ("tool", "written", called["tool_calls"][0]["id"])
+
+
+@WAYS
+def test_reasoning_and_text_beside_the_call_do_no_harm(front: Front, api: str, streamed: bool) -> None:
+    """Each API has them in its own way; the call is run all the same, once."""
+    front.upstream.play(reply(streamed, f"<think>hm</think>I write it.\n{HERMES}"), reply(streamed, "All done."))
+    front.upstream.paths[MODELS] = cards("tiny")
+    ran = run(front, api, streamed)
+    assert (ran.said, ran.calls) == ("All done.", [INPUT])
+
+
+def test_a_reply_that_breaks_off_ends_the_run_and_calls_nothing(front: Front) -> None:
+    """`response.failed`: the SDK raises, and half a call was not run (C4)."""
+    half: Script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
+    front.upstream.play(half)
+    front.upstream.paths[MODELS] = cards("tiny")
+    with pytest.raises(agents.ModelBehaviorError):
+        run(front, "responses", streamed=True)
+    assert len(front.upstream.seen) == 1

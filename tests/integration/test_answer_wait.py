@@ -1,0 +1,247 @@
+"""The one poll over two sockets: what wakes it, in what order, and what it calls what it waited for in vain."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from proxy.errors import ClientGone, UpstreamBroken, UpstreamTimeout
+from proxy.upstream.answer_wait import AnswerWait, Timeouts
+from proxy.upstream.client import ModelServer as Caller
+from proxy.upstream.client import ServerOptions, UpstreamCall
+from tests.support.scripted import LAST, SOON, SSE, Act, Action, Upstream, answer, chunked, head
+
+
+def called(server: Upstream) -> UpstreamCall:
+    return Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}")
+
+
+@pytest.fixture
+def client() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A client's connection: the proxy's end and the client's."""
+    near, far = socket.socketpair()
+    with near, far:
+        yield near, far
+
+
+def test_the_parts_come_as_they_arrive_and_end_with_the_body() -> None:
+    with Upstream() as server:
+        gates = [server.gate(), server.gate()]
+        server.play([SSE, gates[0], chunked(b"one"), gates[1], chunked(b"two") + chunked(b"three"), LAST])
+        with called(server) as call:
+            parts = AnswerWait(None, Timeouts(10, 10)).receive(call)
+            assert next(parts) == b""  # the head alone: the first part comes with it
+            gates[0].open()
+            assert next(parts) == b"one"
+            gates[1].open()
+            assert b"".join(part or b"" for part in parts) == b"twothree"
+
+
+def test_what_arrived_together_is_one_part() -> None:
+    with Upstream([SSE + chunked(b"one") + chunked(b"two") + LAST]) as server, called(server) as call:
+        assert list(AnswerWait(None, Timeouts(10, 10)).receive(call)) == [b"onetwo"]
+
+
+def test_a_heartbeat_comes_due_before_the_head_and_after_it() -> None:
+    with Upstream() as server:
+        gate = server.gate()
+        server.play([gate, SSE + chunked(b"one"), Act.EXPECT_CLOSE])
+        pump = AnswerWait(None, Timeouts(10, 10, heartbeat=0.05))
+        with called(server) as call:
+            parts = pump.receive(call)
+            assert next(parts) is None and pump.heartbeat_due
+            pump.wrote()
+            assert not pump.heartbeat_due
+            gate.open()
+            while (part := next(parts)) is None:
+                pump.wrote()
+            assert part == b"one"
+            assert next(parts) is None and pump.heartbeat_due
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["parts are rare", "a part is always there"])
+def test_only_bytes_to_the_client_move_the_next_heartbeat(slow: bool) -> None:
+    """Design, one poll: an upstream that sends what is held back must not silence the heartbeats."""
+    drops: list[Action] = [SSE]
+    for _ in range(1000):
+        drops += [chunked(b"x"), 0.02]
+    with Upstream(drops) as server, called(server) as call:
+        pump = AnswerWait(None, Timeouts(10, 10, heartbeat=0.1))
+        began = time.monotonic()
+        for part in pump.receive(call):
+            if part is None:
+                break
+            if slow:
+                time.sleep(0.03)
+        assert part is None and pump.heartbeat_due
+        assert 0.1 <= time.monotonic() - began < SOON
+
+
+def test_without_a_heartbeat_nothing_wakes_but_bytes_and_alarms() -> None:
+    with Upstream([SSE, Act.EXPECT_CLOSE]) as server, called(server) as call:
+        pump = AnswerWait(None, Timeouts(10, 10))
+        parts = pump.receive(call)
+        next(parts)
+        began = time.monotonic()
+        pump.alarm(began + 0.1)
+        assert next(parts) is None and not pump.heartbeat_due
+        assert 0.1 <= time.monotonic() - began < SOON
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("script", [[Act.EXPECT_CLOSE], [SSE + chunked(b"one"), Act.EXPECT_CLOSE]])
+def test_a_client_that_leaves_wakes_the_poll_at_once(script: list[Action], reset: bool) -> None:
+    """K1."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        near, _ = listener.accept()
+    with near, Upstream(script) as server, called(server) as call:
+        pump = AnswerWait(near, Timeouts(10, 10, heartbeat=0.02))
+        parts = pump.receive(call)
+        last = b"one" if len(script) > 1 else None
+        while next(parts) != last:
+            pump.wrote()
+        if reset:
+            far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        far.close()
+        began = time.monotonic()
+        with pytest.raises(ClientGone):
+            while next(parts) is None:
+                pump.wrote()
+        assert time.monotonic() - began < SOON
+
+
+def test_a_client_that_closed_its_sending_half_counts_as_gone(client: tuple[socket.socket, socket.socket]) -> None:
+    near, far = client
+    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
+        far.shutdown(socket.SHUT_WR)
+        with pytest.raises(ClientGone):
+            next(iter(AnswerWait(near, Timeouts(10, 10)).receive(call)))
+
+
+def test_what_the_client_sends_meanwhile_wakes_nobody(client: tuple[socket.socket, socket.socket]) -> None:
+    """A pipelined request waits in the client's socket; the poll must not spin on it."""
+    near, far = client
+    far.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
+        spent = time.thread_time()
+        with pytest.raises(UpstreamTimeout):
+            list(AnswerWait(near, Timeouts(0.3, 10)).receive(call))
+        assert time.thread_time() - spent < 0.1
+
+
+def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
+    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
+        pump = AnswerWait(None, Timeouts(0.5, 10, heartbeat=0.05))
+        woken, spent = 0, time.thread_time()
+        with pytest.raises(UpstreamTimeout):
+            for _ in pump.receive(call):
+                woken += 1
+                if pump.heartbeat_due:
+                    pump.wrote()
+        assert woken <= 20
+        assert time.thread_time() - spent < 0.1
+
+
+@pytest.mark.parametrize(
+    "script", [[Act.EXPECT_CLOSE], [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]], ids=["nothing", "half a head"]
+)
+def test_a_head_that_does_not_come_in_time_is_a_timeout_that_names_the_setting(script: list[Action]) -> None:
+    with Upstream(script) as server, called(server) as call:
+        began = time.monotonic()
+        with pytest.raises(UpstreamTimeout, match="header_timeout"):
+            list(AnswerWait(None, Timeouts(0.1, 10)).receive(call))
+        assert 0.1 <= time.monotonic() - began < SOON
+
+
+def test_a_head_that_is_dribbled_does_not_gain_time() -> None:
+    """Only a whole head moves the limit: one byte now and then must not hold a request for ever."""
+    drops: list[Action] = [b"HTTP/1.1 200 OK\r\nX: "]
+    for _ in range(1000):
+        drops += [b"y", 0.02]
+    with Upstream(drops) as server, called(server) as call:
+        began = time.monotonic()
+        with pytest.raises(UpstreamTimeout, match="header_timeout"):
+            list(AnswerWait(None, Timeouts(0.2, 10)).receive(call))
+        assert time.monotonic() - began < SOON
+
+
+def test_silence_after_the_head_is_a_timeout_that_names_the_setting() -> None:
+    """U10."""
+    with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
+        began = time.monotonic()
+        parts = AnswerWait(None, Timeouts(10, 0.1)).receive(call)
+        assert next(parts) == b"one"
+        with pytest.raises(UpstreamTimeout, match="idle_timeout"):
+            next(parts)
+        assert time.monotonic() - began < SOON
+
+
+def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
+    drops: list[Action] = [SSE]
+    for _ in range(30):
+        drops += [0.05, chunked(b"x")]
+    with Upstream([*drops, LAST]) as server, called(server) as call:
+        body = b"".join(part or b"" for part in AnswerWait(None, Timeouts(10, 1.0)).receive(call))
+    assert body == b"x" * 30
+
+
+def test_a_body_that_should_have_ended_is_not_waited_for() -> None:
+    with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
+        pump = AnswerWait(None, Timeouts(10, 10))
+        parts = pump.receive(call)
+        assert next(parts) == b"one"
+        began = time.monotonic()
+        pump.expect_end(0.1)
+        pump.expect_end(30)
+        assert list(parts) == []
+        assert 0.1 <= time.monotonic() - began < SOON
+
+
+def test_a_break_comes_after_all_that_came_before_it() -> None:
+    """U11."""
+    with Upstream([SSE + chunked(b"one"), chunked(b"two")]) as server, called(server) as call:
+        got = b""
+        with pytest.raises(UpstreamBroken):
+            for part in AnswerWait(None, Timeouts(10, 10)).receive(call):
+                got += part or b""
+    assert got == b"onetwo"
+
+
+def test_an_answer_without_a_body_gives_one_empty_part() -> None:
+    with Upstream([head(204)]) as server, called(server) as call:
+        assert list(AnswerWait(None, Timeouts(10, 10)).receive(call)) == [b""]
+        assert call.status == 204
+
+
+def test_a_flood_comes_in_several_parts_so_that_the_client_is_looked_at_between_them(
+    client: tuple[socket.socket, socket.socket],
+) -> None:
+    near, far = client
+    with Upstream([answer(b"x" * 20_000_000), Act.EXPECT_CLOSE]) as server, called(server) as call:
+        parts = AnswerWait(near, Timeouts(10, 10)).receive(call)
+        assert next(parts) is not None
+        far.close()
+        with pytest.raises(ClientGone):
+            list(parts)
+
+
+def test_parts_of_one_stream_do_not_wait_for_each_other() -> None:
+    """C2: each part is there long before the next is sent."""
+    with Upstream() as server:
+        gates = [server.gate() for _ in range(20)]
+        server.play([SSE, *(step for gate in gates for step in (gate, chunked(b"x"))), LAST])
+        moments = []
+        with called(server) as call:
+            parts = AnswerWait(None, Timeouts(10, 10)).receive(call)
+            assert next(parts) == b""
+            for gate in gates:
+                gate.open()
+                assert next(parts) == b"x"
+                moments.append(time.monotonic())
+    gaps = sorted(later - earlier for earlier, later in pairwise(moments))
+    assert gaps[len(gaps) // 2] < 0.02

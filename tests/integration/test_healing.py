@@ -1,0 +1,423 @@
+"""Requests that are healed on their way up: by the rules, by what a server taught, in every dialect (F79 to F84)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import parse_rules
+from proxy.exchange import plan
+from proxy.healing.heal import IDS, heal_request
+from proxy.tools.short_names import short_name
+from proxy.worker.lessons import Lessons
+from proxy.worker.shared_memory import SIZE, Memory
+from tests.conftest import Inside
+from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
+from tests.support.messages_ask import ask
+from tests.support.messages_checker import check_message, check_stream
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    Script,
+    Upstream,
+    answer,
+    arguments,
+    chat,
+    completion,
+    finish,
+    opened,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+OK = stream(ROLE, text("a"), finish(), DONE)
+BROKEN = turn(calls(call(arguments="{'path': 'mkp1'}")))
+LATE = [system(), user(), said(), system("mks2 now"), user("mku2")]
+PICTURE = [user([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "data:,"}}])]
+
+
+def refused(message: str, status: int = 400) -> Script:
+    return [answer({"error": {"message": message, "type": "BadRequestError", "code": status}}, status)]
+
+
+def asked(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {**chat(tools=[tool()], **more), "messages": messages}
+
+
+def test_a_broken_call_goes_up_repaired_and_all_else_as_it_came(inside: Inside) -> None:
+    """F79."""
+    with Upstream([answer(completion("Hi"))]) as server:
+        response = inside(server.url).post(CHAT, json=asked(BROKEN, stream=False))
+        sent = server.seen[0].json
+    assert sent["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"path": "mkp1"}'
+    assert sent == asked(turn(calls(call())), stream=False)
+    assert response.headers["X-Tool-Proxy-Fixes"] == "heal_arguments:1"
+
+
+def test_a_healthy_conversation_goes_up_as_the_very_bytes(inside: Inside) -> None:
+    """C1."""
+    body = json.dumps(asked(turn(calls())), indent=1).encode()
+    with Upstream(OK) as server:
+        inside(server.url).post(CHAT, data=body)
+        assert server.seen[0].body == body
+
+
+@pytest.mark.parametrize(
+    "status,words", [(400, "roles must alternate"), (500, "Jinja Exception: roles must alternate")]
+)
+def test_what_a_refusal_teaches_is_tried_once_and_kept(
+    status: int, words: str, inside: Inside, logged: pytest.LogCaptureFixture
+) -> None:
+    """F82: the next request goes up healed at once, and the log has the entry that keeps the lesson."""
+    body = asked([user(), user("mku2")], model="tiny")
+    with Upstream(refused(words, status), OK, OK) as server:
+        client = inside(server.url)
+        first = client.post(CHAT, json=body)
+        assert first.status_code == 200 and first.data
+        assert client.post(CHAT, json=body).data
+        sent = [seen.json["messages"] for seen in server.seen]
+    healed = [user("mku1 question\n\nmku2")]
+    assert sent == [body["messages"], healed, healed]
+    (line,) = [record.getMessage() for record in logged.records if "rules.yaml" in record.getMessage()]
+    entry = line.partition("rules.yaml: ")[2]
+    rules = parse_rules(f"models:\n{entry}\n".encode(), "r.yaml")
+    assert rules.heal_plan("tiny").on == {"alternate"}
+    assert rules.profile("tiny", "").thinking == "enable_thinking", "what its entry said is still said"
+
+
+@pytest.mark.parametrize("auto", ["auto", "server", "proxy"])
+def test_it_is_learnt_whoever_parses(auto: str, inside: Inside) -> None:
+    rules = f'models: [{{match: "*", parse: {auto}, server: vllm}}]'
+    with Upstream(refused("System message must be at the beginning."), OK) as server:
+        assert inside(server.url, rules=rules).post(CHAT, json=asked(LATE)).status_code == 200
+        assert server.seen[1].json["messages"][3]["role"] == "user"
+
+
+@pytest.mark.parametrize("words", ["Unexpected empty grammar stack", "Failed to parse input at pos 3: a template"])
+def test_an_answer_that_the_server_could_not_read_teaches_nothing(words: str, inside: Inside) -> None:
+    rules = 'models: [{match: "*", parse: server}]'
+    with Upstream(refused(words, 500)) as server:
+        body = asked([user(), user("mku2")], stream=False)
+        assert inside(server.url, rules=rules).post(CHAT, json=body).status_code == 500
+        assert len(server.seen) == 1
+
+
+def test_what_is_refused_healed_too_is_told_and_not_kept(inside: Inside) -> None:
+    with Upstream(refused("roles must alternate"), refused("no"), OK) as server:
+        client = inside(server.url)
+        body = asked([user(), user("mku2")])
+        response = client.post(CHAT, json=body)
+        assert response.status_code == 400 and b'"no"' in response.data
+        assert client.post(CHAT, json=body).data
+        assert server.seen[2].json["messages"] == body["messages"]
+
+
+def test_words_that_would_change_nothing_cost_no_second_try(inside: Inside) -> None:
+    with Upstream(refused("roles must alternate")) as server:
+        assert inside(server.url).post(CHAT, json=asked([user()])).status_code == 400
+        assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("off", ["all", "arguments"])
+def test_each_healing_is_off_by_a_word(off: str, inside: Inside) -> None:
+    rules = f'models: [{{match: "*", heal: {{off: [{off}]}}}}]'
+    body = asked(BROKEN)
+    with Upstream(OK) as server:
+        inside(server.url, rules=rules).post(CHAT, json=body)
+        assert server.seen[0].json == body
+
+
+def test_what_is_off_is_not_learnt(inside: Inside) -> None:
+    with Upstream(refused("This model does not support image input")) as server:
+        rules = 'models: [{match: "*", heal: {off: [pictures]}}]'
+        assert inside(server.url, rules=rules).post(CHAT, json=asked(PICTURE)).status_code == 400
+        assert len(server.seen) == 1
+
+
+def test_a_picture_for_a_model_that_reads_text_is_told(inside: Inside) -> None:
+    with Upstream(refused("At most 0 image(s) may be provided in one prompt."), OK) as server:
+        inside(server.url).post(CHAT, json=asked(PICTURE))
+        told = server.seen[1].json["messages"][0]["content"]
+    assert told == "What is it?\n[Here was a picture, which this model cannot read.]"
+
+
+def test_observed_requests_go_up_as_they_came_and_tell_what_would_be_healed(
+    inside: Inside, logged: pytest.LogCaptureFixture
+) -> None:
+    with Upstream(OK, refused("roles must alternate")) as server:
+        client = inside(server.url, observe=True)
+        assert client.post(CHAT, json=asked(BROKEN)).data
+        assert client.post(CHAT, json=asked([user(), user("mku2")])).status_code == 400
+        assert [seen.json for seen in server.seen] == [asked(BROKEN), asked([user(), user("mku2")])]
+    assert "heal_arguments" in logged.text
+
+
+def test_a_defect_of_the_healing_leaves_the_request_as_it_came(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    """C6."""
+    heal = heal_request
+
+    def fail(body: Any, how: Any) -> Any:
+        if how.ids:
+            raise KeyError("a defect")
+        return heal(body, how)
+
+    monkeypatch.setattr(plan, "heal_request", fail)
+    with Upstream(OK) as server:
+        assert inside(server.url).post(CHAT, json=asked(BROKEN)).status_code == 200
+        assert server.seen[0].json == asked(BROKEN)
+    assert "a defect" in logged.text
+
+
+def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
+    """Mistral's template takes ids of nine letters and digits (F49), and no user behind a result."""
+    conversation = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"},
+                {"type": "text", "text": "And?"},
+            ],
+        },
+    ]
+    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
+    body = ask(*conversation, model="Mistral-Nemo", tools=tools)
+    with Upstream([answer(completion("Hi"))], [answer({"count": 7})]) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "Mistral-Nemo"}]})]
+        client = inside(server.url)
+        assert client.post(MESSAGES, json=body).status_code == 200
+        assert client.post(f"{MESSAGES}/count_tokens", json=body).json == {"input_tokens": 7}
+        sent, counted = (seen.json["messages"] for seen in server.seen)
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    assert len(sent[1]["tool_calls"][0]["id"]) == 9
+    assert sent[2]["content"] == "found\n\nAnd?"
+    assert counted == sent, "what is counted is what goes up"
+
+
+def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:
+    """The same in `/tokenize`; what needs nothing, or is no conversation, passes as the very bytes."""
+    whole = json.dumps({"model": "tiny", "messages": turn(calls())}, indent=1).encode()
+    bodies = [whole, b'{"model": "tiny", "prompt": "a"}', b"[", b'{"messages": 7}']
+    with Upstream(*[[answer({"count": 7})]] * (len(bodies) + 1)) as server:
+        rules = 'models: [{match: "*", sampling: {set: {top_p: 1}}}]'
+        client = inside(server.url, rules=rules)
+        assert client.post("/tokenize", json={"model": "tiny", "messages": BROKEN}).json == {"count": 7}
+        for body in bodies:
+            assert client.post("/tokenize", data=body, content_type="application/json").json == {"count": 7}
+        healed, *passed = server.seen
+    assert healed.json == {"model": "tiny", "messages": turn(calls(call()))}
+    assert [seen.body for seen in passed] == bodies
+
+
+def test_an_observed_conversation_is_tokenized_as_it_came(inside: Inside) -> None:
+    body = {"model": "tiny", "messages": BROKEN}
+    with Upstream([answer({"count": 7})]) as server:
+        inside(server.url, observe=True).post("/tokenize", json=body)
+        assert server.seen[0].json == body
+
+
+WANTS = "The `reasoning_content` in the thinking mode must be passed back to the API."
+
+
+def test_the_reasoning_that_a_server_wants_back_goes_back(inside: Inside) -> None:
+    """F74: under the name that it has for it; an empty one where the client dropped it."""
+    talk = [user(), calls(reasoning="Hm."), result(), calls(call(2)), result(2)]
+    with Upstream(refused(WANTS), OK) as server:
+        assert inside(server.url).post(CHAT, json=asked(talk)).status_code == 200
+        sent = server.seen[1].json["messages"]
+    assert [message.get("reasoning_content") for message in sent] == [None, "Hm.", None, "", None]
+
+
+def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: Inside) -> None:
+    """F74."""
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}
+    told = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+    talk = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [thought, use]},
+        {"role": "user", "content": [told]},
+    ]
+    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
+    whole = [answer(completion("Hi"))]
+    with Upstream(refused(WANTS), whole, whole) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        client = inside(server.url)
+        for _ in range(2):
+            assert client.post(MESSAGES, json=ask(*talk, model="tiny", tools=tools)).status_code == 200
+        sent = [seen.json["messages"][1].get("reasoning_content") for seen in server.seen]
+    assert sent == [None, "", "Hm."]
+
+
+def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_model(
+    inside: Inside, logged: pytest.LogCaptureFixture
+) -> None:
+    """F92."""
+    conversation = [user()]
+    counts = []
+    with Upstream(*[OK] * 6) as server:
+        client = inside(server.url)
+        for number in range(6):
+            conversation += [calls(call(number)), result(number, text="same")]
+            conversation[-2]["tool_calls"][0]["function"]["arguments"] = "{}"
+            assert client.post(CHAT, json=asked(conversation)).data
+            counts.append(logged.text.count("has made the same call"))
+        sent = server.seen[5].json["messages"]
+    assert counts == [0, 0, 1, 2, 3, 4]
+    told = [message["content"] for message in sent if message["role"] == "tool"]
+    assert told[:4] == ["same"] * 4 and "5 times" in told[4] and "6 times" in told[5]
+    assert sent[: len(sent) - 2] == server.seen[4].json["messages"], "the server's prefix cache survives"
+
+
+def repeated(times: int) -> list[dict[str, Any]]:
+    """A conversation in which the same call has the same result so many times."""
+    talk = [user()]
+    for number in range(times):
+        one = calls(call(number))
+        one["tool_calls"][0]["function"]["arguments"] = "{}"
+        talk += [one, result(number, text="same")]
+    return talk
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    "rules,times,answered",
+    [
+        ("most_repeats: 4", 4, True),
+        ("most_repeats: 4", 3, False),
+        ("", 9, False),
+        ("most_repeats: 4, polls: [re*]", 9, False),
+    ],
+)
+def test_a_call_that_repeats_is_answered_without_the_model_only_where_a_rule_says_so(
+    inside: Inside, rules: str, times: int, answered: bool, streamed: bool
+) -> None:
+    """F92: in the client's dialect and mode."""
+    with Upstream(OK if streamed else [answer(completion("a"))]) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", tools: {{{rules}}}}}]')
+        response = client.post(CHAT, json=asked(repeated(times), stream=streamed))
+        assert len(server.seen) == (0 if answered else 1)
+    assert (b"made 4 times" in response.data) is answered
+    assert (response.mimetype == "text/event-stream") is streamed and response.data.endswith(DONE) is streamed
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_messages_client_is_answered_without_the_model_too(inside: Inside, streamed: bool) -> None:
+    """F92."""
+    conversation: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
+    for number in range(4):
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": "read", "input": {}}
+        told = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "same"}
+        conversation += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [told]}]
+    body = ask(*conversation, stream=streamed, tools=[{"name": "read", "input_schema": {"type": "object"}}])
+    with Upstream() as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        client = inside(server.url, rules='models: [{match: "*", tools: {most_repeats: 4}}]')
+        data = client.post(MESSAGES, json=body).data
+        assert not server.seen
+    message = check_stream(data) if streamed else check_message(data)
+    assert "made 4 times" in message["content"][0]["text"] and message["stop_reason"] == "end_turn"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("front", [CHAT, MESSAGES])
+def test_the_bare_arguments_of_a_forced_tool_are_its_call(inside: Inside, front: str, streamed: bool) -> None:
+    """F87."""
+    said = '{"path": "a"}'
+    reply: Script = stream(ROLE, text(said), finish(), DONE) if streamed else [answer(completion(said))]
+    choice: dict[str, Any] = {"type": "function", "function": {"name": "read_file"}}
+    body = asked([user()], stream=streamed, tool_choice=choice)
+    if front == MESSAGES:
+        offered = {"name": "read_file", "input_schema": tool()["function"]["parameters"]}
+        choice = {"type": "tool", "name": "read_file"}
+        body = ask({"role": "user", "content": "Hi"}, stream=streamed, tools=[offered], tool_choice=choice)
+    with Upstream(reply) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        data = inside(server.url).post(front, json=body).data
+    if front == MESSAGES:
+        message = check_stream(data) if streamed else check_message(data)
+        (block,) = message["content"]
+        assert (block["name"], block["input"], message["stop_reason"]) == ("read_file", {"path": "a"}, "tool_use")
+    else:
+        assert b'"name":"read_file"' in data.replace(b": ", b":") and b'"tool_calls"' in data
+
+
+LONG = "mcp__a_server_of_some_length__and_a_tool_of_a_name_that_is_longer_than_others"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_name_that_the_server_does_not_take_comes_back_as_the_clients_own(inside: Inside, streamed: bool) -> None:
+    """F84."""
+    refusal = refused("tools[0].function.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'")
+    body = {**chat(stream=streamed, tools=[tool(LONG)]), "messages": turn(calls(call(name=LONG)))}
+    short = short_name(LONG)
+    called = [{"id": "c", "type": "function", "function": {"name": short, "arguments": '{"path": "a"}'}}]
+    reply: Script = [answer(completion({"role": "assistant", "content": None, "tool_calls": called}, "tool_calls"))]
+    if streamed:
+        reply = stream(ROLE, opened(0, "c", short), arguments(0, '{"path": "a"}'), finish("tool_calls"), DONE)
+    with Upstream(refusal, reply) as server:
+        response = inside(server.url).post(CHAT, json=body)
+        sent = server.seen[1].json
+    assert len(short) == 64 and sent["tools"][0]["function"]["name"] == short
+    assert sent["messages"][2]["tool_calls"][0]["function"]["name"] == short
+    assert LONG in response.text and short not in response.text
+
+
+@contextmanager
+def shared() -> Iterator[int]:
+    descriptor = os.memfd_create("test")
+    os.ftruncate(descriptor, SIZE)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_workers_share_what_was_learnt_until_the_rules_change() -> None:
+    with shared() as descriptor:
+        one, other = Memory(descriptor), Memory(descriptor)
+        mine, yours = Lessons(one), Lessons(other)
+        assert mine.of("m") == set()
+        assert mine.add("m", ("one_call",)) and yours.add("m", ("pictures",)) and yours.add("n", ("alternate",))
+        assert mine.of("m") == {"one_call", "pictures"} and mine.of("n") == {"alternate"}
+        assert not mine.add("m", ("pictures",)), "it was known"
+        with one.turn():
+            one.publish(b"", "r.yaml")
+        assert yours.of("m") == set() and yours.add("m", ("one_call",)) and mine.of("m") == {"one_call"}
+
+
+def test_lessons_have_an_end() -> None:
+    lessons = Lessons(Memory())
+    kept = [lessons.add(f"model-{number}-{'x' * 200}", IDS) for number in range(100)]
+    assert kept[0] and not kept[-1]
+    assert lessons.of(f"model-0-{'x' * 200}") == {*IDS}
+
+
+COUNT = "<total_tokens>123 tokens left</total_tokens>"
+
+
+@pytest.mark.parametrize("front", [CHAT, MESSAGES])
+def test_a_line_that_counts_tokens_is_left_out_in_both_fronts(inside: Inside, front: str) -> None:
+    """F95: only where it is the whole of a system message."""
+    talk: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": f"What is {COUNT}?"},
+        {"role": "system", "content": COUNT},
+    ]
+    body = asked(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
+    with Upstream([answer(completion("Hi"))]) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        assert inside(server.url).post(front, json=body).status_code == 200
+        sent = server.seen[0].json["messages"]
+    assert [(message["role"], message["content"]) for message in sent] == [
+        (message["role"], message["content"]) for message in talk[:3]
+    ]

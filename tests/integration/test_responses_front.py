@@ -1,0 +1,490 @@
+"""The Responses front from the client to a scripted model server and back: paths, replies, and what is told of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.config.api_keys import ClientKey, Keys
+from proxy.exchange.capture import read_capture
+from proxy.exchange.routing import conversation_of
+from tests.conftest import Front, Inside, Start
+from tests.support.log_lines import line
+from tests.support.messages_client import CHAT, HERMES, INPUT, MODELS, call, cards, reply, serving
+from tests.support.responses_checker import calls_of, check_error, check_stream, events, text_of
+from tests.support.responses_client import INPUT_TOKENS, RESPONSES, TOOL, ask, response_of
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    USAGE,
+    Act,
+    Client,
+    Gate,
+    Script,
+    Upstream,
+    answer,
+    arguments,
+    chunked,
+    completion,
+    event,
+    finish,
+    opened,
+    stream,
+    text,
+)
+from tests.support.shared import SHARED
+
+MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+NOWHERE = "http://127.0.0.1:1"
+MINE = "clients:\n  mine: {}\n"
+STORED = [
+    *(("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1"), ("POST", f"{RESPONSES}/resp_1/cancel")),
+    *(("GET", f"{RESPONSES}/resp_1/input_items"), ("POST", f"{RESPONSES}/compact")),
+]
+
+
+# Paths.
+
+
+@pytest.mark.parametrize("path", [RESPONSES, f"/for/mine{RESPONSES}"])
+@MODES
+def test_a_request_is_answered_and_only_chat_completions_is_asked(inside: Inside, path: str, streamed: bool) -> None:
+    with serving(reply(streamed, "Hello there")) as server:
+        response = response_of(inside(server.url, MINE).post(path, json=ask(stream=streamed)))
+        assert [seen.path for seen in server.seen] == [CHAT]
+        assert server.seen[0].json["messages"] == [{"role": "user", "content": "Hi"}]
+    assert (text_of(response), response["status"], response["model"]) == ("Hello there", "completed", "tiny")
+    assert response["store"] is False
+    assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (10, 7)
+    assert response["created_at"] <= response["completed_at"]
+
+
+def test_listing_its_path_changes_nothing(inside: Inside) -> None:
+    with serving(reply(True, "a")) as server:
+        client = inside(server.url, pass_through=(RESPONSES,))
+        assert text_of(response_of(client.post(RESPONSES, json=ask()))) == "a"
+
+
+@pytest.mark.parametrize(("method", "path"), STORED)
+def test_what_needs_a_store_is_refused_in_words(inside: Inside, method: str, path: str) -> None:
+    with serving() as server:
+        response = inside(server.url).open(path, method=method, json={})
+        assert server.seen == []
+    assert response.status_code == 400
+    assert "configure the client to send the whole conversation" in check_error(response.data, 400)["message"]
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation", "prompt"])
+@MODES
+def test_a_request_that_needs_a_store_is_refused_in_words(inside: Inside, field: str, streamed: bool) -> None:
+    with serving() as server:
+        response = inside(server.url).post(RESPONSES, json=ask(stream=streamed, **{field: "x"}))
+        assert server.seen == []
+    error = check_error(response.data, response.status_code)
+    assert response.status_code == 400 and error["message"].startswith(f"{field}: this server keeps no")
+    assert response.headers["X-Should-Retry"] == "false"
+
+
+@pytest.mark.parametrize("path", [RESPONSES, f"/for/mine{RESPONSES}"])
+def test_a_websocket_is_refused_at_once(front: Front, path: str) -> None:
+    """Codex then sends its request; after anything else it would wait."""
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
+    with (
+        Client(front.proxy.port, f"GET {path} HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n".encode()) as client,
+        client.answer() as response,
+    ):
+        assert response.status == 426
+        assert "POST" in check_error(response.read(), 426)["message"]
+
+
+def test_without_an_upgrade_get_is_no_method_of_it(inside: Inside) -> None:
+    response = inside(NOWHERE).get(RESPONSES)
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST, OPTIONS")
+    check_error(response.data, 405)
+    assert inside(NOWHERE).get(CHAT, headers={"Upgrade": "websocket"}).status_code == 405
+
+
+@pytest.mark.parametrize("path", [f"{RESPONSES}/a/b", f"{RESPONSES}/", f"/for/mine{RESPONSES}/a/b"])
+def test_what_is_not_there_is_told_in_its_shape(inside: Inside, path: str) -> None:
+    response = inside(NOWHERE, MINE).post(path, json={})
+    assert response.status_code == 404
+    check_error(response.data, 404)
+
+
+def test_a_key_may_be_needed(inside: Inside) -> None:
+    keys = Keys((ClientKey("alice", hashlib.sha256(b"secret-of-alice").digest(), models=("other",)),))
+    with serving() as server:
+        client = inside(server.url, "", keys)
+        assert client.post(RESPONSES, json=ask()).status_code == 401
+        response = client.post(RESPONSES, json=ask(), headers={"Authorization": "Bearer secret-of-alice"})
+        assert server.seen == []
+    assert response.status_code == 403
+    check_error(response.data, 403)
+
+
+# Replies.
+
+
+@MODES
+def test_calls_are_items_whether_the_server_found_them_or_not(inside: Inside, streamed: bool) -> None:
+    scripts = [
+        reply(streamed, HERMES),
+        reply(streamed, "", call("c1", json.dumps(INPUT)), end="tool_calls"),
+    ]
+    with serving(*scripts) as server:
+        client = inside(server.url)
+        for _ in scripts:
+            made = response_of(client.post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
+            assert calls_of(made) == [("write_file", INPUT)] and text_of(made) == ""
+    assert made["output"][0]["call_id"] == "c1" and made["tools"] == [TOOL]
+
+
+@MODES
+def test_a_function_of_a_namespace_is_called_by_its_joined_name(inside: Inside, streamed: bool) -> None:
+    space = {"type": "namespace", "name": "files", "description": "Files.", "tools": [TOOL]}
+    script = reply(streamed, "", call("c1", json.dumps(INPUT), "files__write_file"), end="tool_calls")
+    with serving(script) as server:
+        made = response_of(inside(server.url).post(RESPONSES, json=ask(tools=[space], stream=streamed)))
+        assert [each["function"]["name"] for each in server.seen[0].json["tools"]] == ["files__write_file"]
+    (item,) = made["output"]
+    assert (item["name"], item["namespace"]) == ("write_file", "files")
+
+
+@MODES
+@pytest.mark.parametrize("form", ["structured", "hermes", "another key"])
+def test_a_custom_tool_gets_its_text(inside: Inside, form: str, streamed: bool) -> None:
+    patch = "*** Begin Patch\n*** Add File: a\n+\"hi\"\n*** End Patch"
+    tool = {"type": "custom", "name": "apply_patch", "format": {"type": "text"}}
+    given = {"patch" if form == "another key" else "input": patch}
+    script = reply(streamed, "", call("c1", json.dumps(given), "apply_patch"), end="tool_calls")
+    if form == "hermes":
+        script = reply(streamed, f"<tool_call>{json.dumps({'name': 'apply_patch', 'arguments': given})}</tool_call>")
+    with serving(script) as server:
+        made = response_of(inside(server.url).post(RESPONSES, json=ask(tools=[tool], stream=streamed)))
+    assert calls_of(made) == [("apply_patch", patch)]
+
+
+@MODES
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_goes_out_and_comes_back(inside: Inside, name: str, streamed: bool) -> None:
+    rules = f'models:\n  - {{match: "*", reasoning_history: {name}}}\n'
+    with serving(reply(streamed, "Hi", **{name: "Hm, so."}), reply(streamed, "ok")) as server:
+        client = inside(server.url, rules)
+        made = response_of(client.post(RESPONSES, json=ask(stream=streamed)))
+        assert text_of(made, "reasoning") == "Hm, so."
+        history = [{"role": "user", "content": "Hi"}, *made["output"], {"role": "user", "content": "go"}]
+        response_of(client.post(RESPONSES, json=ask(history, stream=streamed)))
+        again = server.seen[1].json["messages"]
+    assert again == [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hi", name: "Hm, so."},
+        {"role": "user", "content": "go"},
+    ]
+
+
+@MODES
+def test_the_next_turn_begins_with_the_bytes_of_this_one(inside: Inside, streamed: bool) -> None:
+    """C8: the output goes back as it came, with what the tools said."""
+    calls = [call("c1", json.dumps(INPUT)), call("functions.write_file:1", json.dumps(INPUT))]
+    with serving(*[reply(streamed, "I write.", *calls, end="tool_calls")] * 2, reply(streamed, "Done.")) as server:
+        client = inside(server.url)
+        history: list[Any] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        for _ in range(3):
+            made = response_of(client.post(RESPONSES, json=ask([*history], tools=[TOOL], stream=streamed)))
+            history += made["output"]
+            history += [
+                {"type": "function_call_output", "call_id": item["call_id"], "output": "ok"}
+                for item in made["output"]
+                if item["type"] == "function_call"
+            ]
+        bodies = [json.dumps(seen.json["messages"])[:-1] for seen in server.seen]
+        last = server.seen[2].json["messages"]
+    assert bodies[1].startswith(bodies[0]) and bodies[2].startswith(bodies[1])
+    ids = [each["id"] for message in last for each in message.get("tool_calls", ())]
+    assert ids[:2] == ["c1", "functions.write_file:1"] and len(set(ids)) == 4
+    assert [message["tool_call_id"] for message in last if message["role"] == "tool"] == ids
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the context is known", "not known"])
+@MODES
+def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, known: bool, streamed: bool) -> None:
+    listed = cards("tiny", max_model_len=17) if known else cards("tiny")
+    with serving(reply(streamed, "a", end="length"), models=listed) as server:
+        response = inside(server.url).post(RESPONSES, json=ask(stream=streamed, max_output_tokens=None))
+    if streamed:
+        assert response_of(response)["error"]["code"] == "context_length_exceeded"
+    else:
+        assert response.status_code == 400
+        assert check_error(response.data, 400)["code"] == "context_length_exceeded"
+
+
+@MODES
+def test_a_limit_of_the_clients_is_incomplete(inside: Inside, streamed: bool) -> None:
+    with serving(reply(streamed, "a", end="length"), models=cards("tiny", max_model_len=4096)) as server:
+        made = response_of(inside(server.url).post(RESPONSES, json=ask(stream=streamed)))
+    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert made["output"][0]["status"] == "incomplete"
+
+
+OVERFLOW = {
+    "message": "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens.",
+    "type": "BadRequestError",
+    "code": 400,
+}
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("status", "error", "code"),
+    [
+        (400, OVERFLOW, "context_length_exceeded"),
+        (400, {"message": "Unexpected message role.", "type": "BadRequestError"}, "invalid_prompt"),
+        (429, {"message": "slow", "type": "rate"}, "rate_limit_exceeded"),
+        (503, {"message": "full", "type": "unavailable"}, "server_is_overloaded"),
+        (500, {"message": "died", "type": "internal"}, "server_error"),
+    ],
+)
+def test_an_error_before_the_answer_has_its_status_and_code(
+    inside: Inside, status: int, error: dict[str, Any], code: str, streamed: bool
+) -> None:
+    with serving([answer({"error": error}, status)]) as server:
+        response = inside(server.url).post(RESPONSES, json=ask(stream=streamed))
+    assert response.status_code == status
+    assert check_error(response.data, status)["code"] == code
+
+
+def test_an_error_behind_a_heartbeat_is_a_response_that_failed(proxy: Start) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving([0.5, answer({"error": OVERFLOW}, 400)]))
+        front = proxy(server.url, "--heartbeat", "0.1")
+        client = stack.enter_context(Client.post(front.port, ask(), RESPONSES))
+        with client.answer() as response:
+            data = response.read()
+    assert check_stream(data)["error"]["code"] == "context_length_exceeded"
+    assert data.count(b"event: response.in_progress") >= 2
+
+
+def test_heartbeats_repeat_the_response_before_and_in_it(proxy: Start) -> None:
+    """Comments do not reset Codex's timer."""
+    said: Script = [SSE, 0.5, chunked(ROLE + text("Hi")), 0.5, *map(chunked, (finish(), USAGE, DONE)), LAST]
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(said))
+        front = proxy(server.url, "--heartbeat", "0.1")
+        client = stack.enter_context(Client.post(front.port, ask(), RESPONSES))
+        with client.answer() as response:
+            data = response.read()
+    assert text_of(check_stream(data)) == "Hi"
+    names = [name for name, _ in events(data)]
+    begun = names.index("response.output_item.added")
+    before, after = names[:begun], names[begun:]
+    assert before.count("response.in_progress") >= 2 and after.count("response.in_progress") >= 2
+
+
+def test_a_second_try_behind_heartbeats_goes_on_with_the_numbers(proxy: Start) -> None:
+    """The server's own parser failed: it is asked again, and the client reads one stream."""
+    failed: Script = [0.4, answer({"error": {"message": "Failed to parse input at pos 3", "code": 500}}, 500)]
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(failed, [0.3, *reply(True, HERMES)]))
+        front = proxy(server.url, "--heartbeat", "0.1")
+        client = stack.enter_context(Client.post(front.port, ask(tools=[TOOL]), RESPONSES))
+        with client.answer() as response:
+            made = check_stream(response.read())
+        assert len(server.seen) == 2
+    assert calls_of(made) == [("write_file", INPUT)]
+
+
+def test_a_call_streams_on_as_it_comes(front: Front) -> None:
+    """C2."""
+    gate = Gate()
+    front.upstream.play(
+        [
+            SSE + chunked(ROLE + opened(0, "c1", "write_file")),
+            chunked(arguments(0, '{"path": "a", "content": "one ')),
+            gate,
+            *map(chunked, (arguments(0, 'two"}'), finish("tool_calls"), USAGE, DONE)),
+            LAST,
+        ]
+    )
+    front.upstream.paths[MODELS] = cards("tiny")
+    with Client.post(front.proxy.port, ask(tools=[TOOL]), RESPONSES) as client, client.answer() as response:
+        data = b""
+        while b"one" not in data:
+            data += response.read1(65536)
+        assert b"response.function_call_arguments.delta" in data and b"output_item.done" not in data
+        gate.open()
+        made = check_stream(data + response.read())
+    assert calls_of(made) == [("write_file", {"path": "a", "content": "one two"})]
+
+
+def test_a_reply_that_breaks_off_failed(front: Front) -> None:
+    front.upstream.play([SSE + chunked(ROLE) + chunked(text("Half")), 0.05, Act.RST])
+    front.upstream.paths[MODELS] = cards("tiny")
+    with Client.post(front.proxy.port, ask(), RESPONSES) as client, client.answer() as response:
+        data = response.read()
+    made = check_stream(data)
+    assert (made["status"], made["error"]["code"], text_of(made)) == ("failed", "server_error", "Half")
+    assert b"output_item.done" not in data
+
+
+@MODES
+@pytest.mark.parametrize("observe", [False, True])
+def test_an_observed_reply_goes_unrepaired(inside: Inside, observe: bool, streamed: bool) -> None:
+    with serving(reply(streamed, HERMES)) as server:
+        client = inside(server.url, observe=observe)
+        made = response_of(client.post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
+    assert calls_of(made) == ([] if observe else [("write_file", INPUT)])
+
+
+@MODES
+def test_a_server_that_answers_whole_is_streamed(inside: Inside, streamed: bool) -> None:
+    with serving(reply(False, HERMES)) as server:
+        client = inside(server.url, 'models:\n  - {match: "*", upstream: whole}\n')
+        made = response_of(client.post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
+        assert not server.seen[0].json.get("stream")
+    assert calls_of(made) == [("write_file", INPUT)] and made["usage"]["input_tokens"] == 10
+
+
+@MODES
+def test_the_loop_guard_answers_in_this_dialect(inside: Inside, streamed: bool) -> None:
+    turn = [
+        {"type": "function_call", "call_id": "c", "name": "write_file", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "a"},
+    ]
+    with serving() as server:
+        client = inside(server.url, max_tool_calls=2)
+        given = [{"role": "user", "content": "go"}, *turn, *turn]
+        made = response_of(client.post(RESPONSES, json=ask(given, tools=[TOOL], stream=streamed)))
+        assert server.seen == []
+    assert text_of(made).startswith("Tool call safety limit reached")
+
+
+# What is told of it.
+
+
+def test_what_was_dropped_is_in_the_audit_file(inside: Inside, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    with serving(reply(False, "a")) as server:
+        client = inside(server.url, audit_file=str(audit))
+        response = client.post(RESPONSES, json=ask(stream=False, store=True, tools=[{"type": "web_search"}]))
+        response_of(response)
+    records = [json.loads(text_) for text_ in audit.read_text().splitlines()]
+    assert {record["before"] for record in records if record["fix"] == "dropped_field"} == {
+        "store: 1",
+        "tools[] of type 'web_search': 1",
+    }
+
+
+@MODES
+def test_the_line_of_a_request(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
+    with serving(reply(streamed, "a")) as server:
+        response_of(inside(server.url).post(RESPONSES, json=ask(stream=streamed)))
+    words = dict(word.partition("=")[::2] for word in line(logged).split() if "=" in word)
+    assert (words["dialect"], words["path"], words["status"]) == ("responses", RESPONSES, "200")
+
+
+def test_a_captured_reply_can_be_read(inside: Inside, tmp_path: Path) -> None:
+    with serving(reply(True, HERMES)) as server:
+        response_of(inside(server.url, capture=str(tmp_path)).post(RESPONSES, json=ask(tools=[TOOL])))
+    (found,) = tmp_path.iterdir()
+    captured = read_capture(found.read_bytes(), "a file")
+    assert captured.wanted.tools is not None and captured.wanted.tools.names == ("write_file",)
+
+
+def test_a_conversation_is_told_by_its_key_and_else_by_its_beginning() -> None:
+    first: Any = ask([{"role": "developer", "content": "a"}, {"role": "user", "content": "b"}])
+    later: Any = {**first, "input": [*first["input"], {"role": "assistant", "content": "c"}]}
+    assert conversation_of(first) == conversation_of(later) != ""
+    said = [{"role": "user", "content": "b"}]
+    assert conversation_of(ask("b", instructions="a")) == conversation_of(ask(said, instructions="a"))
+    keyed = {**first, "prompt_cache_key": "k"}
+    assert conversation_of(keyed) == conversation_of(ask("x", prompt_cache_key="k")) != conversation_of(first)
+
+
+# Counting.
+
+
+def test_tokens_are_counted_by_vllms_tokenizer_with_the_translated_request(inside: Inside) -> None:
+    with Upstream() as server:
+        server.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({"count": 42})]}
+        body = {"model": "tiny", "input": "Hi", "instructions": "a", "tools": [TOOL]}
+        response = inside(server.url).post(INPUT_TOKENS, json=body)
+    assert response.json == {"object": "response.input_tokens", "input_tokens": 42}
+    assert response.headers["X-Tool-Proxy-Count"] == "tokenize"
+
+
+def test_tokens_are_estimated_elsewhere(inside: Inside) -> None:
+    with Upstream() as server:
+        server.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({}, 404)]}
+        response = inside(server.url).post(INPUT_TOKENS, json={"model": "tiny", "input": "x" * 350})
+    assert response.headers["X-Tool-Proxy-Count"] == "estimate"
+    assert response.json is not None and 90 <= response.json["input_tokens"] <= 130
+
+
+def test_a_count_that_needs_a_store_is_refused(inside: Inside) -> None:
+    with serving() as server:
+        response = inside(server.url).post(INPUT_TOKENS, json=ask(previous_response_id="resp_1"))
+    assert "keeps no responses" in check_error(response.data, response.status_code)["message"]
+
+
+# What Codex really sends.
+
+CAPTURES = SHARED / "captures"
+codex = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures are not there")
+
+
+@codex
+def test_codex_s_own_requests_are_translated_and_nothing_is_lost_in_silence(inside: Inside, tmp_path: Path) -> None:
+    """Two turns of a conversation: what is not carried has its record, and the second begins with the first."""
+    bodies = [json.loads((CAPTURES / f"codex-{turn}.json").read_text())["body"] for turn in (1, 2)]
+    audit = tmp_path / "audit.jsonl"
+    with serving(reply(True, "a"), reply(True, "b")) as server:
+        client = inside(server.url, audit_file=str(audit))
+        for body in bodies:
+            response_of(client.post(RESPONSES, json=body))
+        first, second = (seen.json for seen in server.seen)
+    assert first["tools"] == second["tools"]
+    assert json.dumps(second["messages"]).startswith(json.dumps(first["messages"])[:-1])
+    names = [tool["function"]["name"] for tool in first["tools"]]
+    assert len(names) == 12 and "multi_agent_v1__close_agent" in names
+    records = map(json.loads, audit.read_text().splitlines())
+    kinds = {record["before"].rsplit(":", 1)[0] for record in records}
+    assert kinds == {
+        *("include", "client_metadata", "tools[] of type 'web_search'", "input[].id", "reasoning.summary"),
+        *("input[].status", "input[].content[].annotations"),
+    }
+    texts = [part["text"] for item in bodies[1]["input"] for part in item.get("content", ())]
+    sent = json.dumps(second["messages"], ensure_ascii=False)
+    assert all(json.dumps(given, ensure_ascii=False)[1:-1] in sent for given in texts)
+
+
+def test_compaction_by_an_ordinary_request_needs_no_tools(inside: Inside) -> None:
+    """`tools: []` with a choice: vLLM would refuse it."""
+    body = ask(tools=[], tool_choice="auto", parallel_tool_calls=False)
+    with serving(reply(True, "A summary.")) as server:
+        assert text_of(response_of(inside(server.url).post(RESPONSES, json=body))) == "A summary."
+        assert not {"tools", "tool_choice", "parallel_tool_calls"} & server.seen[0].json.keys()
+
+
+@MODES
+def test_a_server_s_template_error_is_told_in_its_words(inside: Inside, streamed: bool) -> None:
+    failed = event({"error": {"message": "Unexpected message role.", "type": "BadRequestError", "code": 400}})
+    script = stream(ROLE, text("a"), failed) if streamed else [answer({"error": {"message": "Unexpected"}}, 400)]
+    with serving(script) as server:
+        response = inside(server.url).post(RESPONSES, json=ask(stream=streamed))
+    if streamed:
+        assert response_of(response)["error"] == {"code": "invalid_prompt", "message": "Unexpected message role."}
+    else:
+        assert check_error(response.data, 400)["code"] == "invalid_prompt"
+
+
+def test_completions_that_hold_nothing_are_a_response_without_items(inside: Inside) -> None:
+    with serving([answer(completion(""))]) as server:
+        made = response_of(inside(server.url).post(RESPONSES, json=ask(stream=False)))
+    assert (made["status"], made["output"]) == ("completed", [])

@@ -1,0 +1,368 @@
+"""The official openai SDK's `responses` against the proxy: before a real llama.cpp server, and before scripted ones.
+
+Every byte that the SDK gets goes through the checker too: streams, whole responses and errors. The SDK itself is told
+to refuse whole responses that are not of its own types.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.conftest import Front, Proxy
+from tests.integration.test_sdk import SCRIPTS
+from tests.support.messages_client import HERMES, INPUT, MODELS, call, cards, reply
+from tests.support.responses_checker import check_error, check_response, check_stream
+from tests.support.responses_client import TOOL
+from tests.support.scripted import SSE, Act, Script, Upstream, answer, chunked, completion, opened
+from tests.support.scripted import arguments as fragment
+from tests.support.scripted import text as said
+
+pytestmark = pytest.mark.once
+
+
+@dataclass
+class Answered:
+    """One answer of the proxy: its bytes as they came, and whether all of them did."""
+
+    request: httpx2.Request
+    status: int
+    kind: str
+    data: bytearray = field(default_factory=bytearray)
+    whole: bool = False
+
+    def check(self) -> None:
+        """An error is one of the API, and so is every response."""
+        data = bytes(self.data)
+        if self.status >= 400:
+            check_error(data, self.status)
+        elif self.request.url.path.endswith("/responses") and self.whole:
+            (check_stream if self.kind.startswith("text/event-stream") else check_response)(data)
+
+
+class _Noted(httpx2.SyncByteStream):
+    """The body on its way to the SDK, noted."""
+
+    def __init__(self, inner: httpx2.SyncByteStream, answered: Answered) -> None:
+        self._inner, self._answered = inner, answered
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._inner:
+            self._answered.data += part
+            yield part
+        self._answered.whole = True
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class Noting(httpx2.BaseTransport):
+    """What goes over the wire, beside what the SDK makes of it."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answered] = []
+        self._inner = httpx2.HTTPTransport()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = self._inner.handle_request(request)
+        self.answers.append(Answered(request, response.status_code, response.headers.get("content-type", "")))
+        assert isinstance(response.stream, httpx2.SyncByteStream)
+        noted = _Noted(response.stream, self.answers[-1])
+        return httpx2.Response(
+            response.status_code, headers=response.headers, stream=noted, extensions=response.extensions
+        )
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@contextlib.contextmanager
+def talking(url: str) -> Iterator[openai.OpenAI]:
+    """The SDK in front of a proxy; it does not retry, and at the end all that it got is checked."""
+    wire = Noting()
+    client = openai.OpenAI(
+        base_url=f"{url}/v1",
+        api_key="k",
+        max_retries=0,
+        timeout=60,
+        http_client=openai.DefaultHttpxClient(transport=wire),
+        _strict_response_validation=True,
+    )
+    with client:
+        yield client
+    assert wire.answers
+    for answered in wire.answers:
+        answered.check()
+
+
+@pytest.fixture
+def sdk(llama_front: Proxy) -> Iterator[openai.OpenAI]:
+    """The SDK, the proxy, and the real llama.cpp server."""
+    with talking(llama_front.url) as client:
+        yield client
+
+
+Scripted = Callable[..., AbstractContextManager[tuple[openai.OpenAI, Upstream]]]
+
+
+@pytest.fixture
+def scripted(front: Front) -> Scripted:
+    """The SDK, the proxy, and a server that answers with these scripts and knows its model."""
+
+    @contextlib.contextmanager
+    def scripted(*scripts: Script) -> Iterator[tuple[openai.OpenAI, Upstream]]:
+        front.upstream.play(*scripts)
+        front.upstream.paths[MODELS] = cards("tiny")
+        with talking(front.proxy.url) as client:
+            yield client, front.upstream
+
+    return scripted
+
+
+def asking(script: str, **more: Any) -> dict[str, Any]:
+    return {"model": "parrot", "input": f"Write a.txt [[script:{script}]]", "tools": [TOOL], **more}
+
+
+def simply(**more: Any) -> dict[str, Any]:
+    return {"model": "tiny", "input": "Hi", **more}
+
+
+def calls_of(response: Any) -> list[tuple[str, Any]]:
+    return [(item.name, json.loads(item.arguments)) for item in response.output if item.type == "function_call"]
+
+
+def got(client: openai.OpenAI, streamed: bool, **request: Any) -> Any:
+    """The response: whole, or as the SDK's accumulator has it."""
+    if not streamed:
+        return client.responses.create(**request)
+    with client.responses.stream(**request) as stream:
+        for _ in stream:
+            pass
+        return stream.get_final_response()
+
+
+MODES = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+# In front of the real server.
+
+
+@MODES
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_calls_are_items_of_the_sdks_own(sdk: openai.OpenAI, script: str, streamed: bool) -> None:
+    response = got(sdk, streamed, **asking(script))
+    assert (calls_of(response), response.output_text.strip()) == SCRIPTS[script]
+    assert (response.status, response.model) == ("completed", "parrot")
+    assert response.usage is not None and response.usage.output_tokens > 0
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_events_of_a_stream_are_those_of_the_raw_api(sdk: openai.OpenAI, script: str) -> None:
+    """`create(stream=True)`: the SDK hands out each event as it came."""
+    events = list(sdk.responses.create(**asking(script), stream=True))
+    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
+    assert [event.sequence_number for event in events] == [*range(len(events))]
+
+
+def test_text_comes_in_pieces(sdk: openai.OpenAI) -> None:
+    """C2: not at the end only."""
+    with sdk.responses.stream(**asking("plain")) as stream:
+        pieces = [event.delta for event in stream if event.type == "response.output_text.delta"]
+    assert "".join(pieces) == "Just text." and len(pieces) > 1
+
+
+@MODES
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_conversation_goes_on_after_the_tools_outputs(sdk: openai.OpenAI, script: str, streamed: bool) -> None:
+    """The items go back as the SDK gave them, ids and all, and the model says the next turn."""
+    request = asking(script)
+    response = got(sdk, streamed, **request)
+    outputs = [
+        {"type": "function_call_output", "call_id": item.call_id, "output": "ok"}
+        for item in response.output
+        if item.type == "function_call"
+    ]
+    assert len(outputs) == len(SCRIPTS[script][0])
+    request["input"] = [{"role": "user", "content": request["input"]}, *response.output, *outputs]
+    response = got(sdk, streamed, **request)
+    assert (response.output_text, calls_of(response)) == ("Done.", [])
+
+
+class WriteFile(BaseModel):
+    """Write a file."""
+
+    path: str
+    content: str
+
+
+@MODES
+def test_arguments_are_parsed_into_the_callers_own_type(sdk: openai.OpenAI, streamed: bool) -> None:
+    tool = openai.pydantic_function_tool(WriteFile, name="write_file")["function"]
+    request = {**asking("hermes"), "tools": [{"type": "function", **tool}]}
+    if streamed:
+        with sdk.responses.stream(**request) as stream:
+            response: Any = stream.until_done().get_final_response()
+    else:
+        response = sdk.responses.parse(**request)
+    (parsed,) = [item.parsed_arguments for item in response.output if item.type == "function_call"]
+    assert parsed in (WriteFile(path="a.txt", content="hi\n"), {"path": "a.txt", "content": "hi\n"})
+
+
+@MODES
+def test_tokens_that_are_used_up_are_incomplete(sdk: openai.OpenAI, streamed: bool) -> None:
+    request = asking("plain", max_output_tokens=2)
+    if streamed:
+        with sdk.responses.stream(**request) as stream:
+            response: Any = [*stream][-1].response
+    else:
+        response = sdk.responses.create(**request)
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert response.usage.output_tokens == 2
+
+
+@pytest.mark.parametrize("limit", range(4, 40, 6))
+@MODES
+def test_half_a_call_is_never_done(sdk: openai.OpenAI, limit: int, streamed: bool) -> None:
+    """C4."""
+    request = asking("hermes", max_output_tokens=limit)
+    if streamed:
+        with sdk.responses.stream(**request) as stream:
+            events = [*stream]
+        done = [event.item for event in events if event.type == "response.output_item.done"]
+        calls = [item for item in done if item.type == "function_call"]
+        last: Any = events[-1].response
+    else:
+        last = sdk.responses.create(**request)
+        calls = [item for item in last.output if item.type == "function_call" and item.status == "completed"]
+    found = [(item.name, json.loads(item.arguments)) for item in calls]
+    assert found in ([], SCRIPTS["hermes"][0])
+    assert last.status == "incomplete" or found
+
+
+@MODES
+def test_a_prompt_over_the_context_is_told_by_its_code(sdk: openai.OpenAI, streamed: bool) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        sdk.responses.create(model="parrot", input="many words " * 4000, stream=streamed)
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_tokens_are_counted(sdk: openai.OpenAI) -> None:
+    few = sdk.responses.input_tokens.count(model="parrot", input="Hi there")
+    many = sdk.responses.input_tokens.count(model="parrot", input="Hi there" * 99)
+    assert many.input_tokens > few.input_tokens > 0
+
+
+def test_a_schema_is_kept_to(sdk: openai.OpenAI) -> None:
+    """`text.format`: llama-server's grammar holds the reply to it."""
+    request: Any = {"model": "parrot", "input": "Say JSON", "text": {"format": {"type": "json_object"}}}
+    response = sdk.responses.create(**request, max_output_tokens=5)
+    assert response.text is not None and response.text.format is not None and response.text.format.type == "json_object"
+
+
+# In front of scripted ones.
+
+
+class Answer(BaseModel):
+    """What is asked for."""
+
+    number: int
+
+
+@MODES
+def test_text_is_parsed_into_the_callers_own_type(scripted: Scripted, streamed: bool) -> None:
+    with scripted(reply(streamed, '{"number": 7}')) as (client, upstream):
+        if streamed:
+            with client.responses.stream(**simply(text_format=Answer)) as stream:
+                response: Any = stream.get_final_response()
+        else:
+            response = client.responses.parse(**simply(text_format=Answer))
+        assert response.output_parsed == Answer(number=7)
+        assert upstream.seen[0].json["response_format"]["json_schema"]["name"] == "Answer"
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, openai.BadRequestError),
+        (401, openai.AuthenticationError),
+        (403, openai.PermissionDeniedError),
+        (404, openai.NotFoundError),
+        (422, openai.UnprocessableEntityError),
+        (429, openai.RateLimitError),
+        (500, openai.InternalServerError),
+        (503, openai.InternalServerError),
+    ],
+)
+def test_errors_are_of_the_sdks_classes(
+    scripted: Scripted, status: int, kind: type[openai.APIStatusError], streamed: bool
+) -> None:
+    script = [answer({"error": {"message": "no", "type": "x", "code": status}}, status)]
+    with scripted(script) as (client, _):
+        with pytest.raises(kind) as caught:
+            client.responses.create(**simply(), stream=streamed)
+        assert (caught.value.status_code, caught.value.response.json()["error"]["message"]) == (status, "no")
+
+
+@pytest.mark.parametrize("what", ["retrieve", "delete", "cancel", "input_items", "compact"])
+def test_what_needs_a_store_is_a_bad_request(scripted: Scripted, what: str) -> None:
+    with scripted() as (client, upstream):
+        ways: dict[str, Callable[[], Any]] = {
+            "retrieve": lambda: client.responses.retrieve("resp_1"),
+            "delete": lambda: client.responses.delete("resp_1"),
+            "cancel": lambda: client.responses.cancel("resp_1"),
+            "input_items": lambda: client.responses.input_items.list("resp_1"),
+            "compact": lambda: client.responses.compact(model="tiny", input="a"),
+        }
+        with pytest.raises(openai.BadRequestError, match="keeps no responses"):
+            ways[what]()
+        assert upstream.seen == []
+
+
+def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:
+    script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
+    with scripted(script) as (client, _), client.responses.stream(**simply(tools=[TOOL])) as stream:
+        events = [*stream]
+        assert events[-1].type == "response.failed"
+        assert events[-1].response.error is not None and events[-1].response.error.code == "server_error"
+        assert [event.type for event in events].count("response.output_item.done") == 0
+
+
+@MODES
+def test_a_custom_tools_input_is_its_text(scripted: Scripted, streamed: bool) -> None:
+    tool = {"type": "custom", "name": "apply_patch"}
+    given = call("c1", json.dumps({"input": "*** Begin Patch\n"}), "apply_patch")
+    with scripted(reply(streamed, "", given, end="tool_calls")) as (client, _):
+        (item,) = got(client, streamed, **simply(tools=[tool])).output
+        assert (item.type, item.call_id, item.input) == ("custom_tool_call", "c1", "*** Begin Patch\n")
+
+
+@MODES
+def test_calls_and_reasoning_in_the_text_are_items(scripted: Scripted, streamed: bool) -> None:
+    with scripted(reply(streamed, f"<think>hm</think>{HERMES}")) as (client, _):
+        response = got(client, streamed, **simply(tools=[TOOL]))
+        assert [item.type for item in response.output] == ["reasoning", "function_call"]
+        assert calls_of(response) == [("write_file", INPUT)]
+        assert response.output[0].content[0].text == "hm" and response.output[0].summary == []
+
+
+def test_words_that_refuse_are_a_refusal(scripted: Scripted) -> None:
+    body = completion({"role": "assistant", "content": None, "refusal": "I cannot"})
+    with scripted([answer(body)]) as (client, _):
+        (item,) = client.responses.create(**simply()).output
+        assert item.type == "message" and item.content[0].type == "refusal"
+
+
+def test_an_answer_without_a_word_is_a_failure_of_nobody(scripted: Scripted) -> None:
+    with scripted([SSE + chunked(said("Hi")), 0.05, Act.RST]) as (client, _):
+        events = list(client.responses.create(**simply(), stream=True))
+        assert events[-1].type == "response.failed" and events[-1].response.status == "failed"

@@ -1,0 +1,378 @@
+"""Replies that say nothing are asked for once more: quietly, once, in both fronts, streamed and whole (F63, F72)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from proxy.engine.choice import Choice
+from tests.conftest import Inside
+from tests.support.messages_ask import ask
+from tests.support.messages_checker import check_message, check_stream
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    WRITE_FILE,
+    Act,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    completion,
+    delta,
+    event,
+    finish,
+    stream,
+    text,
+)
+
+CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+CALL = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b"}}</tool_call>'
+EMPTY = {"role": "assistant", "content": None}
+THOUGHT = {"role": "assistant", "content": None, "reasoning": "Hm."}
+TOOL = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
+
+
+def usage(prompt: int, used: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": used, "total_tokens": prompt + used}
+
+
+def counted(prompt: int, used: int) -> bytes:
+    envelope = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795223438, "model": "tiny"}
+    return event({**envelope, "choices": [], "usage": usage(prompt, used)})
+
+
+def reasoning(said: str) -> bytes:
+    return delta({"reasoning": said})
+
+
+def told(message: dict[str, Any] | str, why: str = "stop", used: int = 1, streamed: bool = False) -> Script:
+    """A reply, streamed or whole."""
+    if not streamed:
+        return [answer(completion(message, why, usage=usage(10, used)))]
+    given = {"content": message} if isinstance(message, str) else message
+    words = {key: word for key, word in given.items() if word and key != "role"}
+    return stream(ROLE, *([delta(words)] if words else []), finish(why), counted(10, used), DONE)
+
+
+def asked(streamed: bool, **more: Any) -> dict[str, Any]:
+    options = {"stream_options": {"include_usage": True}} if streamed else {}
+    return chat(stream=streamed, tools=[WRITE_FILE], **options, **more)
+
+
+def said(data: bytes, streamed: bool) -> dict[str, Any]:
+    """What a client makes of a reply in chat: its text, its thoughts, its calls, why it ended, what it took."""
+    if not streamed:
+        body = json.loads(data)
+        (choice,) = body["choices"]
+        message = choice["message"]
+        calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
+        content, thoughts = message["content"] or "", message.get("reasoning") or ""
+        return {
+            **{"text": content, "thoughts": thoughts, "calls": calls, "end": [choice["finish_reason"]]},
+            **{"usage": body["usage"], "ids": {body["id"]}, "roles": 1},
+        }
+    assert data.endswith(DONE) and data.count(DONE) == 1
+    found: dict[str, Any] = {"text": "", "thoughts": "", "calls": [], "end": [], "usage": None}
+    found |= {"ids": set(), "roles": 0}
+    for line in data.decode().splitlines():
+        if not line.startswith("data: {"):
+            continue
+        body = json.loads(line.removeprefix("data: "))
+        found["usage"] = body.get("usage") or found["usage"]
+        found["ids"].add(body["id"])
+        for choice in body["choices"]:
+            given = choice["delta"]
+            found["text"] += given.get("content") or ""
+            found["thoughts"] += given.get("reasoning") or ""
+            found["roles"] += "role" in given
+            names = [call["function"].get("name") for call in given.get("tool_calls") or []]
+            found["calls"] += [name for name in names if name]
+            found["end"] += [choice["finish_reason"]] if choice["finish_reason"] else []
+    return found
+
+
+def models(owner: str) -> Script:
+    return [answer({"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": owner}]})]
+
+
+BLANK = [EMPTY, {"role": "assistant", "content": ""}, " \n", "<think>\n\n</think>\n\n"]
+NOTHING = [*BLANK, THOUGHT, "<think>Hm.</think>\n", "<think>Hm."]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("message", NOTHING)
+def test_a_reply_that_says_nothing_is_asked_for_once_more(inside: Inside, message: Any, streamed: bool) -> None:
+    with Upstream(told(message, streamed=streamed), told("Hi.", used=4, streamed=streamed)) as server:
+        response = inside(server.url).post(CHAT, json=asked(streamed))
+        one, other = server.seen
+        assert one.body == other.body
+    found = said(response.data, streamed)
+    assert found["text"].endswith("Hi.") and found["end"] == ["stop"] and found["roles"] == 1
+    assert found["usage"] == usage(20, 5)
+    assert len(found["ids"]) == 1
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_call_of_the_second_reply_is_one_of_the_reply(inside: Inside, streamed: bool) -> None:
+    with Upstream(told(THOUGHT, streamed=streamed), told(CALL, streamed=streamed)) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
+    assert found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
+    assert found["thoughts"] == ("Hm." if streamed else "")
+
+
+def test_where_thoughts_have_left_the_second_reply_goes_on_in_the_same_stream(inside: Inside) -> None:
+    """Under the same id and with one role; the thoughts leave at once, and not only when the second reply is there."""
+    other = {"id": "chatcmpl-2", "object": "chat.completion.chunk", "created": 2, "model": "tiny"}
+
+    def chunk(said: dict[str, str], why: str | None = None, **more: Any) -> bytes:
+        choices = [{"index": 0, "delta": said, "finish_reason": why}]
+        return event({**other, "choices": choices, **more})
+
+    with Upstream() as server:
+        gate = server.gate()
+        second = stream(
+            chunk({"role": "assistant", "content": ""}),
+            chunk({"reasoning": " Well."}),
+            chunk({"role": "assistant", "content": "Hi."}),
+            chunk({}, "stop", usage=usage(10, 4)),
+            DONE,
+        )
+        server.play(told(THOUGHT, streamed=True), [gate, *second])
+        parts: Any = iter(inside(server.url).post(CHAT, json=asked(True), buffered=False).response)
+        begun = b""
+        while b"Hm." not in begun:
+            begun += next(parts)
+        assert b'"finish_reason": "stop"' not in begun
+        gate.open()
+        found = said(begun + b"".join(parts), True)
+    assert found == {
+        **{"text": "Hi.", "thoughts": "Hm. Well.", "calls": [], "end": ["stop"]},
+        **{"usage": usage(20, 5), "ids": {"chatcmpl-1"}, "roles": 1},
+    }
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("message", [EMPTY, THOUGHT])
+def test_a_messages_client_sees_one_message(inside: Inside, message: dict[str, Any], streamed: bool) -> None:
+    with Upstream(told(message, streamed=streamed), told("Hi.", used=4, streamed=streamed)) as server:
+        server.paths["/v1/models"] = models("vllm")
+        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=streamed, model="tiny")
+        response = inside(server.url).post(MESSAGES, json=body)
+        assert len(server.seen) == 2
+    made = check_stream(response.data) if streamed else check_message(response.data)
+    blocks = [(block["type"], block.get("text", block.get("thinking"))) for block in made["content"]]
+    thoughts = [("thinking", "Hm.")] if streamed and message is THOUGHT else []
+    assert blocks == [*thoughts, ("text", "Hi.")] and made["stop_reason"] == "end_turn"
+    assert made["usage"]["output_tokens"] == 5
+
+
+ONE_TRY: list[dict[str, Any]] = [
+    {"tools": None},
+    {"tool_choice": "none"},
+    {"n": 2},
+    {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "So"}]},
+    {"continue_final_message": True},
+    {"add_generation_prompt": False},
+]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("more", ONE_TRY)
+def test_only_where_tools_are_offered_one_answer_is_asked_for_and_none_is_begun(
+    inside: Inside, more: dict[str, Any], streamed: bool
+) -> None:
+    with Upstream(told(EMPTY, streamed=streamed)) as server:
+        assert inside(server.url).post(CHAT, json={**asked(streamed), **more}).status_code == 200
+        assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("why", ["length", "content_filter", "abort", "repetition"])
+def test_only_where_the_model_ended_by_itself(inside: Inside, why: str, streamed: bool) -> None:
+    with Upstream(told(EMPTY, why, streamed=streamed)) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
+        assert len(server.seen) == 1 and found["end"] == [why]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_a_stop_sequence_ended_did_not_end_by_itself(inside: Inside, streamed: bool) -> None:
+    ended: dict[str, Any] = {"index": 0, "finish_reason": "stop", "stop_reason": "END"}
+    whole = [answer({**completion(EMPTY), "choices": [{**ended, "message": EMPTY}]})]
+    last = event({"id": "c", "object": "chat.completion.chunk", "choices": [{**ended, "delta": {}}]})
+    with Upstream(stream(ROLE, last, DONE) if streamed else whole) as server:
+        assert inside(server.url).post(CHAT, json=asked(streamed, stop=["END"])).status_code == 200
+        assert len(server.seen) == 1
+
+
+ANSWERS: list[Any] = [
+    "Done.",
+    CALL,
+    {"role": "assistant", "content": None, "refusal": "No."},
+    {"role": "assistant", "content": "<think>Hm.</think>Yes."},
+]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("message", ANSWERS)
+def test_an_answer_is_an_answer(inside: Inside, message: Any, streamed: bool) -> None:
+    with Upstream(told(message, streamed=streamed)) as server:
+        assert inside(server.url).post(CHAT, json=asked(streamed)).status_code == 200
+        assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("message", [EMPTY, THOUGHT])
+def test_it_is_asked_for_once_and_not_again(inside: Inside, message: dict[str, Any], streamed: bool) -> None:
+    with Upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
+        assert len(server.seen) == 2
+    assert found["text"] == "" and found["end"] == ["stop"] and found["usage"] == usage(20, 2)
+
+
+BROKEN: list[Script] = [
+    [answer({"error": {"message": "no", "code": 500}}, 500)],
+    [answer({"error": {"message": "out of room", "code": 400}}, 400)],
+    [Act.RST],
+    stream(ROLE),
+    stream(ROLE, event({"error": {"message": "no", "code": 500}})),
+    [answer(b"<html>")],
+]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("second", BROKEN)
+@pytest.mark.parametrize("message", [EMPTY, THOUGHT])
+def test_where_the_second_try_fails_the_first_reply_ends_as_it_would_have(
+    inside: Inside, second: Script, message: dict[str, Any], streamed: bool
+) -> None:
+    with Upstream(told(message, streamed=streamed), second) as server:
+        response = inside(server.url).post(CHAT, json=asked(streamed))
+        assert len(server.seen) == 2
+    found = said(response.data, streamed)
+    assert response.status_code == 200 and found["end"] == ["stop"] and found["text"] == ""
+    assert found["thoughts"] == message.get("reasoning", "") and found["usage"] == usage(10, 1)
+
+
+def test_where_the_second_try_fails_a_message_ends_as_it_would_have(inside: Inside) -> None:
+    with Upstream(told(THOUGHT, streamed=True), BROKEN[4]) as server:
+        server.paths["/v1/models"] = models("vllm")
+        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=True, model="tiny")
+        made = check_stream(inside(server.url).post(MESSAGES, json=body).data)
+    assert [block["type"] for block in made["content"]] == ["thinking"] and made["stop_reason"] == "end_turn"
+
+
+def test_a_second_reply_that_breaks_off_ends_in_an_error(inside: Inside) -> None:
+    with Upstream(told(THOUGHT, streamed=True), stream(ROLE, text("So"))) as server:
+        data = inside(server.url).post(CHAT, json=asked(True)).data
+    assert b"Hm." in data and b"So" in data and b'"error"' in data and DONE not in data
+
+
+def test_a_defect_in_the_second_try_ends_the_first_reply(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    """C6."""
+    feed, fed = Choice.feed, []
+
+    def broken(self: Choice, *args: Any, **more: Any) -> Any:
+        fed.append(1)
+        if len(fed) > 1:
+            raise KeyError("a defect")
+        return feed(self, *args, **more)
+
+    monkeypatch.setattr(Choice, "feed", broken)
+    with Upstream(told(EMPTY), told("Hi.")) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(False)).data, False)
+    assert found["end"] == ["stop"] and "a defect" in logged.text
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_swallowed_call_goes_up_as_proxy_and_the_model_is_remembered(inside: Inside, streamed: bool) -> None:
+    swallowed = told(EMPTY, used=40, streamed=streamed)
+    raw = told(CALL, used=40, streamed=streamed)
+    with Upstream(swallowed, raw, raw) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        for _ in range(2):
+            found = said(client.post(CHAT, json=asked(streamed)).data, streamed)
+            assert found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none", "none"]
+
+
+@pytest.mark.parametrize("words", ["parse: server", "server: sglang"])
+def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(inside: Inside, words: str) -> None:
+    with Upstream(told(EMPTY, used=40), told(EMPTY, used=40)) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", {words}}}]')
+        client.post(CHAT, json=asked(False))
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, None]
+
+
+def test_two_that_were_swallowed_in_a_row_are_remembered_too(inside: Inside) -> None:
+    """A stream whose client asks for no usage: that tokens were used is known late."""
+    silent = stream(ROLE, finish(), DONE)
+    with Upstream(silent, told(EMPTY, used=40, streamed=True), told(CALL, streamed=True)) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        body = chat(tools=[WRITE_FILE])
+        assert said(client.post(CHAT, json=body).data, True)["calls"] == []
+        assert said(client.post(CHAT, json=body).data, True)["calls"] == ["write_file"]
+        sent = [seen.json for seen in server.seen]
+    assert [each.get("tool_choice") for each in sent] == [None, None, "none"]
+    assert sent[1]["stream_options"] == {"include_usage": True}, "so that it is known"
+    assert "stream_options" not in sent[2]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_it_is_off_by_a_word(inside: Inside, streamed: bool) -> None:
+    with Upstream(told(EMPTY, used=40, streamed=streamed)) as server:
+        client = inside(server.url, rules='models: [{match: "*", retry: 0}]')
+        assert client.post(CHAT, json=asked(streamed)).status_code == 200
+        assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_it_is_told_and_counted(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with Upstream(told(THOUGHT, streamed=streamed), told("Hi.", streamed=streamed)) as server:
+        client = inside(server.url)
+        response = client.post(CHAT, json=asked(streamed))
+        assert response.data
+        counts = client.get("/metrics").text
+    assert "tries=2" in caplog.text and "second_try" in caplog.text and "only thought" in caplog.text
+    assert 'tool_proxy_second_tries_total{why="thought"} 1.0' in counts
+    assert 'tool_proxy_repairs_total{fix="second_try"} 1.0' in counts
+    if not streamed:
+        assert response.headers["X-Tool-Proxy-Fixes"] == "second_try:1"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_observed_reply_is_only_told(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
+    caplog.set_level(logging.INFO, "proxy")
+    with Upstream(told(EMPTY, streamed=streamed)) as server:
+        assert inside(server.url, observe=True).post(CHAT, json=asked(streamed)).data
+        assert len(server.seen) == 1
+    assert "second_try" in caplog.text
+
+
+def test_the_stream_of_a_whole_answer_is_asked_for_once_more_too(inside: Inside) -> None:
+    rules = 'models: [{match: "*", upstream: whole}]'
+    with Upstream(told(THOUGHT), told("Hi.", used=4)) as server:
+        found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
+    assert found["text"] == "Hi." and found["thoughts"] == "" and found["usage"] == usage(20, 5)
+
+
+def test_a_whole_answer_does_not_go_on_in_a_stream(inside: Inside) -> None:
+    with Upstream(told(THOUGHT, streamed=True), told("Hi.")) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
+    assert found["text"] == "" and found["end"] == ["stop"]
+
+
+def test_a_whole_second_answer_that_counts_nothing_leaves_as_it_came(inside: Inside) -> None:
+    """C1."""
+    second = json.dumps({key: value for key, value in completion("Hi.").items() if key != "usage"}, indent=1).encode()
+    with Upstream(told(EMPTY), [answer(second)]) as server:
+        assert inside(server.url).post(CHAT, json=asked(False)).data == second

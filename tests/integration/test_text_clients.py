@@ -1,0 +1,101 @@
+"""Clients that read calls in the text alone: each call is `<tool_call>` text, whoever found it (`calls: text`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Inside
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    WRITE_FILE,
+    Script,
+    Upstream,
+    answer,
+    arguments,
+    chat,
+    completion,
+    finish,
+    opened,
+    stream,
+    text,
+)
+
+RULES = "clients: {plain: {calls: text}}"
+ARGUMENTS = '{"path": "a", "content": "b"}'
+CALL = f'\n<tool_call>\n{{"name": "write_file", "arguments": {ARGUMENTS}}}\n</tool_call>'
+TEXT = f'<tool_call>{{"name": "write_file", "arguments": {ARGUMENTS}}}</tool_call>'
+STRUCTURED = {"id": "c", "type": "function", "function": {"name": "write_file", "arguments": ARGUMENTS}}
+
+
+def got(data: bytes, streamed: bool) -> tuple[str, list[str], bool]:
+    """The text, the finish reasons, and whether a structured call came."""
+    if not streamed:
+        (choice,) = json.loads(data)["choices"]
+        return choice["message"]["content"], [choice["finish_reason"]], bool(choice["message"].get("tool_calls"))
+    assert data.endswith(DONE)
+    bodies = [json.loads(line.removeprefix("data: ")) for line in data.decode().splitlines() if line[:7] == "data: {"]
+    choices = [choice for body in bodies for choice in body["choices"]]
+    said = "".join(choice["delta"].get("content") or "" for choice in choices)
+    reasons = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
+    return said, reasons, any(choice["delta"].get("tool_calls") for choice in choices)
+
+
+STREAMS: dict[str, tuple[Script, Script]] = {
+    "structured": (
+        stream(ROLE, opened(0, "c", "write_file"), arguments(0, ARGUMENTS[:9]), arguments(0, ARGUMENTS[9:]))[:-1],
+        [answer(completion({"role": "assistant", "content": None, "tool_calls": [STRUCTURED]}, "tool_calls"))],
+    ),
+    "text": (stream(ROLE, text(TEXT[:30]), text(TEXT[30:]))[:-1], [answer(completion(TEXT))]),
+}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("name", STREAMS)
+def test_each_call_is_text(inside: Inside, name: str, streamed: bool) -> None:
+    begun, whole = STREAMS[name]
+    last = stream(finish("tool_calls" if name == "structured" else "stop"), DONE)[1:]
+    script = [*begun, *last] if streamed else whole
+    with Upstream(script, script) as server:
+        client = inside(server.url, rules=RULES)
+        body = chat(tools=[WRITE_FILE], stream=streamed)
+        said, reasons, structured = got(client.post("/for/plain/v1/chat/completions", json=body).data, streamed)
+        assert (said, reasons, structured) == (CALL, ["stop"], False)
+        _, reasons, structured = got(client.post("/v1/chat/completions", json=body).data, streamed)
+        assert (reasons, structured) == (["tool_calls"], True), "for all others they are as ever"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_text_around_them_stays_and_several_are_several(inside: Inside, streamed: bool) -> None:
+    said = f"I write.\n{TEXT}\n{TEXT}"
+    script: Script = stream(ROLE, text(said), finish(), DONE) if streamed else [answer(completion(said))]
+    with Upstream(script) as server:
+        body = chat(tools=[WRITE_FILE], stream=streamed)
+        data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
+    found, reasons, structured = got(data, streamed)
+    assert found.startswith("I write.") and found.count(CALL) == 2 and reasons == ["stop"] and not structured
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_reply_without_calls_leaves_as_it_came(inside: Inside, streamed: bool) -> None:
+    """C1."""
+    script: Script = stream(ROLE, text("Hi"), finish(), DONE) if streamed else [answer(completion("Hi"))]
+    with Upstream(script, script) as server:
+        client = inside(server.url, rules=RULES)
+        body: Any = chat(tools=[WRITE_FILE], stream=streamed)
+        paths = ("/for/plain/v1/chat/completions", "/v1/chat/completions")
+        one, other = (client.post(path, json=body).data for path in paths)
+    assert one == other
+
+
+def test_a_call_that_is_cut_is_not_said(inside: Inside) -> None:
+    """C4: it would look whole."""
+    script = stream(ROLE, opened(0, "c", "write_file"), arguments(0, ARGUMENTS[:9]), finish("length"), DONE)
+    with Upstream(script) as server:
+        body = chat(tools=[WRITE_FILE])
+        data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
+    said, reasons, structured = got(data, True)
+    assert "</tool_call>" not in said and reasons == ["length"] and not structured

@@ -1,0 +1,121 @@
+"""Clients of many streams at once, on one thread: what each has got, and how long it had to wait for more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+from tests.support.scripted import PATIENCE
+
+
+class Reading:
+    """One stream as its client sees it; the moments are `time.monotonic`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.data = b""
+        self.closed = False
+        self.gap = 0.0
+        self.last = time.monotonic()
+
+    @property
+    def ended(self) -> bool:
+        """True once the last chunk is here, or the connection is closed."""
+        return self.closed or self.data.endswith(b"\r\n0\r\n\r\n")
+
+
+class Readers:
+    """A context manager: clients whose streams a thread reads, each as it comes."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._epoll = select.epoll()
+        self._by_descriptor: dict[int, Reading] = {}
+        self._change = threading.Condition()
+        self._over = False
+        self.all: list[Reading] = []
+
+    def __enter__(self) -> Readers:
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over = True
+        self._thread.join(PATIENCE)
+        self._epoll.close()
+        for reading in self.all:
+            reading.sock.close()
+
+    def post(self, body: Any, path: str = "/v1/chat/completions") -> Reading:
+        """Ask for a stream, and wait until its first bytes are here."""
+        sock = socket.create_connection(("127.0.0.1", self._port), PATIENCE)
+        data = json.dumps(body).encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        sock.sendall(head.encode() + data)
+        reading = Reading(sock)
+        self.all.append(reading)
+        self._by_descriptor[sock.fileno()] = reading
+        self._epoll.register(sock, select.EPOLLIN)
+        self.wait(lambda: b"data: " in reading.data or reading.closed)
+        return reading
+
+    def wait(self, true: Any, seconds: float = PATIENCE) -> None:
+        """Wait until it is so; it is asked whenever something has come."""
+        with self._change:
+            assert self._change.wait_for(true, seconds), "it never came to that"
+
+    def leave(self, reading: Reading) -> None:
+        """This client has enough."""
+        with self._change:
+            self._forget(reading)
+            reading.sock.close()
+
+    def begin_gaps(self) -> None:
+        """Forget how long each had to wait until now."""
+        with self._change:
+            for reading in self.all:
+                reading.gap, reading.last = 0.0, time.monotonic()
+
+    def longest_gap(self) -> float:
+        """The longest that one of those that are not at their end had to wait, in seconds; what it waits now counts."""
+        with self._change:
+            now = time.monotonic()
+            return max(max(each.gap, now - each.last) for each in self.all if not each.ended)
+
+    def _forget(self, reading: Reading) -> None:
+        if self._by_descriptor.pop(reading.sock.fileno(), None) is not None:
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(reading.sock)
+
+    def _read(self) -> None:
+        while not self._over:
+            events = self._epoll.poll(0.1)
+            with self._change:
+                for descriptor, _ in events:
+                    if descriptor in self._by_descriptor:
+                        self._take(self._by_descriptor[descriptor])
+                self._change.notify_all()
+
+    def _take(self, reading: Reading) -> None:
+        try:
+            data = reading.sock.recv(1 << 18)
+        except OSError:
+            data = b""
+        now = time.monotonic()
+        if not data:
+            reading.closed = True
+            self._forget(reading)
+        reading.data += data
+        reading.gap = max(reading.gap, now - reading.last)
+        reading.last = now

@@ -1,0 +1,383 @@
+"""A strict reader of what a Responses server sends: raw event streams, whole responses, errors.
+
+Each rule that is broken is an AssertionError that names the place. The rules are those of OpenAI's API reference
+("Create a model response", "Streaming events"), of Open Responses (which fields a response must have), of the pinned
+SDK's own types and its accumulator, and what Codex was seen to fail on: they are read here from the bytes alone, with
+nothing of the proxy's own code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, get_args
+
+import openai.types.responses as api
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+# What Open Responses requires of a response.
+REQUIRED = frozenset(
+    (
+        *("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model"),
+        *("previous_response_id", "instructions", "output", "error", "tools", "tool_choice", "truncation"),
+        *("parallel_tool_calls", "text", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs"),
+        *("temperature", "reasoning", "usage", "max_output_tokens", "max_tool_calls", "store", "background"),
+        *("service_tier", "metadata", "safety_identifier", "prompt_cache_key"),
+    )
+)
+# The beginning of an item's id, by its type.
+PREFIXES: Mapping[str, str] = {
+    "message": "msg_",
+    "reasoning": "rs_",
+    "function_call": "fc_",
+    "custom_tool_call": "ctc_",
+    "tool_search_call": "tsc_",
+}
+# The codes by which Codex tells what to do next; the SDK's types do not have all of them.
+CODES = frozenset(
+    (
+        *("server_error", "rate_limit_exceeded", "invalid_prompt"),
+        *("context_length_exceeded", "server_is_overloaded"),
+    )
+)
+_LIFECYCLE = {
+    "response.created": "in_progress",
+    "response.in_progress": "in_progress",
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+}
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_REASONS = ("max_output_tokens", "content_filter")
+# What an item begins with, beside its type, its id and its names.
+_EMPTY: Mapping[str, tuple[str, Any]] = {
+    "message": ("content", []),
+    "reasoning": ("content", []),
+    "function_call": ("arguments", ""),
+    "custom_tool_call": ("input", ""),
+    "tool_search_call": ("arguments", {}),
+}
+# The deltas: the type of the item that they belong to, and of its part.
+_DELTAS = {
+    "response.output_text.delta": ("message", "output_text"),
+    "response.refusal.delta": ("message", "refusal"),
+    "response.reasoning_text.delta": ("reasoning", "reasoning_text"),
+    "response.function_call_arguments.delta": ("function_call", ""),
+    "response.custom_tool_call_input.delta": ("custom_tool_call", ""),
+}
+# What repeats all deltas of an item, and in which field.
+_WHOLES = {
+    "response.output_text.done": "text",
+    "response.refusal.done": "refusal",
+    "response.reasoning_text.done": "text",
+    "response.function_call_arguments.done": "arguments",
+    "response.custom_tool_call_input.done": "input",
+}
+_PARTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text"}
+
+
+def need(holds: object, what: str) -> None:
+    """Raise AssertionError unless it holds, also where Python runs without its asserts."""
+    if not holds:
+        raise AssertionError(what)
+
+
+def check_stream(data: bytes, *, types: bool = True) -> dict[str, Any]:
+    """The last response of a stream; AssertionError names the rule that is broken.
+
+    Without the SDK's `types` it takes a third of the time: for tests that read thousands of them for something else.
+    """
+    return StreamReading(types=types).read(data)
+
+
+def check_response(body: bytes) -> dict[str, Any]:
+    """A whole response; AssertionError names the rule that is broken."""
+    response = _object(json.loads(body), "the response")
+    check_fields(response)
+    need(response["status"] in ("completed", "incomplete"), f"the status of a whole response is {response['status']}")
+    check_end(response)
+    for item in response["output"]:
+        check_item(item)
+        need(_status(item) != "in_progress", f"an item is in progress: {item}")
+        need(_status(item) == "completed" or response["status"] == "incomplete", f"half an item in a success: {item}")
+    check_ids(response["output"])
+    return response
+
+
+def check_error(body: bytes, status: int) -> dict[str, Any]:
+    """The error of an error body; AssertionError names the rule that is broken."""
+    given = _object(json.loads(body), "the body")
+    need([*given] == ["error"], f"an error body of {[*given]}")
+    error = _object(given["error"], "the error")
+    need(error.keys() == {"message", "type", "param", "code"}, f"an error of {[*error]}")
+    for name in ("message", "type"):
+        need(isinstance(error[name], str) and error[name], f"`{name}` of the error is {error[name]!r}")
+    need(error["code"] is None or isinstance(error["code"], str), f"the code is {error['code']!r}")
+    need(status != 429 or error["code"] == "rate_limit_exceeded", f"429 with {error['code']}")
+    need(status not in (503, 529) or error["code"] == "server_is_overloaded", f"{status} with {error['code']}")
+    need(status not in (500, 502, 504) or error["code"] in CODES, f"{status} with {error['code']}")
+    return error
+
+
+def check_fields(response: dict[str, Any], *, types: bool = True) -> None:
+    """What every response has, in events too."""
+    missing = REQUIRED - response.keys()
+    need(not missing, f"the response lacks {sorted(missing)}")
+    need(response["object"] == "response", f"the object is {response['object']!r}")
+    need(re.fullmatch(r"resp_[A-Za-z0-9]+", response["id"]), f"the id is {response['id']!r}")
+    need(type(response["created_at"]) is int, f"created_at is {response['created_at']!r}")
+    need(isinstance(response["store"], bool), f"`store` is {response['store']!r}")
+    if types:
+        _validate(api.Response, {**response, "error": None})
+
+
+def check_end(response: dict[str, Any]) -> None:
+    """The end of a response is true of what is in it."""
+    status, details, error = response["status"], response["incomplete_details"], response["error"]
+    if status == "incomplete":
+        need(details and details["reason"] in _REASONS, f"incomplete, and why is {details}")
+    else:
+        need(details is None, f"{status}, and incomplete: {details}")
+    if status == "failed":
+        need(error and error["code"] in CODES and error["message"], f"failed, and the error is {error}")
+    else:
+        need(error is None, f"{status} with the error {error}")
+    if status != "failed" or response["usage"] is not None:
+        check_usage(response["usage"])
+
+
+def check_usage(usage: Any) -> None:
+    """The token counts and both of their details, always whole."""
+    usage = _object(usage, "usage")
+    counts = [usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]]
+    counts += [usage["input_tokens_details"]["cached_tokens"], usage["input_tokens_details"]["cache_write_tokens"]]
+    counts.append(usage["output_tokens_details"]["reasoning_tokens"])
+    need(all(type(count) is int and count >= 0 for count in counts), f"usage is {usage}")
+    need(counts[0] + counts[1] == counts[2], f"the total of {usage}")
+
+
+def check_item(item: Any) -> None:
+    """An item: of a type that the proxy may send, with its id."""
+    item = _object(item, "an item")
+    kind = item.get("type")
+    need(kind in PREFIXES, f"an item of type {kind!r}")
+    id_ = item.get("id", "")
+    need(re.fullmatch(PREFIXES[kind] + r"[A-Za-z0-9_]+", id_), f"the id of a {kind} is {id_!r}")
+    if kind == "reasoning":
+        need(item.get("summary") == [], f"the summary is {item.get('summary')!r}")
+        need("encrypted_content" in item and item["encrypted_content"] is None, "reasoning is in clear")
+    if kind in ("message", "reasoning"):
+        for part in item["content"]:
+            need(part[_PARTS[part["type"]]], f"an empty part: {part}")
+    else:
+        need(isinstance(item.get("call_id"), str) and item["call_id"], f"the call id is {item.get('call_id')!r}")
+    if kind in ("function_call", "custom_tool_call"):
+        need(isinstance(item.get("name"), str) and item["name"].strip(), f"the name is {item.get('name')!r}")
+        need(item.get("namespace") is None or item["namespace"], "an empty namespace")
+    if kind == "function_call" and item["status"] == "completed":
+        need(isinstance(json.loads(item["arguments"]), dict), f"the arguments are {item['arguments']!r}")
+
+
+def check_ids(items: list[dict[str, Any]]) -> None:
+    """No id is there twice, and no call's."""
+    for name in ("id", "call_id"):
+        ids = [item[name] for item in items if name in item]
+        need(len(set(ids)) == len(ids), f"an {name} is there twice: {ids}")
+
+
+@dataclass
+class Item:
+    """An item of a stream, as far as it came: `said` are its deltas, `done` it as it ended."""
+
+    start: dict[str, Any]
+    said: str = ""
+    part: dict[str, Any] | None = None
+    whole: str | None = None
+    part_done: bool = False
+    done: dict[str, Any] | None = None
+
+
+@dataclass
+class StreamReading:
+    """The state of a stream; `types`: whether the SDK's types are looked at."""
+
+    types: bool = True
+    id: str = ""
+    items: list[Item] = field(default_factory=list)
+    last: dict[str, Any] | None = None
+    count: int = 0
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """All events; the last response."""
+        for name, text in events(data):
+            try:
+                self._event(name, text)
+            except (AssertionError, KeyError, IndexError) as wrong:
+                raise AssertionError(f"event {self.count} ({name}): {wrong!r}") from None
+            self.count += 1
+        need(self.last is not None, "the stream ends without an end")
+        assert self.last is not None
+        self._check_last(self.last)
+        return self.last
+
+    def _event(self, name: str, text: str) -> None:
+        need(self.last is None, "it follows the end")
+        event = json.loads(text, object_pairs_hook=_once)
+        need(event.get("type") == name, f"the event's name is {name}, its type {event.get('type')!r}")
+        need(name != "error", "Codex passes over an `error` event")
+        need(event.get("sequence_number") == self.count, f"number {event.get('sequence_number')}, not {self.count}")
+        need((self.count == 0) == (name == "response.created"), "response.created comes first, and once")
+        kinds = _event_types()
+        need(name in kinds, "the API has no such event")
+        if name in _LIFECYCLE:
+            self._lifecycle(name, event["response"])
+            return
+        if self.types:
+            _validate(kinds[name], event)
+        if name == "response.output_item.added":
+            self._added(event)
+            return
+        item = self.items[event["output_index"]]
+        need(item.done is None, "the item is done")
+        if name == "response.output_item.done":
+            self._done(item, event["item"])
+            return
+        need(event["item_id"] == item.start["id"], f"the id {event['item_id']} of item {item.start['id']}")
+        self._of_item(item, name, event)
+
+    def _lifecycle(self, name: str, response: dict[str, Any]) -> None:
+        check_fields(response, types=self.types)
+        need(response["status"] == _LIFECYCLE[name], f"the status is {response['status']}")
+        self.id = self.id or response["id"]
+        need(response["id"] == self.id, f"the id was {self.id}, and is {response['id']}")
+        if name in _ENDS:
+            self.last = response
+        else:
+            need(response["output"] == [] and response["usage"] is None, "it has no output yet")
+            need(response["error"] is None and response["completed_at"] is None, "it has not ended yet")
+
+    def _added(self, event: dict[str, Any]) -> None:
+        item = event["item"]
+        need(event["output_index"] == len(self.items), f"index {event['output_index']}, not {len(self.items)}")
+        check_item(item)
+        name, nothing = _EMPTY[item["type"]]
+        need(item[name] == nothing, f"`{name}` begins with {item[name]!r}")
+        need(_status(item) == "in_progress", f"the status is {_status(item)}")
+        self.items.append(Item(item))
+
+    def _of_item(self, item: Item, name: str, event: dict[str, Any]) -> None:
+        kind = item.start["type"]
+        if name == "response.content_part.added":
+            need(kind in ("message", "reasoning") and item.part is None, "a part that does not belong here")
+            item.part = event["part"]
+            need(item.part[_PARTS[item.part["type"]]] == "", "a part begins empty")
+        elif name in _DELTAS:
+            need(item.whole is None, "it follows the whole of it")
+            need(event["delta"], "an empty delta")
+            need(_DELTAS[name] == (kind, (item.part or {}).get("type", "")), f"a delta of a {kind} with {item.part}")
+            item.said += event["delta"]
+        elif name in _WHOLES:
+            item.whole = event[_WHOLES[name]]
+            need(item.whole == item.said, f"the deltas are {item.said!r}, the whole {item.whole!r}")
+        else:
+            need(name == "response.content_part.done", "the proxy sends no such event")
+            part = event["part"]
+            need(part[_PARTS[part["type"]]] == item.whole, f"the part is {part}")
+            item.part_done = True
+
+    def _done(self, item: Item, done: dict[str, Any]) -> None:
+        check_item(done)
+        for name in ("type", "id", "call_id", "name", "namespace", "role"):
+            need(item.start.get(name) == done.get(name), f"`{name}` was {item.start.get(name)}, is {done.get(name)}")
+        kind = done["type"]
+        if kind in ("message", "reasoning"):
+            need(item.part_done, "its part is not done")
+            (part,) = done["content"]
+            need(part[_PARTS[part["type"]]] == item.said, f"the item is {done}, the deltas {item.said!r}")
+        elif kind != "tool_search_call":
+            need(_status(done) == "completed", f"half a call is done: {done}")
+            need(item.whole is not None and done[_EMPTY[kind][0]] == item.whole, f"the item is {done}")
+        item.done = done
+
+    def _check_last(self, response: dict[str, Any]) -> None:
+        check_end(response)
+        output = response["output"]
+        need(len(output) == len(self.items), f"{len(output)} items at the end, {len(self.items)} before")
+        for item, last in zip(self.items, output, strict=True):
+            if item.done is not None:
+                need(item.done == last, f"the item was {item.done}, and is {last}")
+                continue
+            need(response["status"] != "completed", f"it is completed, and this is not done: {item.start}")
+            need(last["id"] == item.start["id"] and _status(last) == "incomplete", f"half an item is {last}")
+        check_ids(output)
+
+
+def events(data: bytes) -> Iterator[tuple[str, str]]:
+    """Name and data of each event. They are framed as OpenAI frames them; AssertionError if not, or if one is cut."""
+    text = data.decode("utf-8")
+    need(text.endswith("\n\n"), f"the stream ends in the middle of an event: {text[-200:]!r}")
+    for block in text[:-2].split("\n\n"):
+        found = re.fullmatch(r"event: ([a-z_.]+)\ndata: (\{.*\})", block)
+        if found is None:
+            raise AssertionError(f"no event: {block[:200]!r}")
+        yield found[1], found[2]
+
+
+def calls_of(response: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The calls of a response that are whole: names and arguments, or a custom tool's input."""
+    found: list[tuple[str, Any]] = []
+    for item in response["output"]:
+        if item["type"] == "function_call" and item["status"] == "completed":
+            found.append((item["name"], json.loads(item["arguments"])))
+        elif item["type"] == "custom_tool_call" and item["status"] == "completed":
+            found.append((item["name"], item["input"]))
+        elif item["type"] == "tool_search_call" and item["status"] == "completed":
+            found.append(("tool_search", item["arguments"]))
+    return found
+
+
+def text_of(response: Mapping[str, Any], kind: str = "message") -> str:
+    """All that is said in messages, or in reasoning."""
+    parts = [part for item in response["output"] if item["type"] == kind for part in item["content"]]
+    return "".join(part[_PARTS[part["type"]]] for part in parts)
+
+
+def _status(item: Mapping[str, Any]) -> str:
+    status = item.get("status")
+    need(status in ("in_progress", "completed", "incomplete"), f"the status of an item is {status!r}")
+    return str(status)
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    need(isinstance(value, dict), f"{what} is no object: {value!r}")
+    found: dict[str, Any] = value
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Codex drops an event that has a key twice."""
+    need(len(dict(pairs)) == len(pairs), f"a key is there twice: {[name for name, _ in pairs]}")
+    return dict(pairs)
+
+
+@cache
+def _event_types() -> dict[str, type[BaseModel]]:
+    """The SDK's events by their type."""
+    union = get_args(get_args(api.ResponseStreamEvent)[0])
+    return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in union}
+
+
+@cache
+def _adapter(kind: type[BaseModel]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _validate(kind: type[BaseModel], value: Mapping[str, Any]) -> None:
+    """It is of the SDK's type, strictly."""
+    try:
+        _adapter(kind).validate_python(value)
+    except ValidationError as wrong:
+        raise AssertionError(f"{kind.__name__}: {wrong}") from None

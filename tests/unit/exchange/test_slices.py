@@ -1,0 +1,117 @@
+"""Events that have come at once are read in slices; what is one long step is told before it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.dialects.chat.writer import ChatWriter
+from proxy.exchange.observe import ObservedReply, VerbatimReply
+from proxy.exchange.reply_stream import LONG
+from tests.support.helpers import RECORDINGS, call_json, calls, ends, new_engine, piece, says
+from tests.unit.exchange.test_reply_stream import (
+    ROLE,
+    STRONG,
+    TEXT,
+    WEAK,
+    Crashes,
+    options,
+    reply,
+    sent,
+    wire,
+)
+
+LARGE = "x" * (2 * LONG)
+
+
+def always() -> bool:
+    return True
+
+
+def sliced(data: bytes) -> bytes:
+    """What leaves if each event is a slice of its own."""
+    one = reply()
+    given = one.receive(data, always)
+    while one.unread:
+        given += one.receive(b"", always)
+    return given + one.finish()
+
+
+@pytest.mark.parametrize("text", ["Just text.", STRONG, f"a\n{STRONG}\nb", WEAK, f"{WEAK} no", "a <tool_c"])
+def test_a_reply_is_the_same_in_slices(text: str) -> None:
+    data = wire([ROLE, *(says(text[at : at + 3]) for at in range(0, len(text), 3)), ends()])
+    assert sliced(data) == sent(data)
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*/*stream*200.txt")), ids=lambda path: path.stem)
+def test_a_recorded_reply_is_the_same_in_slices(path: Any) -> None:
+    data = path.read_bytes()
+    assert sliced(data) == sent(data)
+
+
+def test_a_slice_is_one_event_if_that_is_enough() -> None:
+    one = reply()
+    assert one.receive(wire(TEXT), always) == ROLE.raw
+    assert one.unread
+    assert one.receive(b"", always) == says("Just ").raw
+
+
+def test_after_a_failure_nothing_is_unread() -> None:
+    one = reply()
+    one.receive(b'data: {"error": {"message": "no"}}\n\n' + wire(TEXT), always)
+    assert one.failure is not None and not one.unread
+
+
+def test_small_events_take_no_long_step_however_many_come() -> None:
+    one = reply()
+    data = b"".join(says("word ").raw for _ in range(500))
+    assert len(data) > LONG and not one.takes_long(data)
+    one.receive(data)
+    assert not one.ends_long
+
+
+def test_a_large_event_takes_a_long_step() -> None:
+    one = reply()
+    event = says(LARGE).raw
+    assert one.takes_long(event)
+    one.receive(event[: LONG + 100])
+    assert one.takes_long(event[LONG + 100 :])
+
+
+def test_what_follows_a_large_text_that_waits_takes_a_long_step() -> None:
+    one = reply()
+    opened = f'<tool_call>\n{call_json("bash", command=LARGE)[:-2]}'
+    for at in range(0, len(opened), 100):
+        one.receive(says(opened[at : at + 100]).raw)
+    assert one.held and one.takes_long(says('"}}').raw) and one.ends_long
+
+
+def test_the_end_of_a_large_call_takes_a_long_step_and_its_middle_none() -> None:
+    one = reply()
+    one.receive(calls(piece(0, '{"command": "', "bash", "a")).raw)
+    for at in range(0, len(LARGE), 100):
+        one.receive(calls(piece(0, LARGE[at : at + 100])).raw)
+    assert not one.takes_long(calls(piece(0, "more")).raw)
+    assert one.takes_long(calls(piece(1, "{}", "bash", "b")).raw)
+    assert one.takes_long(says("Done.").raw)
+    assert one.ends_long
+
+
+def test_an_observed_reply_takes_long_where_its_reader_does() -> None:
+    one = ObservedReply(VerbatimReply(ChatWriter(options())), reply(), Crashes().append)
+    assert one.takes_long(says(LARGE).raw) and not one.takes_long(says("a").raw)
+    one.receive(says(LARGE).raw)
+    assert not one.unread and not one.ends_long
+
+
+def test_what_has_crashed_takes_no_long_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    engine = new_engine()
+    monkeypatch.setattr(engine, "feed", fails)
+    one = reply(engine, Crashes())
+    data = says(LARGE).raw
+    assert one.receive(data) == data
+    assert not one.takes_long(data) and not one.ends_long

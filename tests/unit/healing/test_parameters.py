@@ -1,0 +1,133 @@
+"""What a rule changes in the requests for a model: parameters (F59 to F61, F85) and offered tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.model_entry import entry_with
+from proxy.config.rules import Rules, parse_rules
+from proxy.healing.heal import ALL, HealPlan, heal_request
+from proxy.healing.parameters import KEPT, cut
+from tests.healing.shapes import tool, user
+
+MODEL = """
+models:
+  - match: "m"
+    ids: kimi
+    thinking: enable_thinking
+    formats: {off: [json]}
+    heal: {off: [all]}
+    sampling: {set: {top_p: 0.5}, default: {temperature: 1, store: false}, strip: [seed], at_most: {max_tokens: 100}}
+    tools: {drop: ["web_*", "b"], describe: 12}
+"""
+
+
+def rules(text: str = MODEL) -> Rules:
+    return parse_rules(text.encode(), "r.yaml", Rules())
+
+
+def sent(**fields: Any) -> dict[str, Any]:
+    return dict(heal_request(fields, rules().heal_plan("m")).body)
+
+
+@pytest.mark.parametrize(
+    "given,changed",
+    [
+        ({}, {"top_p": 0.5, "temperature": 1, "store": False}),
+        ({"top_p": 1, "temperature": 0}, {"top_p": 0.5, "temperature": 0, "store": False}),
+        ({"seed": 7, "store": True}, {"store": True, "temperature": 1, "top_p": 0.5}),
+        ({"max_tokens": 500}, {"max_tokens": 100, "temperature": 1, "store": False, "top_p": 0.5}),
+        ({"max_tokens": 99}, {"max_tokens": 99, "temperature": 1, "store": False, "top_p": 0.5}),
+        ({"max_tokens": "many"}, {"max_tokens": "many", "temperature": 1, "store": False, "top_p": 0.5}),
+    ],
+)
+def test_parameters_are_set_stripped_limited_and_given(given: dict[str, Any], changed: dict[str, Any]) -> None:
+    assert sent(model="m", **given) == {"model": "m", **changed}
+
+
+def test_the_messages_stay_last() -> None:
+    """C8."""
+    assert [*sent(model="m", messages=[user()])][-1] == "messages"
+
+
+def test_a_request_that_has_them_is_the_very_same() -> None:
+    """C1."""
+    body: JsonObject = {"model": "m", "top_p": 0.5, "temperature": 0, "store": True, "max_tokens": 7}
+    healed = heal_request(body, rules().heal_plan("m"))
+    assert healed.body is body and healed.repairs == ()
+
+
+def test_what_is_stripped_and_given_again_has_the_rules_value() -> None:
+    plan = rules('models: [{match: "*", sampling: {strip: [top_k], default: {top_k: 1}}}]').heal_plan("x")
+    assert heal_request({"top_k": 9}, plan).body == {"top_k": 1}
+
+
+def test_one_field_that_takes_the_place_of_another_is_a_change() -> None:
+    plan = rules('models: [{match: "*", sampling: {strip: [a], default: {b: 1}}}]').heal_plan("x")
+    assert heal_request({"a": 1}, plan).body == {"b": 1}
+
+
+def test_tools_are_dropped_and_described_shortly() -> None:
+    offered = [tool("web_search"), tool("read"), tool("b")]
+    (kept,) = sent(tools=offered, tool_choice="auto")["tools"]
+    assert kept["function"]["name"] == "read"
+    assert kept["function"]["description"] == "Reads a…"
+    assert kept["function"]["parameters"]["properties"]["path"]["description"] == "Where the…"
+    assert kept["function"]["parameters"]["required"] == ["path"]
+
+
+def test_without_any_tool_left_nothing_is_said_of_tools() -> None:
+    body = sent(tools=[tool("b")], tool_choice="auto", parallel_tool_calls=False)
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & body.keys()
+
+
+def test_a_tool_that_is_forced_stays() -> None:
+    choice = {"type": "function", "function": {"name": "b"}}
+    body = sent(tools=[tool("b"), tool("web_x")], tool_choice=choice)
+    assert [each["function"]["name"] for each in body["tools"]] == ["b"] and body["tool_choice"] == choice
+
+
+@pytest.mark.parametrize("text,short", [("a b", "a b"), ("a" * 12, "a" * 12), ("a" * 13, "a" * 11 + "…")])
+def test_a_text_is_cut_between_words(text: str, short: str) -> None:
+    assert cut(text, 12) == short
+    assert cut("one two three", 12) == "one two…"
+
+
+def test_each_change_by_a_rule_is_told() -> None:
+    """C6."""
+    healed = heal_request({"seed": 1, "tools": [tool("b"), tool("c")]}, rules().heal_plan("m"))
+    tools, sampling = healed.repairs
+    assert (tools.id, tools.before, tools.after) == ("rule_tools", '{"tools": 2}', '{"tools": 1}')
+    assert (sampling.id, sampling.before) == ("rule_sampling", '{"seed": 1, "tools": 1}')
+
+
+def test_what_makes_a_request_what_it_is_cannot_be_changed() -> None:
+    assert {"messages", "model", "tools", "stream"} <= KEPT
+
+
+def test_the_family_counts_whatever_the_letter_case_and_the_entry_comes_on_top() -> None:
+    text = """
+families: [{match: "*Mistral*", heal: [alternate]}, {match: "*", heal: [one_call]}]
+models: [{match: "big-*", heal: {on: [pictures], off: [alternate]}}]
+"""
+    read = rules(text)
+    assert read.heal_plan("mistral-7B").on == {"alternate"}
+    assert read.heal_plan("x").on == {"one_call"}
+    assert read.heal_plan("big-MISTRAL") == HealPlan(
+        on=frozenset(("alternate", "pictures")), off=frozenset(("alternate",))
+    )
+
+
+@pytest.mark.parametrize("name", ["m", "a[b]*?", 'with "quotes" and \u00e9'])
+def test_the_entry_that_keeps_a_lesson_says_all_that_the_entry_said(name: str) -> None:
+    before = rules(MODEL.replace('"m"', '"*"'))
+    line = entry_with(before.entry(name), name, ["one_call"])
+    after = rules(f"models:\n{line}\n")
+    assert after.entry(name).match != "*"
+    assert after.profile(name, "") == before.profile(name, "") and after.policy(name) == before.policy(name)
+    plan, other = after.heal_plan(name), before.heal_plan(name)
+    assert plan == other.learnt(["one_call"]) and plan.off == {ALL}
+    assert after.entry("another").match == "*"

@@ -1,0 +1,88 @@
+"""Calls that repeat, with the same arguments and the same result (F92)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.healing.heal import HealPlan, heal_request
+from proxy.healing.parameters import OfferedTools
+from proxy.healing.repeats import newest_repeat, tell_repeats
+from tests.healing.shapes import call, calls, result, user
+
+SENTENCE = "[This call of read_file with these arguments has now been made {} times, each time with this result.]"
+
+
+def made(*results: str, path: str = "a") -> list[dict[str, Any]]:
+    """A conversation of the same call with these results."""
+    messages: list[dict[str, Any]] = [user()]
+    for number, text in enumerate(results):
+        arguments = '{"path": "' + path + '"}'
+        messages += [calls(call(id=f"c{number}", arguments=arguments)), result(text=text, tool_call_id=f"c{number}")]
+    return messages
+
+
+def results_of(messages: Any) -> list[str]:
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+def test_the_fifth_and_each_later_one_is_told() -> None:
+    told = results_of(tell_repeats(made(*["same"] * 7), ()))
+    assert told[:4] == ["same"] * 4
+    assert told[4:] == [f"same\n\n{SENTENCE.format(number)}" for number in (5, 6, 7)]
+
+
+def test_other_results_and_other_arguments_are_no_repeats() -> None:
+    for messages in (made(*"abcdefg"), [*made(*"aaaa"), *made(*"aaaa", path="b")]):
+        assert [*tell_repeats(messages, ())] == messages
+
+
+def test_what_stands_between_does_not_matter() -> None:
+    """C8: where the sentence stands is decided by what is before it."""
+    told = results_of(tell_repeats(made("a", "b", "a", "a", "b", "a", "a", "c"), ()))
+    assert told == ["a", "b", "a", "a", "b", "a", f"a\n\n{SENTENCE.format(5)}", "c"]
+
+
+@pytest.mark.parametrize("glob", ["read_file", "read_*"])
+def test_tools_that_poll_are_exempt(glob: str) -> None:
+    messages = made(*["same"] * 7)
+    assert [*tell_repeats(messages, (glob,))] == messages
+    assert newest_repeat(messages, (glob,)) == ("", 1)
+    plan = HealPlan(tools=OfferedTools(polls=(glob,)))
+    assert heal_request({"messages": [*messages]}, plan).repairs == ()
+
+
+@pytest.mark.parametrize(
+    "results,newest", [("", 1), ("a", 1), ("aa", 2), ("aab", 1), ("aaba", 3), ("aaaaaa", 6), ("abab", 2)]
+)
+def test_only_the_newest_call_is_told_to_the_log(results: str, newest: int) -> None:
+    assert newest_repeat(made(*results), ())[1] == newest
+
+
+def test_it_is_a_record_and_off_by_a_word() -> None:
+    messages = made(*["same"] * 5)
+    (repair,) = heal_request({"messages": [*messages]}, HealPlan()).repairs
+    assert repair.id == "heal_repeated_calls" and "5 times" in repair.after
+    off = HealPlan(off=frozenset(("repeated_calls",)))
+    assert heal_request({"messages": [*messages]}, off).repairs == ()
+
+
+def test_results_that_are_more_than_text_count_for_nothing() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    messages = [
+        message if message["role"] != "tool" else {**message, "content": [picture]} for message in made(*"aaaaaa")
+    ]
+    assert [*tell_repeats(messages, ())] == messages
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from("ab"), max_size=14), st.data())
+def test_twice_is_once_and_the_next_turn_begins_with_this_one(results: list[str], data: st.DataObject) -> None:
+    messages = made(*results)
+    whole = [*tell_repeats(messages, ())]
+    assert [*tell_repeats(whole, ())] == whole
+    cut = data.draw(st.integers(0, len(messages)))
+    assert [*tell_repeats(messages[:cut], ())] == whole[:cut]

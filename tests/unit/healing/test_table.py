@@ -1,0 +1,217 @@
+"""The healings of a request (F36, F48 to F50, F79 to F84): what each does, and what none of them does."""
+
+from __future__ import annotations
+
+import cProfile
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.load import load
+from proxy.healing.heal import ALL, IDS, HealPlan, heal, heal_request, in_force
+from proxy.healing.table import HEALINGS, Healing, Level
+from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, call, calls, result, said, system, tool, user
+from tests.support.conversations import CONVERSATIONS
+
+
+def numbers_of(row: str) -> list[str]:
+    """`F48 to F50, F52` -> F48, F49, F50, F52."""
+    found: list[str] = []
+    for part in row.split(", "):
+        first, _, last = part.replace("F", "").partition(" to ")
+        found += [f"F{number}" for number in range(int(first), int(last or first) + 1)]
+    return found
+
+
+READ: JsonObject = {
+    "type": "function",
+    "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
+}
+# What changes every conversation of a model that needs it.
+NOT_FOR_ALL = {"kimi_ids", "reasoning_back", "text_calls", "no_system", "call_text", "tool_descriptions"}
+FAMILIES = load({}, {})[1].families
+PLANS = [HealPlan(), *(HealPlan(on=frozenset(family.heal)) for family in FAMILIES), HealPlan(on=frozenset(IDS))]
+CONTRACTS = (Path(__file__).parents[3] / "docs" / "contracts.md").read_text()
+NUMBERS = {number for row in re.findall("(?m)^\\| (F[^|]*) \\|", CONTRACTS) for number in numbers_of(row)}
+
+
+def body_of(healing: Healing, items: list[JsonObject]) -> JsonObject:
+    if healing.key == "tools":
+        return {"tools": [*items]}
+    return {"tools": [READ], "messages": [*items]}
+
+
+@pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
+def test_each_healing_does_what_its_example_says(healing: Healing) -> None:
+    before, after = healing.example
+    body = body_of(healing, before)
+    healed = heal(body, {healing.id})
+    assert healed.body == body_of(healing, after)
+    (repair,) = healed.repairs
+    assert (repair.id, repair.why) == (f"heal_{healing.id}", healing.why)
+    assert repair.before != repair.after
+    others = heal(body, {*IDS} - {healing.id})
+    assert others.body[healing.key] != after
+
+
+@pytest.mark.parametrize("number", [*range(48, 51), *range(59, 62), 73, 74, *range(79, 86), 92])
+def test_each_failure_of_requests_is_healed_or_ruled(number: int) -> None:
+    """F48 to F50, F59 to F61, F73, F74, F79 to F85, F92: each is named by a healing, or by what a rule does."""
+    named = {each for healing in HEALINGS for each in healing.failure.split(", ")}
+    by_rule = {"F59", "F60", "F61", "F85", "F92"}
+    assert f"F{number}" in named | by_rule and f"F{number}" in NUMBERS
+
+
+def test_the_ids_differ() -> None:
+    assert len({*IDS}) == len(IDS) == len(HEALINGS) + 1
+    assert ALL not in IDS
+
+
+def test_what_is_always_in_force_and_what_is_off() -> None:
+    always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
+    always.add("repeated_calls")
+    assert in_force((), ()) == always
+    assert in_force(["one_call"], ["developer"]) == always - {"developer"} | {"one_call"}
+    assert in_force(["one_call"], ["one_call"]) == always
+    assert in_force(["one_call"], [ALL]) == set()
+
+
+@pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS)
+def test_each_healing_is_pure_and_twice_is_once(healing: Healing, messages: list[dict[str, Any]]) -> None:
+    body: JsonObject = {"tools": [READ, *TOOLS.values()], "messages": [*messages]}
+    before = deepcopy(body)
+    once = heal(body, {healing.id}).body
+    assert body == before
+    assert heal(once, {healing.id}).body is once
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS, plan=st.sampled_from(PLANS))
+def test_all_together_twice_is_once(messages: list[dict[str, Any]], plan: HealPlan) -> None:
+    once = heal_request({"tools": [READ], "messages": [*messages]}, plan).body
+    twice = heal_request(once, plan)
+    assert twice.body == once
+    assert twice.repairs == ()
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS, plan=st.sampled_from(PLANS))
+def test_the_next_turn_begins_with_this_one(messages: list[dict[str, Any]], plan: HealPlan) -> None:
+    """C8: whatever was asked before an answer is the beginning of what is asked after it."""
+    whole = healed_messages(messages, plan)
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant" and index:
+            asked = healed_messages(messages[:index], plan)
+            assert whole[: len(asked)] == asked
+
+
+def healed_messages(messages: list[dict[str, Any]], plan: HealPlan) -> list[Any]:
+    body = heal_request({"tools": [READ], "messages": [*messages]}, plan).body
+    found = body["messages"]
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("ids", [in_force((), ()), {*IDS} - NOT_FOR_ALL], ids=["always", "all"])
+def test_a_healthy_conversation_is_the_very_same(name: str, ids: set[str]) -> None:
+    """C1."""
+    body: JsonObject = {"model": "m", "tools": [tool()], "messages": [*HEALTHY[name]]}
+    assert heal(body, ids).body is body
+
+
+@pytest.mark.parametrize("shape,body", [*bodies()], ids=[name for name, _ in bodies()])
+def test_no_text_of_a_conversation_is_lost(shape: str, body: dict[str, Any]) -> None:
+    """Whatever the template needs, the words of the user, the model and the tools are still there."""
+    for plan in PLANS:
+        healed = json.dumps(heal_request(body, plan).body["messages"])
+        for message in body["messages"]:
+            for mark in _markers(message):
+                assert mark in healed, (shape, plan.on)
+
+
+def _markers(message: dict[str, Any]) -> list[str]:
+    text = json.dumps({key: message.get(key) for key in ("content", "tool_calls", "function_call")})
+    return [word for word in text.replace("\\", " ").replace('"', " ").replace("'", " ").split() if word[:2] == "mk"]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(messages=CONVERSATIONS)
+def test_after_healing_each_call_has_its_result_behind_it(messages: list[dict[str, Any]]) -> None:
+    """F79 to F81: arguments are objects, ids are unique, results follow their calls in order, and none is alone."""
+    told = healed_messages(messages, HealPlan())
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for message in told:
+        assert message["role"] not in ("developer", "function")
+        assert isinstance(message["content"], str | list) or message.get("tool_calls")
+        if message["role"] == "tool":
+            assert waiting and message["tool_call_id"] == waiting.pop(0)
+            continue
+        assert waiting == []
+        calls = message.get("tool_calls", [])
+        waiting = [call["id"] for call in calls]
+        assert not seen & {*waiting} and len({*waiting}) == len(waiting)
+        seen |= {*waiting}
+        assert all(isinstance(json.loads(call["function"]["arguments"]), dict) for call in calls)
+    assert waiting == []
+
+
+@pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
+def test_each_failure_is_one_of_the_contracts(healing: Healing) -> None:
+    for number in healing.failure.split(", "):
+        assert number in NUMBERS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"messages": None},
+        {"messages": "Hi"},
+        {"messages": ["Hi", 7]},
+        {"messages": [{"role": "assistant", "tool_calls": [None, 7, {"function": None}, {}]}]},
+        {"messages": [{"role": 7, "content": 7}], "tools": 7},
+        {"tools": [None, 7, {}, {"function": 7}, {"function": {"parameters": 7}}], "tool_choice": 7},
+    ],
+)
+def test_what_is_no_conversation_at_all_breaks_nothing(body: JsonObject) -> None:
+    once = heal(body, IDS).body
+    assert heal(once, IDS).body == once
+
+
+def steps(messages: list[JsonObject]) -> int:
+    """The calls of functions, Python's own too, that all healings take."""
+    profile = cProfile.Profile()
+    profile.enable()
+    heal({"tools": [READ], "messages": [*messages]}, IDS)
+    profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+SAME_ID = [call(number, id="same") for number in range(800)]
+LONG: dict[str, Callable[[int], list[JsonObject]]] = {
+    "every shape": lambda size: [message for shape in SHAPES.values() for message in shape * (size // 100)],
+    "calls of one id": lambda size: [user(), calls(*SAME_ID[:size]), *([result(tool_call_id="same")] * size)],
+    "results of none": lambda size: [user(), calls(), *([result(tool_call_id="none")] * size)],
+    "user, user": lambda size: [user()] * size,
+    "systems": lambda size: [system()] * size,
+    "late systems": lambda size: [user(), calls(), result(), *([system()] * size)],
+    "answers": lambda size: [said()] * size,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_twice_as_long_takes_twice_the_steps(name: str) -> None:
+    """C7."""
+    assert steps(LONG[name](800)) < 2.5 * steps(LONG[name](400))

@@ -1,0 +1,134 @@
+"""The file of kept responses: whose they are, how many, how long, and what becomes of a file that cannot be used."""
+
+from __future__ import annotations
+
+import resource
+import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.errors import NotKept
+from proxy.worker.response_store import ResponseStore
+from tests.real.processes import ROOT
+
+DAY = 86400.0
+ASKED: list[Any] = [{"type": "message", "role": "user", "content": "Hi"}]
+
+
+def store(path: Path, owner: str = "a", most: int = 1000) -> ResponseStore:
+    return ResponseStore(str(path / "kept.db"), owner, most, DAY)
+
+
+def made(number: int) -> dict[str, Any]:
+    return {"id": f"resp_{number}", "output": [{"id": f"msg_{number}_0", "text": "ü\ud800"}]}
+
+
+def test_what_is_kept_is_there_for_every_worker(tmp_path: Path) -> None:
+    """As it was, lone surrogates and all; the file is this user's alone."""
+    store(tmp_path).keep(made(1), ASKED, "")
+    other = store(tmp_path)
+    assert (other.response("resp_1"), other.given("resp_1")) == (made(1), ASKED)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {0o600}
+
+
+def test_another_key_has_nothing_of_it(tmp_path: Path) -> None:
+    store(tmp_path).keep(made(1), ASKED, "conv")
+    other = store(tmp_path, "b")
+    assert (other.response("resp_1"), other.given("resp_1"), other.newest("conv")) == (None, [], "")
+    assert other.delete("resp_1") is False
+    other.keep({**made(1), "output": []}, [], "conv")
+    assert store(tmp_path).response("resp_1") == made(1)
+
+
+def test_the_newest_of_a_conversation_is_told(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    assert kept.newest("conv") == ""
+    for number, conversation in enumerate(("conv", "other", "conv", "")):
+        kept.keep(made(number), [], conversation)
+    assert (kept.newest("conv"), kept.newest("other")) == ("resp_2", "resp_1")
+
+
+def test_what_is_deleted_is_gone(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    kept.keep(made(1), ASKED, "conv")
+    assert (kept.delete("resp_1"), kept.delete("resp_1")) == (True, False)
+    assert (kept.response("resp_1"), kept.given("resp_1"), kept.newest("conv")) == (None, [], "")
+
+
+def test_no_more_than_so_many_are_kept(tmp_path: Path) -> None:
+    """The oldest go first, whose they are."""
+    store(tmp_path, "b", 3).keep(made(9), [], "")
+    for number in range(3):
+        store(tmp_path, "a", 3).keep(made(number), [], "")
+    assert store(tmp_path, "b").response("resp_9") is None
+    assert [store(tmp_path).response(f"resp_{number}") is not None for number in range(3)] == [True] * 3
+
+
+def test_none_is_kept_for_longer_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not told any more, and with the next one it goes."""
+    now = [1_000_000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    kept = store(tmp_path)
+    kept.keep(made(1), ASKED, "conv")
+    now[0] += DAY
+    assert kept.response("resp_1") is not None
+    now[0] += 1.0
+    assert (kept.response("resp_1"), kept.given("resp_1"), kept.newest("conv")) == (None, [], "")
+    kept.keep(made(2), [], "")
+    now[0] -= 2.0
+    assert kept.response("resp_1") is None
+
+
+def test_all_threads_may_begin_at_once(tmp_path: Path) -> None:
+    """The file is made by one of them, and each of their responses is there."""
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: store(tmp_path).keep(made(number), ASKED, "conv"), range(64)))
+    assert all(store(tmp_path).response(f"resp_{number}") for number in range(64))
+
+
+@pytest.mark.parametrize("what", ["a folder", "no folder", "no database"])
+def test_a_file_that_cannot_be_used_is_told_in_words(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "kept.db"
+    if what == "a folder":
+        path.mkdir()
+    elif what == "no folder":
+        path = path / "kept.db"
+    else:
+        path.write_bytes(b"this is no database, however long it is" * 100)
+    kept = ResponseStore(str(path), "a", 10, DAY)
+    for step in (lambda: kept.keep(made(1), [], ""), lambda: kept.response("resp_1"), lambda: kept.delete("resp_1")):
+        with pytest.raises(NotKept, match="cannot use the file in which it keeps responses"):
+            step()
+
+
+FULL = f"""
+import resource, sys
+from proxy.errors import NotKept
+from proxy.worker.response_store import ResponseStore
+
+kept = ResponseStore(sys.argv[1], "a", 1000, {DAY})
+kept.keep({{"id": "resp_1"}}, [], "")
+resource.setrlimit(resource.RLIMIT_FSIZE, (262144, {resource.RLIM_INFINITY}))
+try:
+    kept.keep({{"id": "resp_2", "output": "x" * 1_000_000}}, [], "")
+except NotKept as error:
+    print(error.message)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({resource.RLIM_INFINITY}, {resource.RLIM_INFINITY}))
+print(kept.response("resp_1"), kept.response("resp_2"))
+"""
+
+
+def test_a_full_disk_is_told_in_words_and_loses_nothing(tmp_path: Path) -> None:
+    """The process goes on, and so does the file once there is room."""
+    command = [sys.executable, "-c", FULL, str(tmp_path / "kept.db")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    told, rest = done.stdout.splitlines()
+    assert "cannot use the file in which it keeps responses" in told
+    assert rest == "{'id': 'resp_1'} None"
