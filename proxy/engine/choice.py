@@ -14,7 +14,8 @@ from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
-from proxy.engine.echo_filter import EchoFilter
+from proxy.engine.choice_records import UNCLOSED, UNOPENED, of_dropped, of_echo, of_finish
+from proxy.engine.echo_filter import EchoFilter, repeats_its_calls
 from proxy.engine.events import (
     Call,
     CallArguments,
@@ -37,16 +38,6 @@ from proxy.formats.spans import CallSpan, Piece, TextSpan
 from proxy.formats.thought_marks import ThoughtMark
 from proxy.parsing.cursor import RawCall
 from proxy.repair.repairer import Repairer
-
-# What is dropped as no text, by the format that found it (F18).
-_DROPPED = {
-    "end_of_turn": ("end_of_turn", "the model's own end-of-turn token is no text"),
-    "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
-    "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
-}
-
-# The words of the API reference for a reply that was cut; every client knows them.
-_USUAL_CUTS = frozenset(("length", "content_filter"))
 
 
 @dataclass(slots=True)
@@ -284,7 +275,7 @@ class Choice:
         events = self._held.discard(mark.end)
         self._held.turn(thinking=mark.thinking)
         if mark.stray:
-            self.audit.append(Repair("unopened_thought", "", "", "the text before the end of a thought has been one"))
+            self.audit.append(UNOPENED)
         return events
 
     def _answer_in_thought(self) -> list[Event]:
@@ -294,7 +285,7 @@ class Choice:
         events = self._held.split()
         said = self._held.unopened
         if said:
-            self.audit.append(Repair("unclosed_thought", "", "", "a reply that ends in a thought is its own answer"))
+            self.audit.append(UNCLOSED)
             events.append(Text(self.number, said))
         return events
 
@@ -318,7 +309,7 @@ class Choice:
         repeated = self._echo.repeated
         waiting = self._echo.give_up()
         if repeated:
-            self._note_echo(repeated)
+            self.audit.append(of_echo(repeated))
             # Their texts are none; what else they say is said.
             waiting = [(chunk, replace(delta, text=""), False) for chunk, delta, _ in waiting]
         return self._feed_as_content(waiting)
@@ -326,21 +317,12 @@ class Choice:
     def _without_echo(self, delta: ChoiceDelta, alone: bool) -> tuple[ChoiceDelta, bool]:
         """The chunk without a text that only repeats its own fragment of arguments (F28), and True if it may leave as
         it came.
-
-        {"content": "{}", "tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}
         """
         self._echo.next_call()
-        text = delta.text.strip()
-        if not text:
+        if not repeats_its_calls(delta):
             return delta, alone
-        fragments = [call.fragment for call in delta.calls]
-        if text not in ("".join(fragments).strip(), *map(str.strip, fragments)):
-            return delta, alone
-        self._note_echo(delta.text)
+        self.audit.append(of_echo(delta.text))
         return replace(delta, text=""), False
-
-    def _note_echo(self, text: str) -> None:
-        self.audit.append(Repair("echo", text, "", "the content only repeats a call"))
 
     # Structured calls.
 
@@ -437,9 +419,7 @@ class Choice:
 
     def _write_calls(self, span: CallSpan, where: str) -> list[Event]:
         """Open, fill and close the calls that were found in a text."""
-        if span.format in _DROPPED and not span.calls:
-            fix, why = _DROPPED[span.format]
-            self.audit.append(Repair(fix, "", "", why))
+        self.audit += of_dropped(span)
         events: list[Event] = []
         for raw in span.calls:
             events += self._write_call(raw, f"the model wrote the call {where} ({span.format})")
@@ -453,7 +433,7 @@ class Choice:
         if repaired is not None:
             name, arguments, fixes = repaired.name, repaired.arguments, repaired.fixes
         if self._assembler is not None and self._assembler.has(name, arguments):
-            self._note_echo(arguments)
+            self.audit.append(of_echo(arguments))
             return []
         index = self.take_index()
         if index is None:
@@ -503,7 +483,7 @@ class Choice:
     def _finish(self) -> list[Event]:
         """The rest of what waits and the finish, in the server's own chunk if that can leave as it came."""
         reason = self._true_finish()
-        self._note_finish(reason)
+        self.audit += of_finish(self.finish, reason)
         events, final = self._held.finish(keep_final=reason == self.finish)
         finished = Finished(self.number, reason, final)
         match events:
@@ -516,11 +496,3 @@ class Choice:
         if self.finish is not None and was_cut(self.finish):
             return self.finish
         return "tool_calls" if self.calls else "stop"
-
-    def _note_finish(self, reason: str) -> None:
-        if reason != self.finish:
-            why = "the finish says what left the proxy"
-            self.audit.append(Repair("finish", str(self.finish), reason, why))
-        elif was_cut(reason) and reason not in _USUAL_CUTS:
-            # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
-            self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))

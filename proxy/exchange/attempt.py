@@ -201,9 +201,7 @@ class Attempt:
             if reply.cut:
                 # Leaving closes the upstream, by which the model server stops.
                 break
-        if self._engine.wants_count and not self._exchange.observe:
-            yield from wait.on_a_thread()
-            self._engine.counted(self._exchange.count(self._engine.thoughts))
+        yield from self._count_thoughts()
         if reply.ends_long:
             yield from wait.on_a_long_step()
         self._unsent += reply.finish()
@@ -212,6 +210,13 @@ class Attempt:
         self.silence, self.left = reply.silence, reply.left
         if reply.started or not reply.kept:
             yield self._ready(ended=True)
+
+    def _count_thoughts(self) -> Iterator[bytes]:
+        """Have the tokens of the thoughts counted, if the usage is to say how many they were."""
+        if self._exchange.observe or not self._engine.wants_count:
+            return
+        yield from self._exchange.wait.on_a_thread()
+        self._engine.counted(self._exchange.count(self._engine.thoughts))
 
     def _open_lane(self) -> ReplyLane | None:
         """The lane, if nothing but text is awaited now."""

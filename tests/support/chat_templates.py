@@ -1,9 +1,16 @@
-"""Chat templates of real models, rendered as model servers do it: nothing but arguments is read for them."""
+"""Chat templates of real models, rendered as a model server does it: transformers' sandbox, and what stands before it.
+
+`render` reads nothing but the arguments of calls. `ChatTemplate.render` does what vLLM does: it reads the arguments of
+calls (a text that is no JSON is a 400), drops an empty `tool_calls`, makes null content an empty text, and hands a
+content to the template as text or as parts, whichever the template reads.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -18,10 +25,15 @@ from tests.support.shared import SHARED
 FOLDER = SHARED / "templates"
 # A day that is always the same.
 NOW = datetime(2026, 1, 2, 3, 4, 5)
+# What tells that a template goes through the parts of a content (vLLM: `_detect_content_format`).
+_OVER_PARTS = re.compile(
+    r"for\s+\w+\s+in\s+(?:message|msg|m|messages\[0\]|last_message|system_message|loop_messages\[0\])"
+    r"(?:\.content|\[['\"]content['\"]\])|for\s+\w+\s+in\s+content\b"
+)
 
 
 class Refused(Exception):
-    """The template takes no such request, in its own words."""
+    """The server's 400, with its words."""
 
 
 class _Generation(Extension):
@@ -35,34 +47,34 @@ class _Generation(Extension):
         return [*parser.parse_statements(("name:endgeneration",), drop_needle=True)]
 
 
-def _raise(message: str) -> None:
-    raise TemplateError(message)
+@dataclass(frozen=True)
+class ChatTemplate:
+    """One model's template; `parts`: it reads contents as lists of parts."""
 
+    name: str
+    template: Template
+    parts: bool
 
-def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, default=list, **more)
-
-
-@cache
-def _template(name: str) -> Template:
-    environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = NOW.strftime
-    return environment.from_string((FOLDER / f"{name}.jinja").read_text("utf-8"))
+    def render(self, body: dict[str, Any]) -> str:
+        """The prompt for a request; Refused, with the server's words, if there is none."""
+        return _rendered(self.template, body, _parsed(body["messages"], self.parts))
 
 
 def render(name: str, body: dict[str, Any]) -> str:
-    """The prompt for a chat request by the template of this name."""
+    """The prompt for a request by the template of this name, whose messages it gets as they are."""
     messages = deepcopy(body["messages"])
     for message in messages:
         for call in message.get("tool_calls") or ():
             call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return _rendered(_named(name).template, body, messages)
+
+
+def _rendered(template: Template, body: dict[str, Any], messages: list[dict[str, Any]]) -> str:
     variables = dict(body.get("chat_template_kwargs", {}))
     if "reasoning_effort" in body:
         variables.setdefault("reasoning_effort", body["reasoning_effort"])
     try:
-        return _template(name).render(
+        return template.render(
             messages=messages,
             tools=body.get("tools") or None,
             documents=None,
@@ -73,3 +85,85 @@ def render(name: str, body: dict[str, Any]) -> str:
         )
     except TemplateError as error:
         raise Refused(str(error)) from error
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise Refused(f"{type(error).__name__}: {error}") from error
+
+
+def _parsed(messages: list[dict[str, Any]], parts: bool) -> list[dict[str, Any]]:
+    """The conversation as vLLM hands it to the template."""
+    return [_message(message, parts) for message in deepcopy(messages)]
+
+
+def _message(message: dict[str, Any], parts: bool) -> dict[str, Any]:
+    message["content"] = _content(message.get("content"), parts)
+    if "reasoning" in message or "reasoning_content" in message:
+        said = message.get("reasoning") or message.get("reasoning_content")
+        message["reasoning"] = message["reasoning_content"] = said
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list) or not calls:
+        message.pop("tool_calls", None)
+        return message
+    for call in calls:
+        function = call["function"]
+        arguments = function.get("arguments")
+        if isinstance(arguments, str) and arguments:
+            try:
+                function["arguments"] = json.loads(arguments)
+            except ValueError as error:
+                raise Refused(f"{error} (arguments of a tool call)") from error
+        elif not arguments:
+            function["arguments"] = {}
+    return message
+
+
+_KINDS = ("text", "image_url", "input_text", "refusal", "thinking")
+
+
+def _content(content: Any, parts: bool) -> Any:
+    if content is None:
+        content = []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if parts else content
+    if not isinstance(content, list):
+        raise Refused("messages.content: Input should be a valid string or a valid list")
+    texts: list[str] = []
+    for part in content:
+        kind = part.get("type") or ("text" if "text" in part else None)
+        if kind is None or kind not in _KINDS:
+            raise Refused(f"Unknown part type: {kind}")
+        if kind == "image_url":
+            raise Refused("this model does not support image input; At most 0 image(s) may be provided in one prompt.")
+        texts.append(part.get("text") or part.get("refusal") or part.get("thinking") or "")
+    if parts:
+        return [{"type": "text", "text": text} for text in texts]
+    return "\n".join(texts)
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:
+    # llama.cpp's own engine makes lists where jinja2 makes generators.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, default=list, **more)
+
+
+@cache
+def _environment() -> SandboxedEnvironment:
+    environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = NOW.strftime
+    return environment
+
+
+@cache
+def templates() -> tuple[ChatTemplate, ...]:
+    """All templates of the shared folder, compiled; none where that is missing."""
+    return tuple(_named(path.stem) for path in sorted(FOLDER.glob("*.jinja")))
+
+
+@cache
+def _named(name: str) -> ChatTemplate:
+    source = (FOLDER / f"{name}.jinja").read_text("utf-8")
+    return ChatTemplate(name, _environment().from_string(source), bool(_OVER_PARTS.search(source)))
