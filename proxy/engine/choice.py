@@ -98,15 +98,17 @@ class Choice:
         """
         held = self._held
         if reasoning:
-            if self.ordered and (held.queue or self._echo.waits):
+            if self.ordered and self.waits:
                 return False
             scanner = self.reasoning_scanner
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
-        if held.plain and data.strip():
+        if not held.plain:
+            return False
+        if data.strip():
             self.reasoning_scanner = None
-        if self._waits_for_text:
+        if held.queue or self._assembler is not None or self.finish is not None:
             return False
         if not self.scanner.fast_path(data):
             return False
@@ -118,11 +120,13 @@ class Choice:
         """What matches a text that the fast path would take, whatever came before it; None if it takes none now."""
         held = self._held
         if reasoning:
-            if self.ordered and (held.queue or self._echo.waits):
+            if self.ordered and self.waits:
                 return None
             return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
-        # A thought leaves as one, and so does not leave as it came.
-        if self._waits_for_text:
+        # What leaves as a thought does not leave as it came.
+        if held.queue or not held.plain:
+            return None
+        if self._assembler is not None or self.finish is not None:
             return None
         return self.scanner.lane
 
@@ -140,13 +144,6 @@ class Choice:
         events = assembler.feed((delta,))
         said = "".join(event.fragment for event in events if isinstance(event, CallArguments))
         return assembler.outcome is DeltaOutcome.LEFT and said == delta.fragment and not assembler.ended
-
-    @property
-    def _waits_for_text(self) -> bool:
-        """True if the next text cannot leave as it came, whatever it is."""
-        if self._held.queue or not self._held.plain:
-            return True
-        return self._assembler is not None or self.finish is not None
 
     @property
     def held(self) -> bool:

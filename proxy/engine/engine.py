@@ -85,6 +85,8 @@ class Engine:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        # Nothing is looked for in the reply.
+        self._passes = task.tools is None and task.thoughts is None
         self._copies = Copies(task.results)
         self._choices: dict[int, Choice] = {}
         self._finished: dict[int, bool] = {}
@@ -119,11 +121,6 @@ class Engine:
     def counted(self, tokens: int) -> None:
         """So many tokens were thoughts: the usage says so."""
         self._thought_tokens = tokens
-
-    @property
-    def _passes(self) -> bool:
-        """True if nothing is looked for in the reply."""
-        return self._task.tools is None and self._task.thoughts is None
 
     @property
     def held(self) -> bool:

@@ -75,6 +75,8 @@ class HeldText:
         self._thinking = thinking
         # Blanks on both sides of a mark are the template's: those that come wait until something else does.
         self._trims = thinking
+        # Text is text, and leaves as it came. Asked for with every chunk.
+        self.plain = not thinking
         self._blanks = ""
         # The thought that the prompt opened: if nothing ends it, it was the answer.
         self._unopened: list[str] = []
@@ -82,11 +84,6 @@ class HeldText:
         # All thoughts that were told from the text, up to a bound.
         self.thoughts: list[str] = []
         self._thoughts_left = MAX_HELD
-
-    @property
-    def plain(self) -> bool:
-        """True while text is text, and leaves as it came."""
-        return not (self._thinking or self._trims)
 
     @property
     def unopened(self) -> str:
@@ -98,6 +95,7 @@ class HeldText:
     def turn(self, *, thinking: bool) -> None:
         """What follows is a thought, or text again: all before it has left."""
         self._thinking, self._trims, self._blanks = thinking, True, ""
+        self.plain = False
         self._unopened_left = 0
 
     @property
@@ -214,15 +212,18 @@ class HeldText:
         text = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim
         if text:
-            plain = self.plain
-            events += self._said(text.decode("utf-8", "surrogatepass"))
-            verbatim = verbatim and plain
+            said = text.decode("utf-8", "surrogatepass")
+            if self.plain:
+                events.append(Text(self._choice, said))
+            else:
+                verbatim = False
+                events += self._apart(said)
         held.sent = end
         if verbatim:
             return [held.chunk.unchanged(tuple(events))]
         return self._with_rest(held, events)
 
-    def _said(self, text: str) -> Iterable[Text | Reasoning]:
+    def _apart(self, text: str) -> Iterable[Text | Reasoning]:
         """The next text, as what it is: a thought without the blanks before it and the line ends behind it, and what
         follows one without the blanks before it.
         """
@@ -233,7 +234,8 @@ class HeldText:
         if not text:
             return ()
         self._trims = False
-        if not self._thinking:
+        self.plain = not self._thinking
+        if self.plain:
             return (Text(self._choice, text),)
         said = text.rstrip("\r\n")
         self._blanks = text[len(said) :][:_MAX_BLANKS]

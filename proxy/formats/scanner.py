@@ -193,7 +193,8 @@ class Scanner:
 
     def _scan(self) -> Iterator[Piece]:
         yield from self._scan_to_mark()
-        while mark := self.marks.take():
+        while self.marks.found:
+            mark = self.marks.take()
             if mark.start > self._buffer.base:
                 yield self._prose(mark.start)
             self._buffer.drop(mark.end)
@@ -298,7 +299,8 @@ class Scanner:
         """Follow the Markdown up to a position."""
         seen = self._candidate.seen if self._candidate else self._pos
         text = self._buffer.part(seen, end)
-        self.marks.passed(text)
+        if self.marks.fresh:
+            self.marks.passed(text)
         self._markdown.feed(text)
         if self._candidate:
             self._candidate.seen = end
@@ -426,7 +428,8 @@ class Scanner:
 
     def _passed(self, text: bytes) -> None:
         """Take what begins no call."""
-        self.marks.passed(text)
+        if self.marks.fresh:
+            self.marks.passed(text)
         self._markdown.feed(text)
         if self._place is not _IN_TEXT:
             self._move(PlaceStep.SAY if text.strip() else PlaceStep.LEAVE)

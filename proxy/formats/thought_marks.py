@@ -74,8 +74,8 @@ class ThoughtMarks:
         return self._closers[self._opener][0].decode()
 
     def passed(self, text: bytes) -> None:
-        """Take text that is no mark."""
-        if self.fresh and text.strip():
+        """Take text that is no mark; behind text it says nothing new."""
+        if text.strip():
             self.fresh = self.behind = False
 
     def called(self) -> None:
@@ -88,9 +88,10 @@ class ThoughtMarks:
         self._inside = _Inside.NOTHING
         self._unknown = False
 
-    def take(self) -> ThoughtMark | None:
+    def take(self) -> ThoughtMark:
         """The mark that was found, once."""
         found, self.found = self.found, None
+        assert found is not None
         return found
 
     def first_closer(self, text: bytes) -> int:

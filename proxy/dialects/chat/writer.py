@@ -87,7 +87,9 @@ class ChatWriter:
         """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
         self._last = chunk.body
         for choice, said in _deltas(chunk.body):
-            self._note_name(said)
+            for name in _REASONING:
+                if said.get(name):
+                    self._reasoning = name
             role = said.get("role")
             if isinstance(role, str) and choice not in self._has_role:
                 self._due[choice] = role
@@ -213,11 +215,11 @@ class ChatWriter:
     def _reasoning_key(self) -> str:
         """The name that the server uses."""
         for entry in entries(self._last):
-            self._note_name(as_object(entry.get("delta") or entry.get("message")))
+            said = as_object(entry.get("delta") or entry.get("message"))
+            for name in _REASONING:
+                if said.get(name):
+                    self._reasoning = name
         return self._reasoning
-
-    def _note_name(self, said: JsonObject) -> None:
-        self._reasoning = next((name for name in reversed(_REASONING) if said.get(name)), self._reasoning)
 
     def _envelope(self) -> JsonObject:
         last = self._last
