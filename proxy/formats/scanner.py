@@ -120,6 +120,8 @@ class Scanner:
             return (TextSpan(self._buffer.base - len(data), self._buffer.base),)
         self._buffer.data += data
         pieces = tuple(self._scan())
+        if self.marks.found:
+            pieces += tuple(self._go_on())
         if len(self._buffer.data) > self._max_held:
             pieces += self._settle()
         if len(self._buffer.data) > self._max_held:
@@ -156,7 +158,7 @@ class Scanner:
         pieces: list[Piece] = []
         while self._candidate is not None and self._candidate.calls is not None:
             self._candidate.decided = True
-            pieces += self._scan()
+            pieces += (*self._scan(), *self._go_on())
         return tuple(pieces)
 
     def _let_go(self) -> tuple[Piece, ...]:
@@ -165,7 +167,7 @@ class Scanner:
         if not buffer.data:
             return ()
         if candidate is not None and self._thought_ends_in(candidate, buffer.end):
-            return (*self._scan(), *self._let_go())
+            return (*self._scan(), *self._go_on(), *self._let_go())
         self._follow(buffer.end)
         self._pos = buffer.end
         if candidate is not None:
@@ -177,7 +179,7 @@ class Scanner:
         """Say that no more text comes; `stopped` if the model ended by itself."""
         self._buffer.ended = True
         self._buffer.stopped = stopped
-        pieces = tuple(self._scan())
+        pieces = (*self._scan(), *self._go_on())
         if not self._buffer.data:
             return pieces
         if self._place is _BEHIND_CALL and stopped:
@@ -191,17 +193,17 @@ class Scanner:
             return False
         return self._first_tried < len(self._grammar.first)
 
-    def _scan(self) -> Iterator[Piece]:
-        yield from self._scan_to_mark()
+    def _go_on(self) -> Iterator[Piece]:
+        """Go on behind the mark at which the text was left."""
         while self.marks.found:
             mark = self.marks.take()
             if mark.start > self._buffer.base:
                 yield self._prose(mark.start)
             self._buffer.drop(mark.end)
             yield mark
-            yield from self._scan_to_mark()
+            yield from self._scan()
 
-    def _scan_to_mark(self) -> Iterator[Piece]:
+    def _scan(self) -> Iterator[Piece]:
         while self._candidate or self._find_candidate():
             candidate = self._candidate
             assert candidate is not None
@@ -263,8 +265,7 @@ class Scanner:
             seen = max(seen, cursor.furthest)
         is_first = candidate.start == self._first_at
         # An opener is passed at least in part, or it would be found again.
-        behind = candidate.start + 1 if candidate.item.opener else candidate.start
-        behind = max(seen, self._buffer.base, behind)
+        behind = max(seen, self._buffer.base, candidate.start + bool(candidate.item.opener))
         if self._thought_ends_in(candidate, behind):
             return
         self._pos = behind
@@ -313,16 +314,15 @@ class Scanner:
         while end > self._buffer.base and b"\x80" <= self._buffer.part(end, end + 1) < b"\xc0":
             end -= 1  # never in the middle of a character
         if self._thought_ends_in(candidate, end):
-            yield from self._scan_to_mark()
+            yield from self._scan()
         elif end > self._buffer.base:
             self._follow(end)
             self._pos = end
             yield self._prose(end)
 
     def _thought_ends_in(self, candidate: Candidate, end: int) -> bool:
-        """Whether the thought ends between the beginning of a candidate that is none and a position; then it goes on
-        there. A candidate reads past what ends a thought, which may stand in a string of a call.
-        """
+        """Whether the thought ends in a candidate that is none, before a position; then it goes on there."""
+        # A candidate reads past what ends a thought, for that may stand in a string of a call.
         start = max(candidate.start, self._buffer.base)
         at = self.marks.first_closer(self._buffer.part(start, end))
         if at < 0:
