@@ -17,6 +17,8 @@ from tests.real.llama import LlamaServer
 from tests.support.chat_templates import FOLDER, render
 from tests.support.helpers import received
 from tests.support.messages_checker import check_message, check_stream
+from tests.support.responses_client import RESPONSES, ask, response_of
+from tests.support.responses_client import TOOL as RESPONSES_TOOL
 from tests.support.scripted import (
     DONE,
     PATIENCE,
@@ -134,6 +136,71 @@ def test_a_messages_client_has_a_block_that_goes_back_as_reasoning(inside: Insid
     if FOLDER.is_dir():
         prompt = render("Qwen-Qwen3-0.6B", {"messages": second})
         assert f"<think>\n{THOUGHT}\n</think>\n\nI will." in prompt
+
+
+def items_of(response: dict[str, Any]) -> list[tuple[str, str]]:
+    """The items of a Responses reply, each with what it says."""
+    said = {"reasoning": "content", "message": "content"}
+    return [(item["type"], item[said[item["type"]]][0]["text"] if item["type"] in said else item["arguments"])
+            for item in response["output"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("rules", [SPLIT, PROMPTED, ""], ids=["split", "in the prompt", "no rules"])
+def test_a_responses_client_has_an_item_of_reasoning(inside: Inside, streamed: bool, rules: str) -> None:
+    """By the same events as in the other dialects; what a reply itself marks is told in any case."""
+    reply = REPLY.removeprefix("<think>\n") if rules == PROMPTED else REPLY
+    with Upstream(serving(reply, streamed=streamed)) as server:
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
+        client = inside(server.url, rules)
+        made = response_of(client.post(RESPONSES, json=ask(tools=[RESPONSES_TOOL], stream=streamed)))
+    thought, message, call = items_of(made)
+    assert thought == ("reasoning", THOUGHT) and message[0] == "message" and message[1].strip() == "I will."
+    assert (call[0], json.loads(call[1])) == ("function_call", {"path": "a", "content": "b"})
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("family", "thought"),
+    [
+        ("qwen3", {"reasoning_content": "Hm."}),
+        ("gpt-oss", {"reasoning_content": "Hm.", "thinking": "Hm."}),
+        ("deepseek-r1", {}),
+        ("", {}),
+    ],
+)
+def test_an_item_of_reasoning_goes_back_where_the_family_reads_it(
+    inside: Inside, streamed: bool, family: str, thought: dict[str, str]
+) -> None:
+    """Of a model of no known family nothing is known: there it waits until the server has shown that it wants it."""
+    rules = f'models:\n  - {{match: "*", family: {family}}}\n' if family else ""
+    given = {"reasoning_content": "Hm.", "content": "Hi."}
+    whole = [answer(completion({"role": "assistant", **given}))]
+    script = stream(ROLE, delta(given), finish(), DONE) if streamed else whole
+    with Upstream(script, [answer(completion("a"))]) as server:
+        server.paths["/v1/models"] = MODELS
+        client = inside(server.url, rules)
+        made = response_of(client.post(RESPONSES, json=ask(stream=streamed)))
+        history = [{"role": "user", "content": "Hi"}, *made["output"], {"role": "user", "content": "go"}]
+        response_of(client.post(RESPONSES, json=ask(history, stream=False)))
+        sent = json.loads(server.seen[1].body)["messages"][1]
+    assert sent == {"role": "assistant", "content": "Hi.", **thought}
+
+
+def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(inside: Inside) -> None:
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "another server's"}
+    talk = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [block, {"type": "text", "text": "Hi."}]},
+        {"role": "user", "content": "go"},
+    ]
+    body = {"model": "tiny", "max_tokens": 9, "messages": talk}
+    for rules, wanted in (("", None), ('models:\n  - {match: "*", family: qwen3}\n', "Hm.")):
+        with Upstream([answer(completion("a"))]) as server:
+            server.paths["/v1/models"] = MODELS
+            assert inside(server.url, rules).post(MESSAGES, json=body).status_code == 200
+            sent = json.loads(server.seen[0].body)["messages"][1]
+        assert sent.get("reasoning_content") == wanted
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])

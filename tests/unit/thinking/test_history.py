@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.thinking.families import FAMILIES, family_of
-from proxy.thinking.history import given_back
+from proxy.thinking.history import field_back, given_back, thought_of
 from tests.support.chat_templates import render
 from tests.unit.thinking.test_families import TEMPLATES, known, needed
 
@@ -99,6 +99,42 @@ def test_a_thought_that_no_server_reads_goes_to_the_field_of_the_rules_or_of_the
         made: Any = given_back(body, family_of("", family) if family else None, how)[0]
         assert {key: value for key, value in made["messages"][1].items() if value == THOUGHT} == {field: THOUGHT}
         assert "reasoning_details" not in made["messages"][1]
+
+
+@pytest.mark.parametrize(
+    ("how", "family", "wanted", "field"),
+    [
+        ("auto", "qwen3", False, "reasoning_content"),
+        ("auto", "gpt-oss", False, "reasoning_content"),  # and `given_back` writes it where the template reads it
+        ("auto", "deepseek-r1", False, ""),
+        ("auto", None, False, ""),
+        ("auto", "deepseek-r1", True, "reasoning_content"),
+        ("auto", None, True, "reasoning_content"),
+        ("drop", "qwen3", True, "drop"),
+        ("reasoning", None, False, "reasoning"),
+        ("thinking", "qwen3", True, "thinking"),
+    ],
+)
+def test_the_field_is_that_of_the_rules_else_the_familys_else_the_server_has_shown_it(
+    how: str, family: str | None, wanted: bool, field: str
+) -> None:
+    """F74."""
+    assert field_back(how, family_of("", family) if family else None, wanted=wanted) == field
+
+
+@pytest.mark.parametrize(
+    ("message", "thought"),
+    [
+        *((brought, THOUGHT) for brought in BROUGHT.values()),
+        ({"thinking": THOUGHT}, THOUGHT),
+        ({"reasoning": "", "thinking": THOUGHT}, THOUGHT),
+        ({"reasoning_content": THOUGHT, "reasoning": "x"}, THOUGHT),
+        ({"content": "Hm."}, ""),
+        ({"reasoning_content": None, "reasoning_details": "x"}, ""),
+    ],
+)
+def test_a_thought_is_found_in_whatever_field_it_comes(message: Any, thought: str) -> None:
+    assert thought_of(message) == thought
 
 
 def test_parts_hold_the_thought_and_the_text() -> None:
