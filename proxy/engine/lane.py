@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 
 from proxy.codec.json_text import load_json
+from proxy.engine.events import Reasoning, Text
 from proxy.engine.fast_path import CallTemplate, Template
 from proxy.formats.grammar import PLAIN_ESCAPE
 
@@ -46,6 +47,14 @@ class Lane:
             if matches(text) is None:
                 return None
         return texts
+
+
+    def events(self, text: bytes) -> tuple[Text | Reasoning, ...]:
+        """What such texts, joined, say; nothing but for text and reasoning."""
+        if isinstance(self.template, CallTemplate):
+            return ()
+        kind = Reasoning if self.template.reasoning else Text
+        return (kind(self.template.choice, unescaped(text)),)
 
 
 def unescaped(text: bytes) -> str:

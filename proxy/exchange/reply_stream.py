@@ -26,7 +26,7 @@ from proxy.engine.events import (
 from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.repetition import RepetitionWatch
-from proxy.exchange.said import Said
+from proxy.exchange.said import Said, Saying
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_EVENT
@@ -213,6 +213,8 @@ class StreamReply:
         self._passed.clear()
         self._passed_size = 0
         if lane is not None and text and self._state is not _PASSING:
+            if self._said.saying is not Saying.ANSWER:
+                self._said.hear(lane.events(text))
             self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def _leave_lane(self) -> None:

@@ -16,6 +16,7 @@ from proxy.dialects.chat.request import read_chat
 from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine, Task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
+from proxy.exchange.second_try import Why
 from proxy.exchange.task import make_task
 from proxy.formats.reasoning import HARMONY, THINK, Thoughts
 from proxy.repair.policy import Policy
@@ -278,6 +279,22 @@ def test_the_lane_is_closed_where_text_is_no_text(given: Thoughts, words: list[s
     one = a_reply(an_engine_that_tells(given, ordered=False, tools=True))
     one.receive(wire([ROLE, *map(says, words)], done=False))
     assert not one.open_lane()
+
+
+def test_a_thought_in_the_text_that_passed_is_none_the_less_one() -> None:
+    """Where nobody tells it from the text: what a reply of thoughts alone is asked again for is not that a parser has
+    swallowed a call (F63).
+    """
+    usage = chunk(usage={"completion_tokens": 9})
+    parts = [ROLE, *map(says, ("<think>", "So", " it", "</think>")), ends()]
+    seen = []
+    for feed in (lambda one: one.receive, lambda one: Lane(one).feed):
+        one = a_reply(new_engine())
+        for part in (*(each.raw for each in parts), usage.raw, DONE):
+            feed(one)(part)
+        one.finish()
+        seen.append((one.silence, one.swallowed))
+    assert seen == [(Why.THOUGHT, False)] * 2
 
 
 def test_the_lane_is_open_for_the_answer_behind_a_thought() -> None:
