@@ -8,7 +8,7 @@ Only if a reply is nothing but reasoning that never ends, a call in a wrapper at
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from proxy.formats.unwrapped import rest_of_calls
@@ -65,11 +65,12 @@ HARMONY = (
     ),
     ReasoningMarkers("<|start|>assistant<|channel|>analysis<|message|>", ("<|end|>", "<|return|>")),
 )
-# What every reply is looked through for.
-REASONING_MARKERS = (
-    *(THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY),
-    *(KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR),
-)
+_OF_MANY = (THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY)
+_OF_FEW = (KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR)
+ALL_MARKERS = (*_OF_MANY, *_OF_FEW)
+# What every reply is looked through for. Where nobody has said that thoughts are in the text, what would end one of the
+# rarer ones is text as long as none began: a server that leaves such a token in the text has its own reasons.
+REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
 # A closer that begins the next message as well: it is read once more as that.
 SHARED_CLOSERS = frozenset((_NEXT.encode(),))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject
-from proxy.formats.reasoning import Thoughts
+from proxy.formats.reasoning import ALL_MARKERS, Thoughts
 from proxy.thinking.families import Family, Opens
 
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
     """The thoughts of the reply to a request, as it goes up; of a model of no known family nothing is known."""
     if family is None:
-        return Thoughts(unknown=True)
+        return Thoughts(ALL_MARKERS, unknown=True)
     opens = _opens(family, is_on(body, family))
     begun = family.markers[0].opener if opens is Opens.YES else ""
     return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN)

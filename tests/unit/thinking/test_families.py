@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
+from proxy.formats.reasoning import ALL_MARKERS, Thoughts
 from proxy.thinking.families import FAMILIES, NAMES, Family, Opens, family_of
 from proxy.thinking.splitting import is_on, thoughts_of
 from proxy.thinking.switches import switched
@@ -118,7 +119,7 @@ def test_a_switch_decides_what_the_prompt_opens() -> None:
     for body, on, begun in cases:
         assert is_on(body, qwen) is on
         assert thoughts_of(body, qwen).begun == begun
-    assert thoughts_of({}, None).unknown
+    assert thoughts_of({}, None) == Thoughts(ALL_MARKERS, unknown=True)
     assert known("mimo").prompt.unsaid is Opens.UNKNOWN and thoughts_of({}, known("mimo")).unknown
     assert is_on({"reasoning_effort": "low"}, known("gpt-oss")) is False
     assert is_on({"reasoning_effort": "high"}, known("gpt-oss")) is True
