@@ -19,6 +19,7 @@ from proxy.engine.events import (
     Event,
     Failed,
     Finished,
+    Reasoning,
     Text,
     Unchanged,
     Usage,
@@ -307,9 +308,12 @@ class StreamReply:
         """
         at = next(number for number, event in enumerate(events) if _is_end(event))
         self._ending = events[at:]
-        if not self._said.open_thought:
-            return events[:at]
-        return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
+        if self._said.open_thought:
+            return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
+        if self._engine.thoughts:
+            # They have left without the line ends behind them, and others may follow.
+            return (*events[:at], Reasoning(0, "\n\n"))
+        return events[:at]
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
