@@ -14,7 +14,8 @@ from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
-from proxy.engine.echo_filter import EchoFilter
+from proxy.engine.choice_records import UNCLOSED, UNOPENED, of_dropped, of_echo, of_finish
+from proxy.engine.echo_filter import EchoFilter, repeats_its_calls
 from proxy.engine.events import (
     Call,
     CallArguments,
@@ -25,6 +26,7 @@ from proxy.engine.events import (
     Failed,
     Finished,
     Reasoning,
+    Text,
     Unchanged,
     with_rest,
 )
@@ -33,18 +35,9 @@ from proxy.engine.lane import ANY_TEXT
 from proxy.engine.pending_call import CallLimits
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, Piece, TextSpan
+from proxy.formats.thought_marks import ThoughtMark
 from proxy.parsing.cursor import RawCall
 from proxy.repair.repairer import Repairer
-
-# What is dropped as no text, by the format that found it (F18).
-_DROPPED = {
-    "end_of_turn": ("end_of_turn", "the model's own end-of-turn token is no text"),
-    "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
-    "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
-}
-
-# The words of the API reference for a reply that was cut; every client knows them.
-_USUAL_CUTS = frozenset(("length", "content_filter"))
 
 
 @dataclass(slots=True)
@@ -53,7 +46,7 @@ class Choice:
 
     `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `used` are the
     ids of the conversation's calls. `at_once`: it is a whole answer's. `ordered`: reasoning waits behind text that
-    does, for a client that has both in one order.
+    does, for a client that has both in one order. `thinks`: the text begins in a thought that the prompt opened.
     """
 
     number: int
@@ -66,6 +59,7 @@ class Choice:
     one_call: bool = False
     at_once: bool = False
     ordered: bool = False
+    thinks: bool = False
     calls: int = 0
     empty_calls: int = 0
     finish: str | None = None
@@ -77,7 +71,7 @@ class Choice:
     _chunks: CallChunks = field(init=False)
 
     def __post_init__(self) -> None:
-        self._held = HeldText(self.number)
+        self._held = HeldText(self.number, thinking=self.thinks)
         self._chunks = CallChunks(self.number)
 
     def feed(self, chunk: Chunk, delta: ChoiceDelta, *, alone: bool) -> tuple[Event, ...]:
@@ -104,19 +98,17 @@ class Choice:
         """
         held = self._held
         if reasoning:
-            if self.ordered and (held.queue or self._echo.waits):
+            if self.ordered and self.waits:
                 return False
             scanner = self.reasoning_scanner
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
+        if not held.plain:
+            return False
         if data.strip():
             self.reasoning_scanner = None
-        if held.queue:
-            return False
-        if self.finish is not None:
-            return False
-        if self._assembler is not None:
+        if held.queue or self._assembler is not None or self.finish is not None:
             return False
         if not self.scanner.fast_path(data):
             return False
@@ -128,10 +120,13 @@ class Choice:
         """What matches a text that the fast path would take, whatever came before it; None if it takes none now."""
         held = self._held
         if reasoning:
-            if self.ordered and (held.queue or self._echo.waits):
+            if self.ordered and self.waits:
                 return None
             return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
-        if held.queue or self.finish is not None or self._assembler is not None:
+        # What leaves as a thought does not leave as it came.
+        if held.queue or not held.plain:
+            return None
+        if self._assembler is not None or self.finish is not None:
             return None
         return self.scanner.lane
 
@@ -190,7 +185,15 @@ class Choice:
                 return tuple(events)
         if stopped:
             events += self._calls_in_reasoning()
+            events += self._answer_in_thought()
         return (*events, *self._finish())
+
+    @property
+    def thoughts(self) -> str:
+        """What was told from the text as thoughts so far; "" while it may still be the answer."""
+        if self.scanner.marks.prompted:
+            return ""
+        return "".join(self._held.thoughts)
 
     @property
     def refused(self) -> Counter[str]:
@@ -203,10 +206,18 @@ class Choice:
 
     def _watch_reasoning(self, delta: ChoiceDelta) -> None:
         """Look for a call in the reasoning, as long as there is nothing else: what was only thought is not meant."""
+        if delta.reasoning and not self._held.received:
+            self._told_apart()
         if delta.calls or delta.text.strip():
             self.reasoning_scanner = None
         elif self.reasoning_scanner is not None and delta.reasoning:
             self.reasoning_scanner.feed(delta.reasoning)
+
+    def _told_apart(self) -> None:
+        """The server tells thoughts from the text: that one begins outside of them."""
+        if self.scanner.marks.prompted:
+            self.scanner.told_apart()
+            self._held = HeldText(self.number)
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:
@@ -244,14 +255,36 @@ class Choice:
         for span in spans:
             if isinstance(span, TextSpan):
                 events += self._held.leave(span.end)
+            elif isinstance(span, ThoughtMark):
+                events += self._mark(span)
             else:
                 events += self._held.discard(span.end)
                 events += self._write_calls(span, "as text")
         events += self._held.leave(self._held.decided)
         # What has named an offered tool is likely a call: the prose before it need not wait for it.
-        if self.scanner.confident and self._held.waits:
+        # No chunk of a thought leaves as it came.
+        if self._held.waits and (self.scanner.confident or not self._held.plain):
             events += self._held.split()
         return tuple(events)
+
+    def _mark(self, mark: ThoughtMark) -> list[Event]:
+        """A mark of a thought is no text, and tells what the text behind it is."""
+        events = self._held.discard(mark.end)
+        self._held.turn(thinking=mark.thinking)
+        if mark.stray:
+            self.audit.append(UNOPENED)
+        return events
+
+    def _answer_in_thought(self) -> list[Event]:
+        """The text of a reply that is nothing but a thought which only the prompt could have opened: it was none."""
+        if self.calls or not self.scanner.marks.prompted:
+            return []
+        events = self._held.split()
+        said = self._held.unopened
+        if said:
+            self.audit.append(UNCLOSED)
+            events.append(Text(self.number, said))
+        return events
 
     def _release_text(self) -> tuple[Event, ...]:
         return (*self._take_spans(self.scanner.release()), *self._feed_as_content(self._echo.give_up()))
@@ -273,7 +306,7 @@ class Choice:
         repeated = self._echo.repeated
         waiting = self._echo.give_up()
         if repeated:
-            self._note_echo(repeated)
+            self.audit.append(of_echo(repeated))
             # Their texts are none; what else they say is said.
             waiting = [(chunk, replace(delta, text=""), False) for chunk, delta, _ in waiting]
         return self._feed_as_content(waiting)
@@ -281,21 +314,12 @@ class Choice:
     def _without_echo(self, delta: ChoiceDelta, alone: bool) -> tuple[ChoiceDelta, bool]:
         """The chunk without a text that only repeats its own fragment of arguments (F28), and True if it may leave as
         it came.
-
-        {"content": "{}", "tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}
         """
         self._echo.next_call()
-        text = delta.text.strip()
-        if not text:
+        if not repeats_its_calls(delta):
             return delta, alone
-        fragments = [call.fragment for call in delta.calls]
-        if text not in ("".join(fragments).strip(), *map(str.strip, fragments)):
-            return delta, alone
-        self._note_echo(delta.text)
+        self.audit.append(of_echo(delta.text))
         return replace(delta, text=""), False
-
-    def _note_echo(self, text: str) -> None:
-        self.audit.append(Repair("echo", text, "", "the content only repeats a call"))
 
     # Structured calls.
 
@@ -392,9 +416,7 @@ class Choice:
 
     def _write_calls(self, span: CallSpan, where: str) -> list[Event]:
         """Open, fill and close the calls that were found in a text."""
-        if span.format in _DROPPED and not span.calls:
-            fix, why = _DROPPED[span.format]
-            self.audit.append(Repair(fix, "", "", why))
+        self.audit += of_dropped(span)
         events: list[Event] = []
         for raw in span.calls:
             events += self._write_call(raw, f"the model wrote the call {where} ({span.format})")
@@ -408,7 +430,7 @@ class Choice:
         if repaired is not None:
             name, arguments, fixes = repaired.name, repaired.arguments, repaired.fixes
         if self._assembler is not None and self._assembler.has(name, arguments):
-            self._note_echo(arguments)
+            self.audit.append(of_echo(arguments))
             return []
         index = self.take_index()
         if index is None:
@@ -458,7 +480,7 @@ class Choice:
     def _finish(self) -> list[Event]:
         """The rest of what waits and the finish, in the server's own chunk if that can leave as it came."""
         reason = self._true_finish()
-        self._note_finish(reason)
+        self.audit += of_finish(self.finish, reason)
         events, final = self._held.finish(keep_final=reason == self.finish)
         finished = Finished(self.number, reason, final)
         match events:
@@ -471,11 +493,3 @@ class Choice:
         if self.finish is not None and was_cut(self.finish):
             return self.finish
         return "tool_calls" if self.calls else "stop"
-
-    def _note_finish(self, reason: str) -> None:
-        if reason != self.finish:
-            why = "the finish says what left the proxy"
-            self.audit.append(Repair("finish", str(self.finish), reason, why))
-        elif was_cut(reason) and reason not in _USUAL_CUTS:
-            # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
-            self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))

@@ -19,6 +19,7 @@ from proxy.engine.events import (
     Event,
     Failed,
     Finished,
+    Reasoning,
     Text,
     Unchanged,
     Usage,
@@ -28,6 +29,7 @@ from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.said import Said, Saying
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
+from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_EVENT
 
 # Bytes of events that wait to leave as they came.
@@ -306,9 +308,12 @@ class StreamReply:
         """
         at = next(number for number, event in enumerate(events) if _is_end(event))
         self._ending = events[at:]
-        if not self._said.open_thought:
-            return events[:at]
-        return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
+        if self._said.open_thought:
+            return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
+        if self._engine.thoughts:
+            # They have left without the line ends behind them, and others may follow.
+            return (*events[:at], Reasoning(0, "\n\n"))
+        return events[:at]
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
@@ -458,8 +463,8 @@ def _is_end(event: Event) -> bool:
 
 
 def unrepaired() -> Engine:
-    """An engine that only says what the server says."""
-    return Engine(Task(tools=None, seed=b""))
+    """An engine that only says what the server says, for dialects in which thoughts stand apart."""
+    return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
 
 
 def answer_as_answer(

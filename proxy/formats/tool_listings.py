@@ -143,3 +143,16 @@ def _taken(tool: Tool, key: str) -> frozenset[str]:
     if isinstance(others, dict):
         return allowed_types(others, tool.schema)
     return ALL_TYPES if others is True else frozenset()
+
+
+def lists_tools(calls: tuple[RawCall, ...], *, listed: bool) -> bool:
+    """True if these say what tools there are; behind a definition (`listed`), names without arguments do so, too:
+
+    {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
+    {"name": "now", "parameters": {}}
+    """
+    if any(is_definition(call) for call in calls):
+        return True
+    if not listed or not calls:
+        return False
+    return all(call.arguments.strip() == "{}" for call in calls)

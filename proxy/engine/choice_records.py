@@ -1,0 +1,41 @@
+"""What is told of a choice's text and of its end (contract C6)."""
+
+from __future__ import annotations
+
+from proxy.audit_record import Repair
+from proxy.engine.choice_delta import was_cut
+from proxy.formats.spans import CallSpan
+
+# What is dropped as no text, by the format that found it (F18).
+_DROPPED = {
+    "end_of_turn": ("end_of_turn", "the model's own end-of-turn token is no text"),
+    "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
+    "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
+}
+# The words of the API reference for a reply that was cut; every client knows them.
+_USUAL_CUTS = frozenset(("length", "content_filter"))
+UNOPENED = Repair("unopened_thought", "", "", "the text before the end of a thought has been one")
+UNCLOSED = Repair("unclosed_thought", "", "", "a reply that ends in a thought is its own answer")
+
+
+def of_dropped(span: CallSpan) -> list[Repair]:
+    """What is told of a part of the text, if it is dropped."""
+    if span.calls or span.format not in _DROPPED:
+        return []
+    fix, why = _DROPPED[span.format]
+    return [Repair(fix, "", "", why)]
+
+
+def of_echo(text: str) -> Repair:
+    """What is told of content that only repeats a call (F28)."""
+    return Repair("echo", text, "", "the content only repeats a call")
+
+
+def of_finish(given: str | None, reason: str) -> list[Repair]:
+    """What is told of a finish: the server gave one, and the other left."""
+    if reason != given:
+        return [Repair("finish", str(given), reason, "the finish says what left the proxy")]
+    if was_cut(reason) and reason not in _USUAL_CUTS:
+        # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
+        return [Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed")]
+    return []

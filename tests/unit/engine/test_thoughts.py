@@ -1,0 +1,265 @@
+"""Thoughts told from the text, in every family's notation: live, equal at every cut, streamed and whole (F70, F71)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.messages.blocks import ReplyOptions
+from proxy.dialects.messages.writer import MessagesDialect
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Reasoning, Text, Unchanged
+from proxy.exchange.reply_stream import StreamReply, answer_as_answer
+from proxy.formats.reasoning import Section, Thoughts
+from proxy.thinking.families import FAMILIES, Family
+from tests.support.helpers import SEED, all_cuts, call_json, chunk, delta, ends, new_engine, offered, run, says, view
+from tests.support.messages_checker import check_message
+
+CALL = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
+THOUGHT = "So, 2<3:\n\n I look"
+ANSWER = "It <b>is</b> done."
+FEW = 4
+
+
+def by_name(value: object) -> str:
+    return value.name if isinstance(value, Family) else str(value)
+
+
+def families() -> list[Any]:
+    return [pytest.param(family, id=family.name) for family in FAMILIES]
+
+
+def marked(family: Family, answer: str, *, opened: bool, closed: bool = True) -> str:
+    """A reply as a model of the family writes it."""
+    thought = family.markers[0]
+    text = f"{thought.opener if opened else ''}\n{THOUGHT}\n"
+    if not closed:
+        return text
+    wraps = [marker for marker in family.markers if marker.section is not Section.THOUGHT]
+    opener, closer = (wraps[0].opener, wraps[0].closers[0]) if wraps and "<tool_call>" not in answer else ("", "")
+    return f"{text}{thought.closers[0]}\n\n{opener}{answer}{closer}"
+
+
+def thoughts(family: Family, *, begun: bool = False) -> Thoughts:
+    return Thoughts(family.markers, family.markers[0].opener if begun else "")
+
+
+def said(text_cut: list[str], given: Thoughts, finish: str = "stop", *, tools: bool = True) -> tuple[Any, ...]:
+    """What a client has: reasoning, text, calls and the finish."""
+    engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given))
+    views = view(run([*map(says, text_cut), ends(finish)], engine))
+    assert views.failed is None
+    found = views[0]
+    calls = [(call.name, json.loads(call.arguments)) for call in found.tool_calls.values()]
+    return found.reasoning, found.text, calls, found.finish, [repair.id for repair in engine.audit]
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["opened", "in the prompt"])
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_thought_leaves_as_reasoning(family: Family, begun: bool, tools: bool) -> None:
+    text = marked(family, ANSWER, opened=not begun)
+    for cut in all_cuts(text, FEW):
+        assert said(cut, thoughts(family, begun=begun), tools=tools)[:4] == (THOUGHT, ANSWER, [], "stop")
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_call_behind_a_thought_is_called(family: Family) -> None:
+    for begun in (False, True):
+        text = marked(family, CALL, opened=not begun)
+        for cut in all_cuts(text, FEW):
+            found = said(cut, thoughts(family, begun=begun))
+            assert found[:4] == (THOUGHT, "", [("bash", {"command": "ls"})], "tool_calls")
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_call_in_a_thought_is_none(family: Family) -> None:
+    """F71."""
+    thought = family.markers[0]
+    for begun in (False, True):
+        text = f"{'' if begun else thought.opener}I could {CALL} or not.{thought.closers[0]}Done."
+        for cut in all_cuts(text, FEW):
+            assert said(cut, thoughts(family, begun=begun))[:4] == (f"I could {CALL} or not.", "Done.", [], "stop")
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_call_that_ends_a_reply_of_nothing_but_a_thought_is_meant(family: Family) -> None:
+    """F70, and its gate: not where the reply was cut."""
+    for begun in (False, True):
+        text = f"{'' if begun else family.markers[0].opener}I look. {CALL}"
+        for cut in all_cuts(text, FEW):
+            found = said(cut, thoughts(family, begun=begun))
+            assert found[:4] == ("I look. ", "", [("bash", {"command": "ls"})], "tool_calls")
+            found = said(cut, thoughts(family, begun=begun), "length")
+            assert found[:4] == (f"I look. {CALL}", "", [], "length")
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_thought_that_is_never_closed_goes_out_as_one(family: Family, tools: bool) -> None:
+    text = marked(family, "", opened=True, closed=False)
+    for cut in all_cuts(text, FEW):
+        for finish in ("stop", "length"):
+            assert said(cut, thoughts(family), finish, tools=tools) == (THOUGHT, "", [], finish, [])
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Family, tools: bool) -> None:
+    """Cut by `length` it may have been a thought."""
+    text = marked(family, "", opened=False, closed=False)
+    given = thoughts(family, begun=True)
+    for cut in all_cuts(text, FEW):
+        assert said(cut, given, tools=tools) == (THOUGHT, THOUGHT, [], "stop", ["unclosed_thought"])
+        assert said(cut, given, "length", tools=tools) == (THOUGHT, "", [], "length", [])
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_prompt_that_opens_the_thought_and_a_model_that_does_so_again(family: Family) -> None:
+    text = marked(family, ANSWER, opened=True)
+    for cut in all_cuts(text, FEW):
+        assert said(cut, thoughts(family, begun=True))[:4] == (THOUGHT, ANSWER, [], "stop")
+
+
+@pytest.mark.parametrize("family", families())
+def test_where_it_is_unknown_text_stays_until_a_thought_ends(family: Family) -> None:
+    """Nothing is sent twice; what the text before was is said by a record."""
+    thought = family.markers[0]
+    if not thought.may_begin:
+        return
+    for tools in (True, False):
+        given = Thoughts(family.markers, unknown=True)
+        for cut in all_cuts(f"Hm, so.{thought.closers[0]}\n\nDone.", FEW):
+            assert said(cut, given, tools=tools) == ("", "Hm, so.Done.", [], "stop", ["unopened_thought"])
+        for cut in all_cuts(f"{thought.opener}Hm.{thought.closers[0]}It ends with {thought.closers[0]}.", FEW):
+            text = f"It ends with {thought.closers[0]}."
+            assert said(cut, given, tools=tools) == ("Hm.", text, [], "stop", [])
+
+
+NO_THOUGHTS = [
+    "The tag <think>x</think> is old.",
+    "See `<think>` and `</think>`.",
+    "a</think>b",
+    "<thinking>a</thinking>",
+    "<thi",
+    "\n \n",
+]
+
+
+@pytest.mark.parametrize("text", NO_THOUGHTS)
+def test_what_only_looks_like_a_thought_stays_text(text: str) -> None:
+    for tools in (True, False):
+        for cut in all_cuts(text, FEW):
+            assert said(cut, Thoughts(), tools=tools) == ("", text, [], "stop", [])
+
+
+def test_a_marker_inside_of_a_call_is_the_calls_own() -> None:
+    """C9."""
+    call = f"<tool_call>{call_json('write_file', path='a', content='</think> and <think>')}</tool_call>"
+    want = [("write_file", {"path": "a", "content": "</think> and <think>"})]
+    for given in (Thoughts(unknown=True), Thoughts(), Thoughts(FAMILIES[0].markers)):
+        for cut in all_cuts(call, FEW):
+            assert said(cut, given)[:4] == ("", "", want, "tool_calls")
+
+
+def test_thoughts_come_again_behind_others_and_behind_calls() -> None:
+    text = f"<think>a</think>\n<think>b</think>{CALL}\n<think>c</think>"
+    for cut in all_cuts(text):
+        found = said(cut, Thoughts())
+        assert (found[0], found[2]) == ("abc", [("bash", {"command": "ls"})])
+
+
+def test_a_server_that_tells_thoughts_apart_is_taken_at_its_word() -> None:
+    given = Thoughts(FAMILIES[5].markers, "<think>")
+    chunks = [chunk(delta(reasoning_content="Hm.")), says("Done."), ends()]
+    events = run(chunks, new_engine(thoughts=given))
+    assert all(isinstance(event, Unchanged) for event in events)
+    assert [event.raw for event in events if isinstance(event, Unchanged)] == [each.raw for each in chunks]
+
+
+def test_thoughts_leave_while_they_come() -> None:
+    """C2: only what may be a marker waits, and blanks that may be the template's."""
+    engine = new_engine(thoughts=Thoughts())
+    assert engine.feed(says("<think>")) == ()
+    assert [*engine.feed(says("one <"))] == [Reasoning(0, "one ")]
+    assert [*engine.feed(says("b> two\n"))] == [Reasoning(0, "<"), Reasoning(0, "b> two")]
+    assert engine.feed(says("</think>\n\n")) == ()
+    (first,) = engine.feed(says("Yes"))
+    assert isinstance(first, Unchanged) or first == Text(0, "Yes")
+    second = says(" and no")
+    assert [*engine.feed(second)] == [second.unchanged((Text(0, " and no"),))]
+
+
+def test_what_a_chunk_says_beside_a_thought_leaves_once() -> None:
+    """C1."""
+    odd = chunk({**delta(content="<think>a</think>b"), "token_ids": [1]}, usage={"completion_tokens": 3})
+    engine = new_engine(thoughts=Thoughts())
+    writer = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)).writer(expand=False)
+    reply = StreamReply(engine, writer, lambda error: None)
+    data = reply.receive(odd.raw + ends().raw + b"data: [DONE]\n\n") + reply.finish()
+    assert (data.count(b"token_ids"), data.count(b"completion_tokens")) == (1, 1)
+    assert data.index(b'"reasoning_content":"a"') < data.index(b'"content":"b"')
+
+
+def whole(text: str, finish: str = "stop") -> bytes:
+    message = {"role": "assistant", "content": text}
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    return json.dumps({**body, "choices": [{"index": 0, "message": message, "finish_reason": finish}]}).encode()
+
+
+def answered(text: str, given: Thoughts, dialect: Any, *, tools: bool) -> JsonObject:
+    body = whole(text)
+    engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given, ordered=not dialect.verbatim))
+    made: JsonObject = json.loads(answer_as_answer(body, read_whole(body), engine, dialect))
+    return made
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_whole_answer_has_its_thought_apart(family: Family, tools: bool) -> None:
+    for begun in (False, True):
+        text = marked(family, ANSWER, opened=not begun)
+        given = thoughts(family, begun=begun)
+        chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=tools))
+        made: Any = answered(text, given, chat, tools=tools)
+        message = {"role": "assistant", "content": ANSWER, "reasoning_content": THOUGHT}
+        assert made["choices"] == [{"index": 0, "message": message, "finish_reason": "stop"}]
+        blocks: Any = check_message(answered(text, given, MessagesDialect(ReplyOptions("m")), tools=tools))
+        assert [(block["type"], block.get("thinking") or block.get("text")) for block in blocks["content"]] == [
+            ("thinking", THOUGHT),
+            ("text", ANSWER),
+        ]
+
+
+def test_a_whole_answer_without_a_thought_stays_as_it_came() -> None:
+    body = whole("Done.")
+    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=False))
+    engine = Engine(Task(tools=None, seed=SEED, thoughts=Thoughts()))
+    assert answer_as_answer(body, read_whole(body), engine, chat) == body
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Family) -> None:
+    """A call that is read to its end, or beyond what ends the thought, is none; the thought has ended all the same."""
+    thought = family.markers[0]
+    closer = thought.closers[0]
+    for called in (CALL, CALL.replace("bash", "nope"), CALL[:-14], CALL[:-18], f"`{CALL}`", f'"{CALL}'):
+        for begun in (False, True):
+            text = f"{'' if begun else thought.opener}{called}{closer}Done."
+            for cut in all_cuts(text, FEW):
+                found = said(cut, thoughts(family, begun=begun))
+                assert found[:4] == (called, "Done.", [], "stop"), (called, cut)
+
+
+def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:
+    """C7."""
+    found = said(["<think>a</think>" * 2000], Thoughts())
+    assert found == ("a" * 2000, "", [], "stop", [])
+    found = said(["<think>", *["\n"] * 2000, "a</think>", *[" "] * 2000, "b"], Thoughts())
+    assert found == ("a", "b", [], "stop", [])
