@@ -316,7 +316,7 @@ class Choice:
         it came.
         """
         self._echo.next_call()
-        if not repeats_its_calls(delta):
+        if not delta.text or not repeats_its_calls(delta):
             return delta, alone
         self.audit.append(of_echo(delta.text))
         return replace(delta, text=""), False
