@@ -55,8 +55,8 @@ class ChatDialect:
         """A whole answer as the events say it, the very bytes of `body` if that is the same."""
         options = self.options
         told = tuple(events)
-        # Where nothing is looked for all passes; else the engine says what the answer holds.
-        parsed = options.parsed or any(isinstance(event, Text | Reasoning) for event in told)
+        # Where nothing is looked for the answer passes; else the engine says what it holds, which may be nothing.
+        parsed = options.parsed or not any(isinstance(event, Unchanged) for event in told)
         if options.calls_as_text:
             told = tuple(said for event in told for said in with_calls_as_text(event))
         return rebuild(body, answer, told, options.clean, parsed=parsed, reasoning=options.reasoning)

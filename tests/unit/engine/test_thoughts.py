@@ -244,6 +244,14 @@ def test_a_whole_answer_without_a_thought_stays_as_it_came() -> None:
     assert answer_as_answer(body, read_whole(body), engine, chat) == body
 
 
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("text", ["<think>", "<think></think>", "<think>\n</think>\n", "</think>"])
+def test_a_whole_answer_of_nothing_but_marks_says_nothing(text: str, tools: bool) -> None:
+    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=tools))
+    made: Any = answered(text, Thoughts(unknown=True), chat, tools=tools)
+    assert made["choices"][0]["message"] == {"role": "assistant", "content": None}
+
+
 @pytest.mark.parametrize("family", families())
 def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Family) -> None:
     """A call that is read to its end, or beyond what ends the thought, is none; the thought has ended all the same."""
