@@ -206,7 +206,7 @@ class Choice:
 
     def _watch_reasoning(self, delta: ChoiceDelta) -> None:
         """Look for a call in the reasoning, as long as there is nothing else: what was only thought is not meant."""
-        if delta.reasoning and not self._held.received:
+        if delta.reasoning and self.scanner.marks.fresh:
             self._told_apart()
         if delta.calls or delta.text.strip():
             self.reasoning_scanner = None
@@ -214,10 +214,9 @@ class Choice:
             self.reasoning_scanner.feed(delta.reasoning)
 
     def _told_apart(self) -> None:
-        """The server tells thoughts from the text: that one begins outside of them."""
-        if self.scanner.marks.prompted:
-            self.scanner.told_apart()
-            self._held = HeldText(self.number)
+        """The server tells thoughts from the text, in which blanks came before them at most: none is in it."""
+        self.scanner.told_apart()
+        self._held.told_apart()
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:

@@ -98,6 +98,12 @@ class HeldText:
         self.plain = False
         self._unopened_left = 0
 
+    def told_apart(self) -> None:
+        """The server tells thoughts from the text, of which nothing but blanks has come: it is text."""
+        self._thinking = self._trims = False
+        self.plain = True
+        self._unopened_left = 0
+
     @property
     def sent(self) -> int:
         """The position up to which all has left or became a call."""

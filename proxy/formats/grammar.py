@@ -259,7 +259,7 @@ def _recovered() -> tuple[Format, ...]:
 
 
 def _closers(thought: ReasoningMarkers) -> tuple[Format, ...]:
-    return tuple(Format("reasoning", closer.encode(), mode=TEXT) for closer in thought.closers)
+    return tuple(Format("reasoning", closer.encode(), in_code=True, mode=TEXT) for closer in thought.closers)
 
 
 def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Grammar:

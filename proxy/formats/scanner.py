@@ -107,7 +107,7 @@ class Scanner:
         return self._candidate.evidence.named
 
     def told_apart(self) -> None:
-        """The server tells thoughts apart by itself: in the text none was begun by the prompt."""
+        """The server tells thoughts apart by itself: there are none in the text."""
         self._mode, self._grammar = TEXT, self._grammars[TEXT]
         self.marks.told_apart()
 
@@ -189,9 +189,7 @@ class Scanner:
     @property
     def _is_first(self) -> bool:
         """True while what comes next is the first thing of the reply, or of what follows its reasoning."""
-        if self._first_at != self._pos:
-            return False
-        return self._first_tried < len(self._grammar.first)
+        return self._first_at == self._pos and self._first_tried < len(self._grammar.first)
 
     def _go_on(self) -> Iterator[Piece]:
         """Go on behind the mark at which the text was left."""
@@ -310,9 +308,7 @@ class Scanner:
         """Let go of what was read of a candidate of which nothing will come: it need not wait for its end."""
         if not candidate.cursor.void:
             return
-        end = candidate.cursor.settled
-        while end > self._buffer.base and b"\x80" <= self._buffer.part(end, end + 1) < b"\xc0":
-            end -= 1  # never in the middle of a character
+        end = self._buffer.character(candidate.cursor.settled)
         if self._thought_ends_in(candidate, end):
             yield from self._scan()
         elif end > self._buffer.base:
@@ -437,6 +433,8 @@ class Scanner:
     def _begins(self, item: Format, at: int) -> bool | None:
         """Whether this begins here, as a candidate or as another mode of the text; None if more text must tell."""
         begins = begins_here(self._buffer, item, at)
+        if begins and item.mode == TEXT:
+            begins = self.marks.ends_here(item.opener, self._buffer, self._markdown, at)
         if not begins:
             return begins
         if item.mode:
@@ -448,7 +446,7 @@ class Scanner:
         return True
 
     def _change(self, item: Format, at: int, end: int) -> None:
-        """Go on in another mode behind what begins or ends the model's reasoning."""
+        """Go on in another mode behind what begins or ends the model's reasoning; no code goes on over a mark."""
         first = at == self._first_at
         mode = item.mode if first or item.mode == TEXT else f"{item.mode}{BEHIND_TEXT}"
         self._markdown.feed(self._buffer.part(at, end))
@@ -456,6 +454,8 @@ class Scanner:
             end = self.marks.closed(item.opener, at, end)
         else:
             self.marks.opened(item.mode, at, end)
+        if self.marks.found:
+            self._markdown = Markdown()
         self._pos = end
         self._move(PlaceStep.LEAVE)
         # Behind text and reasoning nothing is the reply's first thing.

@@ -5,18 +5,33 @@ opener only at the beginning of a segment (of the reply, behind a thought, behin
 opener, or where the prompt has opened the thought, or may have.
 
     <think>So I look.</think>It is done. The tag <think> is no mark here.
+
+In a thought Markdown is not kept strictly, and the thought must end all the same: code hides its end only where that
+stands between quotation marks, or a tag in the midst of a line.
+
+    <think>Run `ls and see.
+    </think>It is done.
+    <think>It looks for `</think>`.</think>It is done.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
 from proxy.formats.markers import encoded
 from proxy.formats.reasoning import SHARED_CLOSERS, Section, Thoughts
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import MAX_BLANKS
+from proxy.parsing.markdown import Markdown
 
 # So many bytes of one reply are read once more because a thought ended in what was no call.
 MAX_BACK = 1024 * 1024
+_QUOTES = (b'"', b"'")
+_BEFORE_QUOTE = b" \t\r\n([{=,:"
+_TAG = b"</"
+_IN_LINE = re.compile(rb"[^ \t\r]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +82,13 @@ class ThoughtMarks:
         return self._inside is _Inside.PROMPTED
 
     @property
+    def _thinking(self) -> bool:
+        return self._inside in (_Inside.PROMPTED, _Inside.THOUGHT)
+
+    @property
     def closer(self) -> str:
         """What would end the thought that is open; "" if none is."""
-        if self._inside not in (_Inside.PROMPTED, _Inside.THOUGHT):
+        if not self._thinking:
             return ""
         return self._closers[self._opener][0].decode()
 
@@ -84,9 +103,10 @@ class ThoughtMarks:
         self._unknown = False
 
     def told_apart(self) -> None:
-        """The server tells thoughts apart: the text begins outside of them."""
+        """The server tells thoughts apart: there are none in the text."""
         self._inside = _Inside.NOTHING
         self._unknown = False
+        self._sections = {}
 
     def take(self) -> ThoughtMark:
         """The mark that was found, once."""
@@ -96,7 +116,7 @@ class ThoughtMarks:
 
     def first_closer(self, text: bytes) -> int:
         """Where the thought ends, or may end behind it, in a text that was taken for a call; -1 if it does not."""
-        if self._inside not in (_Inside.PROMPTED, _Inside.THOUGHT):
+        if not self._thinking:
             return -1
         closers = self._closers[self._opener]
         places = [at for closer in closers if (at := text.find(closer)) >= 0]
@@ -104,6 +124,23 @@ class ThoughtMarks:
         # What stands behind it is read once more.
         self._back -= len(text) - at
         return at if at < len(text) and self._back > 0 else -1
+
+    def ends_here(self, closer: bytes, buffer: TextBuffer, markdown: Markdown, at: int) -> bool | None:
+        """Whether a closer ends anything where it stands, and is not only shown there; None if more text must tell."""
+        in_code = markdown.in_code
+        if not self._thinking:
+            return not in_code
+        end = at + len(closer)
+        quote = _opening_quote(buffer.near(at), in_code=in_code)
+        if quote:
+            behind = buffer.part(end, end + 1)
+            if not behind and not buffer.ended:
+                return None
+            if behind == quote:
+                return False
+        if not in_code or markdown.line_start or not closer.startswith(_TAG):
+            return True
+        return _ends_line(buffer, end)
 
     def opened(self, mode: str, start: int, end: int) -> None:
         """An opener stands here; `mode` is its text."""
@@ -134,6 +171,24 @@ class ThoughtMarks:
         self.fresh = self.behind = True
         self.found = ThoughtMark(start, end, thinking=False, stray=stray)
         return end
+
+
+def _opening_quote(near: bytes, *, in_code: bool) -> bytes:
+    """The mark that opens code or a quotation directly before a position; b"" if none does."""
+    mark = near[-1:]
+    if mark == b"`" and in_code:
+        return mark
+    if mark in _QUOTES and near[-2:-1] in _BEFORE_QUOTE:
+        return mark
+    return b""
+
+
+def _ends_line(buffer: TextBuffer, at: int) -> bool | None:
+    """Whether nothing but blanks stands from a position to the end of the line; None if more text must tell."""
+    behind = buffer.search(_IN_LINE, at)
+    if behind == buffer.end and behind - at <= MAX_BLANKS:
+        return True if buffer.ended else None
+    return buffer.part(behind, behind + 1) in (b"", b"\n")
 
 
 def _half(text: bytes, closer: bytes) -> int:

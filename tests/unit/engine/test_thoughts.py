@@ -183,6 +183,26 @@ def test_a_server_that_tells_thoughts_apart_is_taken_at_its_word() -> None:
     assert [event.raw for event in events if isinstance(event, Unchanged)] == [each.raw for each in chunks]
 
 
+@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
+@pytest.mark.parametrize("text", ["<think> is a tag.", "<think>a</think>b", "a</think>b"])
+def test_in_the_text_of_such_a_server_nothing_is_a_mark(given: Thoughts, text: str) -> None:
+    for ordered in (False, True):
+        for cut in all_cuts(text, FEW):
+            chunks = [chunk(delta(reasoning_content="Hm.")), *map(says, cut), ends()]
+            found = view(run(chunks, new_engine(thoughts=given, ordered=ordered)))[0]
+            assert (found.reasoning, found.text) == ("Hm.", text)
+
+
+@pytest.mark.parametrize("blanks", ["\n", " ", "\n\n"])
+def test_blanks_before_its_thoughts_are_no_thought(blanks: str) -> None:
+    """Some servers say what stands before the opener."""
+    for given in (Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")):
+        chunks = [says(blanks), chunk(delta(reasoning_content="Hm.")), says("Done."), ends()]
+        for ordered in (False, True):
+            found = view(run(chunks, new_engine(thoughts=given, ordered=ordered)))[0]
+            assert (found.reasoning, found.text.strip(), found.finish) == ("Hm.", "Done.", "stop")
+
+
 def test_thoughts_leave_while_they_come() -> None:
     """C2: only what may be a marker waits, and blanks that may be the template's."""
     engine = new_engine(thoughts=Thoughts())
@@ -263,6 +283,58 @@ def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Fami
             for cut in all_cuts(text, FEW):
                 found = said(cut, thoughts(family, begun=begun))
                 assert found[:4] == (called, "Done.", [], "stop"), (called, cut)
+
+
+OPEN_CODE = ["Run `ls and see.\n", "So:\n```python\nx = 1\n", "```sh\nls\n``\n", "```sh\nls\n```\nIt's ``` then.\n"]
+
+
+@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("code", OPEN_CODE)
+def test_a_thought_ends_behind_code_that_is_never_closed(family: Family, code: str) -> None:
+    """Else the answer, and its call, would be a part of it; and what is behind it stands in no code any more."""
+    thought = family.markers[0]
+    for answer, want in (("Done.", ("Done.", [])), (CALL, ("", [("bash", {"command": "ls"})]))):
+        for begun in (False, True):
+            text = f"{'' if begun else thought.opener}{code}{thought.closers[0]}\n\n{answer}"
+            for cut in all_cuts(text, FEW):
+                found = said(cut, thoughts(family, begun=begun))
+                assert (found[0], found[1:3]) == (code.rstrip(), want), cut
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
+    """Behind most of them the answer begins at once."""
+    thought = family.markers[0]
+    if thought.closers[0].startswith("</"):
+        return
+    text = f"{thought.opener}Run `ls and see.{thought.closers[0]}Done."
+    for cut in all_cuts(text, FEW):
+        assert said(cut, thoughts(family))[:2] == ("Run `ls and see.", "Done.")
+
+
+@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("mark", ["`", '"', "'"])
+def test_a_thought_ends_between_two_quotations(family: Family, mark: str) -> None:
+    thought = family.markers[0]
+    shown = f"{mark}ls{mark}"
+    for cut in all_cuts(f"{thought.opener}I run {shown}{thought.closers[0]}{shown} it is.", FEW):
+        assert said(cut, thoughts(family))[:2] == (f"I run {shown}", f"{shown} it is.")
+
+
+NAMED = ["`%s` is its end.", 'He said "%s" to it.', "Say '%s'.", "```py\nx.split('%s')[0]\n```\nSo.", "``` `%s` ```"]
+IN_A_LINE_OF_CODE = ["```py\nre.search('%s(.*)', x)\n```\nSo.", "See `a%sb` there.", "- `<a> %s </b>`"]
+
+
+@pytest.mark.parametrize("family", families())
+def test_what_would_end_a_thought_is_only_named(family: Family) -> None:
+    thought = family.markers[0]
+    closer = thought.closers[0]
+    for shown in (*NAMED, *IN_A_LINE_OF_CODE * closer.startswith("</")):
+        for begun in (False, True):
+            inside = shown % closer
+            text = f"{'' if begun else thought.opener}{inside}{closer}Done."
+            for cut in all_cuts(text, FEW):
+                assert said(cut, thoughts(family, begun=begun)) == (inside, "Done.", [], "stop", []), cut
 
 
 def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:
