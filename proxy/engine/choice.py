@@ -83,8 +83,21 @@ class Choice:
             self._note_empty_list()
         if delta.calls:
             return self._feed_calls(chunk, delta, alone)
+        if self._waits_its_turn(delta, alone):
+            return self._chunks.take(chunk, (), DeltaOutcome.NEAR, ())
         ended = self._end_calls() if delta.has_content else ()
         return (*ended, *self._feed_content(chunk, delta, alone))
+
+    def _waits_its_turn(self, delta: ChoiceDelta, alone: bool) -> bool:
+        """True for what is told behind pieces of a call that have not left: asked for `logprobs`, vLLM tells the tokens
+        that its parser reads and says nothing of yet.
+
+        {"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "read"}}]}}
+        {"delta": {}, "logprobs": {"content": [{"token": "arguments"}]}}
+        """
+        if not alone or self._chunks.idle:
+            return False
+        return not (delta.has_content or delta.finish)
 
     def feed_late(self, delta: CallDelta) -> tuple[Event, ...]:
         """Take a piece of a call that came by another way than a chunk's choices."""

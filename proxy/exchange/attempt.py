@@ -70,8 +70,8 @@ class Attempt:
         if exchange.observe:
             self._up = replace(self._up, body=exchange.request.raw)
         self._engine = exchange.engine(self._up.raw_text)
-        self._keep_back = exchange.ask_again and plan.again is None and not exchange.observe
         self._earlier = earlier
+        self._keep_back = self._followed()
         self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
         self._writer = self._new_writer()
         self._reply = self._new_reply()
@@ -82,6 +82,18 @@ class Attempt:
         self.left = EarlierTry()
         self._lane: ReplyLane | None = None
         self.spoke = False
+
+    def _followed(self) -> frozenset[Why]:
+        """The silences that another try may follow: each behind the first one. Behind a second one, of which the client
+        has seen nothing yet, only a call that was swallowed: a stream tells its tokens when it is asked for them.
+        """
+        if self._exchange.observe or not self._exchange.ask_again:
+            return frozenset()
+        if self._earlier is None:
+            return frozenset(Why)
+        if self._earlier.spoke or self._plan.again is not Why.EMPTY:
+            return frozenset()
+        return frozenset((Why.SWALLOWED,))
 
     def _new_writer(self) -> Writer:
         """That of the try before, if something of that has left."""
@@ -129,10 +141,15 @@ class Attempt:
                 raise UpstreamBroken("the model server answered with no stream although the one before was one")
             whole = yield from self._beating(read_body(chain((first,), parts)))
         made = self._observed(whole) if exchange.observe else self._whole(whole)
-        if self._keep_back and self.silence is not None:
+        if self.kept:
             self._unsent = made
             return
         yield made
+
+    @property
+    def kept(self) -> bool:
+        """True if the end of the reply is kept back, as one more may follow."""
+        return self.silence in self._keep_back
 
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""

@@ -95,6 +95,9 @@ class Exchange:
             again = self._second_by_server(plan, error)
         if again is not None:
             return again
+        if plan.parse != self.plan.parse and not plan.learnt:
+            # vLLM looks for its parser before it asks the template: this is the template's first word.
+            plan = replace(plan, second=False)
         return healed_plan(self.request, plan, error)
 
     def _second_by_server(self, plan: Plan, error: UpstreamError) -> Plan | None:
@@ -107,8 +110,11 @@ class Exchange:
             self.upstream.remember_parser_failure()
         return again
 
-    def once_more(self, plan: Plan, silence: Why | None) -> Generator[bytes, None, Plan | None]:
-        """The plan for one more try after a reply that says nothing, or None; like `second`, it may block."""
+    def once_more(self, plan: Plan, silence: Why | None, *, kept: bool) -> Generator[bytes, None, Plan | None]:
+        """The plan for one more try after a reply that says nothing, or None; like `second`, it may block.
+
+        A second one that shows that a call was swallowed is followed by a third if its end was `kept` back.
+        """
         if silence is None or not self.ask_again:
             return None
         if self.observe:
@@ -118,9 +124,11 @@ class Exchange:
         again = replace(plan, again=silence)
         if silence is Why.SWALLOWED and self.auto:
             again = self._by_proxy(again)
-        if plan.again is not None:
-            return None
-        return again
+        if plan.again is None:
+            return again
+        if kept and again.parse != plan.parse:
+            return again
+        return None
 
     def _by_proxy(self, plan: Plan) -> Plan:
         """The plan by which the server does not look for calls, if it can be told that; it is remembered."""

@@ -22,7 +22,8 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a request goes up. `second`: it went up before, so it will not a third time. `learnt` are the healings that a
+    """How a request goes up. `second`: it was refused before, and is not changed again; only what a template refuses is
+    still learnt of a server that first had no parser. `learnt` are the healings that a
     refusal asked for, which are kept for the model if the request is taken with them. `again`: why it goes up once more
     although it was answered.
     """

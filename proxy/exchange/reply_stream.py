@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
 
 from proxy.codec import sse
@@ -68,7 +68,7 @@ class StreamReply:
     `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
-    the reply has ended, why it is worth one more try, if it is; with `keep_back` its end is then kept back (`kept`).
+    the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is kept (`kept`).
     `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
     reply is `cut`, and ends as one that grew too long.
     """
@@ -80,7 +80,7 @@ class StreamReply:
         on_crash: Callable[[Exception], None],
         *,
         max_event: int = MAX_EVENT,
-        keep_back: bool = False,
+        keep_back: Collection[Why] = (),
         earlier: EarlierTry | None = None,
         watch: RepetitionWatch | None = None,
     ) -> None:
@@ -136,7 +136,7 @@ class StreamReply:
     @property
     def kept(self) -> bool:
         """True if the end of the reply is kept back."""
-        return self._keep_back and self.silence is not None
+        return self.silence in self._keep_back
 
     @property
     def cut(self) -> bool:

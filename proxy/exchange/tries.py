@@ -68,8 +68,10 @@ class _Tries:
 
     def go_on(self, attempt: Attempt) -> Generator[bytes, None, bool]:
         """True if the reply that has ended says nothing, and is asked for once more."""
-        plan = yield from self._exchange.once_more(self._plan, attempt.silence)
+        plan = yield from self._exchange.once_more(self._plan, attempt.silence, kept=attempt.kept)
         if plan is None:
+            if attempt.kept:
+                yield attempt.end_after_all()
             return False
         self._plan, self._earlier = plan, attempt
         self._exchange.outcome.again = plan.again

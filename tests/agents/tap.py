@@ -96,6 +96,10 @@ class Tap(Threaded[_Server]):
         found = (each for kept in self._server.connections for each in requests_in(bytes(kept.sent)))
         return [json.loads(each.body) for each in found if ASKING.match(each.path)]
 
+    def got(self) -> list[bytes]:
+        """Return what came back on each connection."""
+        return [bytes(kept.got) for kept in self._server.connections]
+
     def write(self, folder: Path, name: str) -> None:
         """Write what passed on each connection into two files of `folder`."""
         for number, kept in enumerate(self._server.connections):

@@ -109,6 +109,33 @@ def test_an_answer_that_the_server_could_not_read_teaches_nothing(words: str, in
         assert len(server.seen) == 1
 
 
+NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+
+
+def test_what_a_server_without_a_parser_refuses_next_is_healed_too(inside: Inside) -> None:
+    """vLLM looks for its parser before it asks the template: it refuses the same request for one, then the other."""
+    body = asked([user(), user("mku2")])
+    rules = 'models: [{match: "*", server: vllm}]'
+    with Upstream(refused(NO_PARSER), refused("roles must alternate"), OK, OK) as server:
+        client = inside(server.url, rules=rules)
+        for _ in range(2):
+            assert client.post(CHAT, json=body).status_code == 200
+        sent = [seen.json for seen in server.seen]
+    healed = [user("mku1 question\n\nmku2")]
+    assert [each["messages"] for each in sent] == [body["messages"], body["messages"], healed, healed]
+    assert [each.get("tool_choice") for each in sent] == [None, "none", "none", "none"]
+
+
+@pytest.mark.parametrize("third", ["roles must alternate", "Only user and assistant roles are supported!", NO_PARSER])
+def test_what_is_refused_a_third_time_is_told(third: str, inside: Inside) -> None:
+    body = asked([system(), user(), user("mku2")])
+    rules = 'models: [{match: "*", server: vllm}]'
+    with Upstream(refused(NO_PARSER), refused("roles must alternate"), refused(third)) as server:
+        response = inside(server.url, rules=rules).post(CHAT, json=body)
+        assert response.status_code == 400 and third.encode() in response.data.replace(b'\\"', b'"')
+        assert len(server.seen) == 3
+
+
 def test_what_is_refused_healed_too_is_told_and_not_kept(inside: Inside) -> None:
     with Upstream(refused("roles must alternate"), refused("no"), OK) as server:
         client = inside(server.url)

@@ -327,19 +327,71 @@ def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(insi
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, None]
 
 
-def test_two_that_were_swallowed_in_a_row_are_remembered_too(inside: Inside) -> None:
-    """A stream whose client asks for no usage: that tokens were used is known late."""
-    silent = stream(ROLE, finish(), DONE)
-    with Upstream(silent, told(EMPTY, used=40, streamed=True), told(CALL, streamed=True)) as server:
+SILENT = stream(ROLE, finish(), DONE)
+SWALLOWED = told(EMPTY, used=40, streamed=True)
+
+
+def test_a_call_swallowed_twice_goes_up_as_proxy_a_third_time(inside: Inside) -> None:
+    """A stream whose client asks for no usage: that tokens were used is known by the second reply."""
+    raw = told(CALL, used=40, streamed=True)
+    with Upstream(SILENT, SWALLOWED, raw, raw) as server:
         server.paths["/v1/models"] = models("vllm")
         client = inside(server.url)
-        body = chat(tools=[WRITE_FILE])
-        assert said(client.post(CHAT, json=body).data, True)["calls"] == []
-        assert said(client.post(CHAT, json=body).data, True)["calls"] == ["write_file"]
+        for _ in range(2):
+            found = said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+            assert (found["calls"], found["end"], found["roles"]) == (["write_file"], ["tool_calls"], 1)
+            assert (len(found["ids"]), found["usage"]) == (1, None), "it did not ask for them"
         sent = [seen.json for seen in server.seen]
-    assert [each.get("tool_choice") for each in sent] == [None, None, "none"]
+    assert [each.get("tool_choice") for each in sent] == [None, None, "none", "none"]
     assert sent[1]["stream_options"] == {"include_usage": True}, "so that it is known"
-    assert "stream_options" not in sent[2]
+    assert "stream_options" not in sent[3]
+
+
+@pytest.mark.parametrize(
+    ("second", "text_", "thoughts"),
+    [
+        (told(EMPTY, used=1, streamed=True), "", ""),
+        (told(THOUGHT, used=40, streamed=True), "", "Hm."),
+        (told("<think>Hm.", used=40, streamed=True), "<think>Hm.", ""),
+        (told("Hi.", used=40, streamed=True), "Hi.", ""),
+    ],
+)
+def test_no_other_reply_is_asked_for_a_third_time(inside: Inside, second: Script, text_: str, thoughts: str) -> None:
+    with Upstream(SILENT, second) as server:
+        server.paths["/v1/models"] = models("vllm")
+        found = said(inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+        assert len(server.seen) == 2
+    assert (found["text"], found["thoughts"], found["calls"], found["end"]) == (text_, thoughts, [], ["stop"])
+
+
+@pytest.mark.parametrize("words", ["parse: server", "server: sglang"])
+def test_where_the_proxy_cannot_parse_there_is_no_third_time(inside: Inside, words: str) -> None:
+    with Upstream(SILENT, SWALLOWED) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", {words}}}]')
+        found = said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+        assert len(server.seen) == 2
+    assert (found["text"], found["calls"], found["end"]) == ("", [], ["stop"])
+
+
+@pytest.mark.parametrize("third", [[answer({"error": {"message": "no"}}, 500)], [], SWALLOWED])
+def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: Script) -> None:
+    with Upstream(SILENT, SWALLOWED, third) as server:
+        server.paths["/v1/models"] = models("vllm")
+        found = said(inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
+        assert len(server.seen) == 3
+    assert (found["text"], found["calls"], found["end"], found["roles"]) == ("", [], ["stop"], 1)
+
+
+def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: Inside) -> None:
+    blank = stream(ROLE, text(" "), finish(), DONE)
+    with Upstream(blank, SWALLOWED, told(CALL, streamed=True)) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        first, second = (said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True) for _ in range(2))
+        sent = [seen.json.get("tool_choice") for seen in server.seen]
+    assert (first["calls"], first["end"], first["roles"]) == ([], ["stop"], 1)
+    assert (second["calls"], second["end"]) == (["write_file"], ["tool_calls"])
+    assert sent == [None, None, "none"]
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -41,13 +41,20 @@ def answers(url: str) -> bool:
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str], health: str, *, timeout: float, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    health: str,
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    output: Path | None = None,
+    patience: float = 4,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `command` in the project's folder while the block lasts, which begins once `health` answers 200.
 
-    Raises `NotStartedError` if it does not within `timeout` seconds.
+    What it writes goes into the file `output`, if there is one; at the end it has `patience` seconds. Raises
+    `NotStartedError` if it does not answer within `timeout` seconds.
     """
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() if output is None else output.open("w+b") as log:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -66,7 +73,7 @@ def running(
                 time.sleep(0.05)
             yield process
         finally:
-            stop(process)
+            stop(process, patience)
 
 
 def stop(process: subprocess.Popen[bytes], patience: float = 4) -> None:

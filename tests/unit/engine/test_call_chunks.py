@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from proxy.engine.call_chunks import MAX_WAITING, MAX_WAITING_BYTES
+from proxy.engine.events import Chunk
 from proxy.engine.pending_call import MAX_NEAR
 from tests.failures.test_failures_damage import TOOLS
 from tests.support.client_view import ROLE, bytes_of, is_untouched, streamed, wire
-from tests.support.helpers import calls, chunk, delta, ends, new_engine, piece, says, view
+from tests.support.helpers import bodies, calls, chunk, delta, ends, new_engine, piece, says, view
 
 pytestmark = pytest.mark.once
 
@@ -96,6 +97,38 @@ def test_a_clean_call_leaves_as_the_very_bytes_at_every_cut(name: str, values: A
         assert is_untouched(*map(calls, pieces), ends("tool_calls"), tools=TOOLS), cut
         joined = [piece(0, cut[0], name, "a"), *(piece(0, part) for part in cut[1:])]
         assert is_untouched(*map(calls, joined), ends("tool_calls"), tools=TOOLS), cut
+
+
+def told(*tokens: str) -> Chunk:
+    """What vLLM sends, asked for `logprobs`, of tokens that its parser reads and says nothing of yet."""
+    return chunk({**delta(), "logprobs": {"content": [{"token": token} for token in tokens]}})
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_what_else_is_told_between_the_pieces_of_a_call_keeps_its_place(cut: tuple[str, ...]) -> None:
+    """C1: the tokens of a call, and its pieces, in the order of the model."""
+    pieces = [calls(piece(0, ..., "read", "a")), *(calls(piece(0, part)) for part in cut)]
+    for count in (1, 2, MAX_WAITING):
+        for at in range(len(pieces) + 1):
+            between = [told(f"{number}") for number in range(count)]
+            chunks = [told("before"), *pieces[:at], *between, *pieces[at:], ends("tool_calls")]
+            if count + len(pieces) < MAX_WAITING:
+                assert is_untouched(*chunks, tools=TOOLS), (cut, at)
+            assert _tokens(bytes_of(*chunks, tools=TOOLS)) == ["before", *map(str, range(count))]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_what_else_is_told_of_a_repaired_call_keeps_its_order(at: int) -> None:
+    pieces = [calls(piece(0, ..., "Read", "a")), calls(piece(0, '{"path": ')), calls(piece(0, '"a"}'))]
+    chunks = [*pieces[:at], told("one"), told("two"), *pieces[at:], told("three"), ends("tool_calls")]
+    assert _tokens(bytes_of(*chunks, tools=TOOLS)) == ["one", "two", "three"]
+    assert streamed(*chunks, tools=TOOLS).calls == [("read", A)]
+
+
+def _tokens(data: bytes) -> list[str]:
+    """The tokens whose probability is told, in their order."""
+    entries = [entry for body in bodies(data)[:-1] for entry in body["choices"]]
+    return [each["token"] for entry in entries for each in (entry.get("logprobs") or {}).get("content", ())]
 
 
 def test_what_waits_for_a_long_value_leaves_without_it() -> None:

@@ -1,0 +1,181 @@
+"""A real vLLM server on the CPU whose tokens are scripted (see `vllm_script`), as a child process.
+
+vLLM has an environment of its own (`vllm_install`): the folder that the variable `TOOL_PROXY_VLLM` names, or
+`.venv/vllm`. A start takes a minute, a request some tenths of a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.real import processes
+
+FOLDER = Path(__file__).parent
+TEMPLATE = FOLDER / "chatml_tools.jinja"
+NAME = "tiny"
+PATIENCE = 300.0
+# What the model depends on.
+SOURCES = ("vllm_model.py", "scripts.json")
+# Nothing is asked of the internet; one thread each, and a small cache: a small machine shall do.
+VARIABLES = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+_POSTED = re.compile(r'"POST (/v1/\S+) HTTP/1\.1" (\d+)')
+_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+Scripts = Mapping[str, Sequence[str]]
+
+
+def environment() -> Path:
+    """Return the folder of the virtual environment that vLLM is in, or is to be in."""
+    named = os.environ.get("TOOL_PROXY_VLLM")
+    return Path(named) if named else processes.ROOT / ".venv" / "vllm"
+
+
+def python() -> Path:
+    """Return the Python of that environment."""
+    return environment() / "bin" / "python"
+
+
+def available() -> bool:
+    """Say whether vLLM is there."""
+    return python().exists() and any(environment().glob("lib/python3*/site-packages/vllm/__init__.py"))
+
+
+def version() -> str:
+    """Return the version of vLLM that is there."""
+    code = "import importlib.metadata as m; print(m.version('vllm-cpu'))"
+    return subprocess.run([python(), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def model(cache: Path) -> Path:
+    """Return the folder in `cache` of the model, made unless it is there."""
+    key = hashlib.sha256(b"\0".join((FOLDER / name).read_bytes() for name in SOURCES)).hexdigest()[:16]
+    folder = cache / f"vllm-{key}"
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        # Under its name only when it is whole: two processes may make it at the same time.
+        unfinished = Path(tempfile.mkdtemp(dir=cache))
+        command = [str(python()), "-m", "tests.real.vllm_model", str(unfinished)]
+        subprocess.run(command, cwd=processes.ROOT, check=True, stdout=subprocess.DEVNULL)
+        try:
+            unfinished.rename(folder)
+        except OSError:  # another one was faster
+            shutil.rmtree(unfinished)
+    return folder
+
+
+class VllmServer:
+    """A context manager: vLLM with these flags, at `url`, saying `scripts`.
+
+    `template` is the file of its chat template; `names` are those of its model. The model is kept in the folder
+    `cache`. What it writes is in the file `log`, a temporary one if none is named.
+    """
+
+    def __init__(
+        self,
+        *flags: str,
+        scripts: Scripts,
+        cache: Path,
+        template: Path = TEMPLATE,
+        names: Sequence[str] = (NAME,),
+        log: Path | None = None,
+    ) -> None:
+        self.url = ""
+        self._log = log
+        self._flags = flags
+        self._scripts = scripts
+        self._cache = cache
+        self._template = template
+        self._names = names
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> VllmServer:
+        """Start the server; raises `processes.NotStartedError` if it does not answer in time."""
+        with contextlib.ExitStack() as starting:
+            folder = Path(starting.enter_context(tempfile.TemporaryDirectory()))
+            scripts = folder / "scripts.json"
+            self._log = self._log or folder / "vllm.log"
+            scripts.write_text(json.dumps(self._scripts), encoding="utf-8")
+            port = processes.free_port()
+            self.url = f"http://127.0.0.1:{port}"
+            variables = {**VARIABLES, "VLLM_SCRIPTS": str(scripts), "PYTHONPATH": str(processes.ROOT)}
+            running = processes.running(
+                self._command(port),
+                f"{self.url}/health",
+                timeout=PATIENCE,
+                env=variables,
+                output=self._log,
+                patience=30,  # its engine is a process of its own, which it ends
+            )
+            starting.enter_context(running)
+            self._resources = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the server and remove what was temporary."""
+        self._resources.close()
+
+    def posted(self) -> list[tuple[str, int]]:
+        """Path and status of each request that has been answered, or whose answer has begun."""
+        assert self._log is not None, "it has not been started"
+        log = self._log.read_text(encoding="utf-8", errors="replace")
+        return [(path, int(status)) for path, status in _POSTED.findall(log)]
+
+    def finished(self) -> int:
+        """How many requests vLLM has answered to their end; those that it aborted are none of them."""
+        return total(self._metrics(), "vllm:request_success_total")
+
+    def awaits(self, unfinished: int, patience: float = 60) -> bool:
+        """True as soon as so many requests run or wait; False if that never comes."""
+        deadline = time.monotonic() + patience
+        while True:
+            text = self._metrics()
+            if total(text, "vllm:num_requests_running") + total(text, "vllm:num_requests_waiting") == unfinished:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+
+    def _metrics(self) -> str:
+        with _NO_PROXY.open(f"{self.url}/metrics", timeout=60) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def _command(self, port: int) -> list[str]:
+        return [
+            str(python()),
+            *("-m", "vllm.entrypoints.openai.api_server"),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--model", str(model(self._cache)), "--load-format", "dummy", "--served-model-name", *self._names),
+            *("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8"),
+            *("--chat-template", str(self._template)),
+            *("--logits-processors", "tests.real.vllm_script:Scripted"),
+            *self._flags,
+        ]
+
+
+def total(metrics: str, name: str) -> int:
+    """The sum of a metric over all its labels, out of what /metrics says."""
+    values = (line.rpartition(" ") for line in metrics.splitlines() if not line.startswith("#"))
+    return int(sum(float(value) for key, _, value in values if key.partition("{")[0] == name))

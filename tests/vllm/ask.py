@@ -1,0 +1,132 @@
+"""Requests to a side, which is vLLM itself or the proxy before it, and what a client sees of the answers in a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from io import BytesIO
+from typing import Any
+
+import requests
+
+from tests.agents.tap import Tap
+from tests.real.vllm import VllmServer
+from tests.support import messages_checker, messages_client, responses_checker, responses_client
+from tests.support.scripted import WRITE_FILE
+from tests.vllm.reply import Call, Reply, Seen, events, read
+
+PATIENCE = 120
+Checker = Callable[[bytes], object]
+PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
+OFFERED = {"chat": WRITE_FILE, "messages": messages_client.TOOL, "responses": responses_client.TOOL}
+_CHECKERS: Mapping[str, tuple[Checker, Checker]] = {
+    "messages": (messages_checker.check_message, messages_checker.check_stream),
+    "responses": (responses_checker.check_response, responses_checker.check_stream),
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """Where a row asks: the `url`, the vLLM that is there or behind it, and the name it knows the row's model by.
+    Between vLLM and the proxy is a `tap`.
+    """
+
+    url: str
+    server: VllmServer
+    model: str
+    tap: Tap | None = None
+
+    def body(self, dialect: str, script: str, **more: Any) -> dict[str, Any]:
+        """A request that picks a script, with a tool on offer; what is None is left out of it."""
+        words = f"Go on. [[script:{script}]]"
+        turns: dict[str, Any] = {"input": words}
+        if dialect != "responses":
+            turns = {"messages": [{"role": "user", "content": words}]}
+        if dialect == "messages":
+            turns["max_tokens"] = 1000
+        body = {"model": self.model, **turns, "tools": [OFFERED[dialect]], **more}
+        return {name: value for name, value in body.items() if value is not None}
+
+    def post(self, dialect: str, body: dict[str, Any]) -> Reply:
+        """Ask, and read the answer."""
+        with session() as client:
+            answer = client.post(self.url + PATHS[dialect], json=body, timeout=PATIENCE)
+        return read(dialect, answer.status_code, answer.content)
+
+
+def session() -> requests.Session:
+    """A client which no proxy of the environment stands before."""
+    made = requests.Session()
+    made.trust_env = False
+    return made
+
+
+def cell(reply: Reply, expected: Sequence[Call]) -> str:
+    """What a client has of the answer, in a word for each choice."""
+    if reply.status >= 400:
+        return str(reply.status)
+    if reply.error:
+        return "ERROR"
+    return "+".join(_word(reply.choices[index], expected) for index in sorted(reply.choices)) or "SILENT"
+
+
+def _word(seen: Seen, expected: Sequence[Call]) -> str:
+    if seen.calls:
+        return "call" if seen.calls == [*expected] else f"wrong call {seen.calls}"
+    if seen.text.strip():
+        return "TEXT"
+    return "thought" if seen.thinking.strip() else "SILENT"
+
+
+def misshapen(dialect: str, reply: Reply) -> str:
+    """Which rule of its dialect a success breaks, or nothing. Chat has no reader so strict."""
+    if reply.status != 200 or dialect not in _CHECKERS:
+        return ""
+    whole, streamed = _CHECKERS[dialect]
+    try:
+        if reply.data.lstrip().startswith(b"{"):
+            whole(reply.data)
+        else:
+            streamed(reply.data)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def is_one_of(sent: Sequence[bytes], got: bytes) -> bool:
+    """True if the answer is one of those that were sent. The events of two choices may pass each other by: what of one
+    may become a call waits, and the other goes on.
+    """
+    return got in sent or any(_by_choice(each) == _by_choice(got) for each in sent)
+
+
+def _by_choice(data: bytes) -> dict[tuple[int, ...], list[bytes]]:
+    """The events of a stream, those of each choice by themselves."""
+    found: dict[tuple[int, ...], list[bytes]] = {}
+    for event in data.split(b"\n\n"):
+        indexes = tuple(entry["index"] for body in events(event) for entry in body.get("choices") or ())
+        found.setdefault(indexes, []).append(event)
+    return found
+
+
+def bodies(got: bytes) -> list[bytes]:
+    """The bodies of the answers that came on one connection, in their order."""
+    source = _Source(got)
+    found = []
+    while source.tell() < len(got):
+        response = HTTPResponse(source)  # type: ignore[arg-type]  # of a socket it takes the file alone
+        response.begin()
+        found.append(response.read())
+    return found
+
+
+class _Source(BytesIO):
+    """What came, as `HTTPResponse` wants to have it: of a socket, and open for the next answer."""
+
+    def makefile(self, mode: str) -> BytesIO:
+        """Itself."""
+        return self
+
+    def close(self) -> None:
+        """Nothing: the next answer follows."""

@@ -1,0 +1,204 @@
+"""The rows of the table: which vLLM, what its model says, what is asked, and what must come of it on both sides.
+
+A row is one entry of `ROWS`. What stands in a cell, by what it asks:
+
+    call      the calls that the model meant, and no others
+    TEXT      no call: it was shown as prose
+    SILENT    nothing: neither a call, nor text, nor an error
+    thought   thoughts, and nothing else
+    400       the status of a refusal
+    ERROR     an error in the midst of the stream
+    same      through the proxy: the very bytes that vLLM sent (of two choices, each one's events in their order)
+    aborted   the client went away, and vLLM ended the request
+
+With `a+b` for two choices of one answer, and `a b` where the row asks twice. Behind the bar is how many requests vLLM
+got for it: `call/2` was asked for once more by the proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.healing.real import POISONED, TEMPLATE
+from tests.healing.shapes import SHAPES, tool
+from tests.healing.templates import FOLDER
+from tests.real import llama
+from tests.real.vllm import TEMPLATE as CHATML
+from tests.vllm.ask import PATHS, Side, session
+from tests.vllm.reply import Call
+
+AUTO = ("--enable-auto-tool-choice", "--tool-call-parser")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A vLLM: its flags, and the file of its chat template."""
+
+    flags: tuple[str, ...] = ()
+    template: Path = CHATML
+
+
+SERVERS: Mapping[str, Server] = {
+    "no parser": Server(),
+    "hermes": Server((*AUTO, "hermes")),
+    "qwen3_xml, thoughts": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
+    "Mistral's template": Server((), FOLDER / f"{TEMPLATE}.jinja"),
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the model says, turn by turn, and the calls that it means by the first one."""
+
+    turns: tuple[str, ...]
+    calls: tuple[Call, ...] = ()
+
+
+WRITTEN = {"path": "a.txt", "content": "hi\n"}
+SHORT = {"path": "a.txt", "content": "hi"}
+_SCRIPTS = llama.load_scripts()
+_HERMES = _SCRIPTS["hermes"][0].partition("\n")[2]
+# By name; a text that only a row of this table needs is written here.
+SAID: Mapping[str, Said] = {
+    "hermes": Said((*_SCRIPTS["hermes"],), (("write_file", WRITTEN),)),
+    "toolstag": Said((*_SCRIPTS["toolstag"],), (("write_file", WRITTEN),)),
+    "two": Said((*_SCRIPTS["two"],), (("write_file", WRITTEN), ("write_file", {"path": "b.txt", "content": "ho"}))),
+    "coder": Said((*_SCRIPTS["coder"],), (("write_file", SHORT),)),
+    "fence": Said((*_SCRIPTS["fence"],), (("write_file", SHORT),)),
+    "plain": Said((*_SCRIPTS["plain"],)),
+    "thinking": Said(("<think>\nI write it.\n</think>\n\n" + _SCRIPTS["coder"][0],), (("write_file", SHORT),)),
+    "long": Said(("word " * 3000,)),
+    # What the grammar of a forced tool lets through: the calls of the parser's family, and nothing else.
+    "alone": Said((_HERMES,), (("write_file", WRITTEN),)),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: on this server (`on`) the model says a script (`says`), and a client asks for it in a
+    `dialect`, with these fields (`more`; `stream` is one of them) beside those that every request has, so many `times`.
+    The `model` has a number behind this name, so that nothing is known of it.
+
+    `do` is instead of all that: it asks a side as it likes, and returns the cell.
+    """
+
+    name: str
+    on: str
+    direct: str
+    proxied: str
+    says: str = ""
+    dialect: str = "chat"
+    more: Mapping[str, Any] = field(default_factory=dict)
+    times: int = 1
+    model: str = "tiny"
+    do: Callable[[Side], str] | None = None
+
+
+def scripts() -> dict[str, Sequence[str]]:
+    """What the servers' models say."""
+    return {name: said.turns for name, said in SAID.items()}
+
+
+def _everywhere(on: str, says: str, direct: Mapping[str, str], proxied: str) -> tuple[Row, ...]:
+    """A row of each dialect, streamed and whole."""
+    return tuple(
+        Row(
+            f"{says}, {dialect}, {'streamed' if stream else 'whole'}",
+            on,
+            direct[dialect],
+            proxied,
+            says,
+            dialect,
+            {"stream": stream},
+        )
+        for dialect in PATHS
+        for stream in (True, False)
+    )
+
+
+def gone(side: Side) -> str:
+    """A client that goes away in the midst of a stream, which takes half a minute to its end: what vLLM does then."""
+    before = side.server.finished()
+    # Without a tool: with one this server refuses.
+    body = side.body("chat", "long", stream=True, tools=None)
+    with session() as client, client.post(side.url + PATHS["chat"], json=body, stream=True, timeout=60) as answer:
+        next(answer.iter_content(64))
+        began = side.server.awaits(1)
+    ended = side.server.awaits(0)
+    return "aborted" if began and ended and side.server.finished() == before else "ran on"
+
+
+def poisoned(shape: str) -> Callable[[Side], str]:
+    """A conversation that templates refuse, asked twice: the first refusal teaches the proxy."""
+
+    def do(side: Side) -> str:
+        body = {"model": side.model, "messages": SHAPES[shape], "tools": [tool()], "max_tokens": 1}
+        return " ".join(str(side.post("chat", body).status) for _ in range(2))
+
+    return do
+
+
+REFUSED = {"chat": "400/1", "messages": "400/1", "responses": "TEXT/1"}
+PARSED = {"chat": "call/1", "messages": "call/1", "responses": "call/1"}
+_FORCED = {"tool_choice": {"type": "function", "function": {"name": "write_file"}}}
+_REQUIRED = {"tool_choice": "required"}
+
+_STREAM = {"stream": True}
+_USAGE = {"stream_options": {"include_usage": True}}
+ROWS: tuple[Row, ...] = (
+    # Without a parser vLLM refuses tools; Responses alone gives the raw text.
+    *_everywhere("no parser", "hermes", REFUSED, "call/2"),
+    *_everywhere("no parser", "coder", REFUSED, "call/2"),
+    *_everywhere("no parser", "toolstag", REFUSED, "call/2"),
+    *_everywhere("no parser", "fence", REFUSED, "call/2"),
+    *_everywhere("no parser", "two", REFUSED, "call/2"),
+    *_everywhere("no parser", "plain", REFUSED, "TEXT/2"),
+    Row("it is remembered", "no parser", "400/1 400/1", "call/2 call/1", "hermes", times=2),
+    Row("n: 2, streamed", "no parser", "400/1", "call+call/2", "hermes", more={**_STREAM, "n": 2}),
+    Row("n: 2, whole", "no parser", "400/1", "call+call/2", "hermes", more={"n": 2}),
+    Row("logprobs, streamed", "no parser", "400/1", "call/2", "hermes", more={**_STREAM, "logprobs": True}),
+    Row("logprobs, whole", "no parser", "400/1", "call/2", "hermes", more={"logprobs": True}),
+    # What a client forces goes up as it is.
+    Row("forced, streamed", "no parser", "400/1", "400/1", "alone", more={**_FORCED, **_STREAM}),
+    Row("forced, whole", "no parser", "400/1", "400/1", "alone", more=_FORCED),
+    Row("required, streamed", "no parser", "400/1", "400/1", "alone", more={**_REQUIRED, **_STREAM}),
+    Row("required, whole", "no parser", "400/1", "400/1", "alone", more=_REQUIRED),
+    Row("stream_options, whole", "no parser", "400/1", "call/2", "hermes", more=_USAGE),
+    Row("a client goes away", "no parser", "aborted", "aborted", do=gone),
+    # The parser of the family.
+    *_everywhere("hermes", "hermes", PARSED, "call/1"),
+    Row("right parser, streamed", "hermes", "call/1", "same/1", "hermes", more=_STREAM),
+    Row("right parser, whole", "hermes", "call/1", "same/1", "hermes"),
+    Row("two calls, streamed", "hermes", "call/1", "same/1", "two", more=_STREAM),
+    Row("two calls, whole", "hermes", "call/1", "same/1", "two"),
+    Row("a text, streamed", "hermes", "TEXT/1", "same/1", "plain", more=_STREAM),
+    Row("a text, whole", "hermes", "TEXT/1", "same/1", "plain"),
+    Row("n: 2, streamed", "hermes", "call+call/1", "same/1", "hermes", more={**_STREAM, "n": 2}),
+    Row("n: 2, whole", "hermes", "call+call/1", "same/1", "hermes", more={"n": 2}),
+    Row("logprobs, streamed", "hermes", "call/1", "same/1", "hermes", more={**_STREAM, "logprobs": True}),
+    Row("logprobs, whole", "hermes", "call/1", "same/1", "hermes", more={"logprobs": True}),
+    Row("stream_options, whole", "hermes", "400/1", "call/1", "hermes", more=_USAGE),
+    Row("forced, streamed", "hermes", "call/1", "call/1", "alone", more={**_FORCED, **_STREAM}),
+    Row("forced, whole", "hermes", "call/1", "call/1", "alone", more=_FORCED),
+    Row("required, streamed", "hermes", "call/1", "call/1", "alone", more={**_REQUIRED, **_STREAM}),
+    Row("required, whole", "hermes", "call/1", "call/1", "alone", more=_REQUIRED),
+    Row("a client goes away", "hermes", "aborted", "aborted", do=gone),
+    # The parser of another family swallows the call; this one leaves it in the text of a whole answer.
+    # Of a stream whose client asks for no counts it is known by the second reply.
+    Row("swallowed, streamed", "hermes", "SILENT/1 SILENT/1", "call/3 call/1", "coder", more=_STREAM, times=2),
+    Row("swallowed, usage", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM | _USAGE, times=2),
+    Row("left in the text, whole", "hermes", "TEXT/1", "call/1", "coder"),
+    *_everywhere("qwen3_xml, thoughts", "coder", PARSED, "call/1"),
+    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "call/3", "alone", more=_STREAM),
+    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "call/2", "alone"),
+    *_everywhere("qwen3_xml, thoughts", "thinking", PARSED, "call/1"),
+    # Of a template that refuses, and a server without a parser: the model's name says the family, or nothing.
+    *(
+        Row(shape, "Mistral's template", "400 400", "200 200", model="Mistral-Nemo-Instruct", do=poisoned(shape))
+        for shape in POISONED
+    ),
+    *(Row(f"{shape}, learnt", "Mistral's template", "400 400", "200 200", do=poisoned(shape)) for shape in POISONED),
+)
