@@ -14,7 +14,7 @@ from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
-from proxy.engine.choice_records import UNCLOSED, UNOPENED, of_dropped, of_echo, of_finish
+from proxy.engine.choice_records import EMPTY_LIST, UNCLOSED, UNOPENED, note_once, of_dropped, of_echo, of_finish
 from proxy.engine.echo_filter import EchoFilter, repeats_its_calls
 from proxy.engine.events import (
     Call,
@@ -80,10 +80,10 @@ class Choice:
             self.finish = delta.finish
         self._watch_reasoning(delta)
         if delta.empty_calls:
-            self._note_empty_list()
+            note_once(self.audit, EMPTY_LIST)
         if delta.calls:
             return self._feed_calls(chunk, delta, alone)
-        if self._waits_its_turn(delta, alone):
+        if self._assembler is not None and self._waits_its_turn(delta, alone):
             return self._chunks.take(chunk, (), DeltaOutcome.NEAR, ())
         ended = self._end_calls() if delta.has_content else ()
         return (*ended, *self._feed_content(chunk, delta, alone))
@@ -220,16 +220,13 @@ class Choice:
     def _watch_reasoning(self, delta: ChoiceDelta) -> None:
         """Look for a call in the reasoning, as long as there is nothing else: what was only thought is not meant."""
         if delta.reasoning and self.scanner.marks.fresh:
-            self._told_apart()
+            # The server tells thoughts from the text, in which nothing but blanks has come before them.
+            self.scanner.told_apart()
+            self._held.told_apart()
         if delta.calls or delta.text.strip():
             self.reasoning_scanner = None
         elif self.reasoning_scanner is not None and delta.reasoning:
             self.reasoning_scanner.feed(delta.reasoning)
-
-    def _told_apart(self) -> None:
-        """The server tells thoughts from the text, in which blanks came before them at most: none is in it."""
-        self.scanner.told_apart()
-        self._held.told_apart()
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:
@@ -481,11 +478,6 @@ class Choice:
         tool = self.repairer.tools.resolve(call.name)
         if tool is not None and tool.required:
             self.empty_calls += 1
-
-    def _note_empty_list(self) -> None:
-        """Note `"tool_calls": []`, once a reply: vLLM says it in each chunk."""
-        if not any(repair.id == "empty_calls" for repair in self.audit):
-            self.audit.append(Repair("empty_calls", "[]", "", "a list of no calls says nothing"))
 
     # The finish.
 

@@ -14,8 +14,16 @@ _DROPPED = {
 }
 # The words of the API reference for a reply that was cut; every client knows them.
 _USUAL_CUTS = frozenset(("length", "content_filter"))
+# `"tool_calls": []`
+EMPTY_LIST = Repair("empty_calls", "[]", "", "a list of no calls says nothing")
 UNOPENED = Repair("unopened_thought", "", "", "the text before the end of a thought has been one")
 UNCLOSED = Repair("unclosed_thought", "", "", "a reply that ends in a thought is its own answer")
+
+
+def note_once(audit: list[Repair], repair: Repair) -> None:
+    """Take a record that is not there yet: vLLM says a list of no calls in each chunk."""
+    if repair not in audit:
+        audit.append(repair)
 
 
 def of_dropped(span: CallSpan) -> list[Repair]:
