@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.vllm.ask import Side, cell, session
+from tests.vllm.ask import PATHS, Side, cell, session
 from tests.vllm.reply import Call, Reply
 
 # What the model thinks, and the place of that in its chat template (tests/real/thinking.jinja).
@@ -27,7 +27,10 @@ def thinks(dialect: str, script: str, expected: Sequence[Call]) -> Callable[[Sid
         if side.tap is None:
             return " ".join(words)
         side.post(dialect, _NEXT[dialect](asked, json.loads(replies[-1].data)))
-        return " ".join((*words, "back" if PLACE in prompt(side, side.tap.bodies()[-1]) else "LOST"))
+        # Which connection was the last one to be used is not known.
+        sent = [body for body in side.tap.bodies() if body["model"] == side.model]
+        written = prompt(side, max(sent, key=lambda body: len(body["messages"])))
+        return " ".join((*words, "back" if PLACE in written else f"lost in {written[-300:]!r}"))
 
     return do
 
@@ -42,11 +45,12 @@ def _word(reply: Reply, expected: Sequence[Call]) -> str:
 
 
 def prompt(side: Side, body: dict[str, Any]) -> str:
-    """The conversation of a request as vLLM's own template has it."""
-    asked = {name: body[name] for name in ("model", "messages", "tools")}
+    """The conversation of a request as vLLM's own template has it: `/tokenize` knows no thoughts."""
+    asked = {**body, "stream": False, "max_tokens": 1, "return_token_ids": True}
+    asked.pop("stream_options", None)
     with session() as client:
-        counted = client.post(f"{side.server.url}/tokenize", json=asked, timeout=_SECONDS)
-        tokens = {"model": body["model"], "tokens": counted.json()["tokens"]}
+        answer = client.post(f"{side.server.url}{PATHS['chat']}", json=asked, timeout=_SECONDS)
+        tokens = {"model": body["model"], "tokens": answer.json()["prompt_token_ids"]}
         written = client.post(f"{side.server.url}/detokenize", json=tokens, timeout=_SECONDS)
     text: str = written.json()["prompt"]
     return text
