@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from typing import Any
 
 import pytest
@@ -14,11 +16,24 @@ from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect
 from proxy.engine.engine import Engine, Task
-from proxy.engine.events import Reasoning, Text, Unchanged
+from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
 from proxy.exchange.reply_stream import StreamReply, answer_as_answer
 from proxy.formats.reasoning import Section, Thoughts
 from proxy.thinking.families import FAMILIES, Family
-from tests.support.helpers import SEED, all_cuts, call_json, chunk, delta, ends, new_engine, offered, run, says, view
+from tests.support.helpers import (
+    SEED,
+    all_cuts,
+    call_json,
+    chunk,
+    delta,
+    ends,
+    new_engine,
+    offered,
+    random_cut,
+    run,
+    says,
+    view,
+)
 from tests.support.messages_checker import check_message
 
 CALL = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
@@ -227,14 +242,66 @@ def test_what_a_chunk_says_beside_a_thought_leaves_once() -> None:
     assert data.index(b'"reasoning_content":"a"') < data.index(b'"content":"b"')
 
 
-def whole(text: str, finish: str = "stop") -> bytes:
-    message = {"role": "assistant", "content": text}
+REPLIES = [
+    f"<think>a</think>{CALL}",
+    "<think>So it is.\n</think>\n\nDone.",
+    "Hm.</think>No <think> here.",
+    f"{CALL}</think>b",
+    "<think>so",
+    "Hi.",
+]
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["chunk by chunk", "in one chunk"])
+@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
+def test_each_of_several_choices_is_told_for_itself(given: Thoughts, apart: bool) -> None:
+    """As if it came alone, in whatever order the others come."""
+    rng = random.Random(1)
+    for one, other in itertools.permutations(REPLIES, 2):
+        cuts = [random_cut(one, rng), random_cut(other, rng)]
+        chunks: list[Chunk] = []
+        for pair in itertools.zip_longest(*cuts, fillvalue=""):
+            deltas = [delta(number, content=text) for number, text in enumerate(pair)]
+            chunks += [chunk(each) for each in deltas] if apart else [chunk(*deltas)]
+        found = view(run([*chunks, ends(), ends(choice=1)], new_engine(thoughts=given)))
+        for number, text in enumerate((one, other)):
+            alone = view(run([says(text), ends()], new_engine(thoughts=given)))[0]
+            told = found[number]
+            assert (told.reasoning, told.text, told.finish) == (alone.reasoning, alone.text, alone.finish)
+            assert [call.arguments for call in told.tool_calls.values()] == [
+                call.arguments for call in alone.tool_calls.values()
+            ]
+
+
+@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
+def test_each_of_several_whole_answers_is_told_for_itself(given: Thoughts) -> None:
+    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True))
+    for one, other in itertools.permutations(REPLIES, 2):
+        made: Any = answered_all([one, other], given, chat, tools=True)
+        for number, text in enumerate((one, other)):
+            (alone,) = answered_all([text], given, chat, tools=True)["choices"]
+            entry = made["choices"][number]
+            for each in (entry, alone):
+                for call in each["message"].get("tool_calls") or ():
+                    del call["id"]
+            assert entry == {**alone, "index": number}
+
+
+def whole(*texts: str, finish: str = "stop") -> bytes:
+    entries = [
+        {"index": number, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        for number, text in enumerate(texts)
+    ]
     body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
-    return json.dumps({**body, "choices": [{"index": 0, "message": message, "finish_reason": finish}]}).encode()
+    return json.dumps({**body, "choices": entries}).encode()
 
 
 def answered(text: str, given: Thoughts, dialect: Any, *, tools: bool) -> JsonObject:
-    body = whole(text)
+    return answered_all([text], given, dialect, tools=tools)
+
+
+def answered_all(texts: list[str], given: Thoughts, dialect: Any, *, tools: bool) -> Any:
+    body = whole(*texts)
     engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given, ordered=not dialect.verbatim))
     made: JsonObject = json.loads(answer_as_answer(body, read_whole(body), engine, dialect))
     return made
