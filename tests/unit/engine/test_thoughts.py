@@ -297,7 +297,8 @@ def whole(*texts: str, finish: str = "stop") -> bytes:
 
 
 def answered(text: str, given: Thoughts, dialect: Any, *, tools: bool) -> JsonObject:
-    return answered_all([text], given, dialect, tools=tools)
+    made: JsonObject = answered_all([text], given, dialect, tools=tools)
+    return made
 
 
 def answered_all(texts: list[str], given: Thoughts, dialect: Any, *, tools: bool) -> Any:
