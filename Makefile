@@ -7,7 +7,8 @@
 # make bench   the benchmarks
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
 # make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
-# make agents  real Claude Code, Codex and OpenCode, fetched with npm, without and with the proxy, in front of bad model servers
+# make agents  real Claude Code, Codex and OpenCode (npm), without and with the proxy, in front of bad model servers
+# make vllm    a real vLLM on the CPU, without and with the proxy; it is installed by the first run (minutes, 3.5 GB)
 # make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
 # make rollback HOST=user@host  go back to the release before
 # make deploy-test  both of them, for real, on this machine
@@ -46,7 +47,7 @@ ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web comm
 # In the order of the folders: short files are last, so that no core waits long for another.
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test quick check others lint bench faults soak agents clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test quick check others lint bench faults soak agents vllm clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -91,6 +92,10 @@ soak: .venv/test.stamp
 
 agents: .venv/test.stamp
 	$(BIN)/python -m tests.agents
+
+# vLLM has a virtual environment of its own: .venv/vllm, or the folder that TOOL_PROXY_VLLM names.
+vllm: .venv/test.stamp
+	$(BIN)/python -m tests.vllm
 
 deploy: .venv/made.stamp
 	PYTHON=$(BIN)/python systemd/deploy.sh $(HOST) $(ARGS)

@@ -83,21 +83,22 @@ class Choice:
             note_once(self.audit, EMPTY_LIST)
         if delta.calls:
             return self._feed_calls(chunk, delta, alone)
-        if self._assembler is not None and self._waits_its_turn(delta, alone):
-            return self._chunks.take(chunk, (), DeltaOutcome.NEAR, ())
-        ended = self._end_calls() if delta.has_content else ()
-        return (*ended, *self._feed_content(chunk, delta, alone))
+        if delta.has_content:
+            return (*self._end_calls(), *self._feed_content(chunk, delta, alone))
+        if alone and not delta.finish:
+            return self._feed_aside(chunk, delta)
+        return self._feed_content(chunk, delta, alone)
 
-    def _waits_its_turn(self, delta: ChoiceDelta, alone: bool) -> bool:
-        """True for what is told behind pieces of a call that have not left: asked for `logprobs`, vLLM tells the tokens
-        that its parser reads and says nothing of yet.
+    def _feed_aside(self, chunk: Chunk, delta: ChoiceDelta) -> tuple[Event, ...]:
+        """Take what says nothing of text, calls or end; it does not overtake the pieces of a call that wait. Asked for
+        `logprobs`, vLLM tells so of the tokens that its parser reads.
 
         {"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "read"}}]}}
         {"delta": {}, "logprobs": {"content": [{"token": "arguments"}]}}
         """
-        if not alone or self._chunks.idle:
-            return False
-        return not (delta.has_content or delta.finish)
+        if self._chunks.idle:
+            return self._feed_content(chunk, delta, True)
+        return self._chunks.take(chunk, (), DeltaOutcome.NEAR, ())
 
     def feed_late(self, delta: CallDelta) -> tuple[Event, ...]:
         """Take a piece of a call that came by another way than a chunk's choices."""

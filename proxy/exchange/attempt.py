@@ -147,6 +147,11 @@ class Attempt:
         yield made
 
     @property
+    def calls(self) -> int:
+        """How many calls are in what it has said."""
+        return self._engine.calls
+
+    @property
     def kept(self) -> bool:
         """True if the end of the reply is kept back, as one more may follow."""
         return self.silence in self._keep_back

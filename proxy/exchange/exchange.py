@@ -113,7 +113,8 @@ class Exchange:
     def once_more(self, plan: Plan, silence: Why | None, *, kept: bool) -> Generator[bytes, None, Plan | None]:
         """The plan for one more try after a reply that says nothing, or None; like `second`, it may block.
 
-        A second one that shows that a call was swallowed is followed by a third if its end was `kept` back.
+        A swallowed call is asked for by the other parser. If only the second reply shows that there was one, a third
+        may follow: the end of the second was `kept` back.
         """
         if silence is None or not self.ask_again:
             return None
@@ -122,18 +123,35 @@ class Exchange:
             return None
         yield from self.wait.on_a_thread()
         again = replace(plan, again=silence)
-        if silence is Why.SWALLOWED and self.auto:
-            again = self._by_proxy(again)
+        if silence is Why.SWALLOWED:
+            again = self._by_the_other(again)
         if plan.again is None:
             return again
-        if kept and again.parse != plan.parse:
+        if again.parse == plan.parse:
+            return None
+        if kept:
             return again
+        if again.parse == "proxy":
+            # Part of the reply has left, so it is too late for this one.
+            self.upstream.remember_parser_failure()
         return None
 
-    def _by_proxy(self, plan: Plan) -> Plan:
-        """The plan by which the server does not look for calls, if it can be told that; it is remembered."""
-        again = replace(plan, parse="proxy", server=plan.server or self.upstream.kind())
-        if proxy_parses(self.request, plan) or not proxy_parses(self.request, again):
+    def note_calls(self, plan: Plan, calls: int) -> None:
+        """So many calls are in the reply that went up by this plan. Those that the server had swallowed, and the proxy
+        has found, are the sign that the server cannot find them.
+        """
+        if calls == 0 or plan.again is not Why.SWALLOWED:
+            return
+        if plan.parse == "proxy" and self.plan.parse != "proxy":
+            self.upstream.remember_parser_failure()
+
+    def _by_the_other(self, plan: Plan) -> Plan:
+        """The plan by which the proxy looks for the calls that the server swallowed; where it did so before, the server
+        is asked: vLLM's newer parsers take the calls of their family out of the text under `none`, too.
+        """
+        if proxy_parses(self.request, plan):
+            return replace(plan, parse="server")
+        if not self.auto:
             return plan
-        self.upstream.remember_parser_failure()
-        return again
+        again = replace(plan, parse="proxy", server=plan.server or self.upstream.kind())
+        return again if proxy_parses(self.request, again) else plan

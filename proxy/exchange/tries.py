@@ -72,6 +72,7 @@ class _Tries:
         if plan is None:
             if attempt.kept:
                 yield attempt.end_after_all()
+            self._exchange.note_calls(self._plan, attempt.calls)
             return False
         self._plan, self._earlier = plan, attempt
         self._exchange.outcome.again = plan.again

@@ -20,6 +20,9 @@ MAX_LINES = 100
 # Characters of one fact; one so short holds no key.
 MAX_TEXT = 500
 _SHORT = 8
+# What to do about a swallowed call. vLLM's newer parsers take calls out of the text though told to look for none.
+_ADVICE = "set parse: proxy for this model in rules.yaml"
+_ADVICE_BY_PROXY = "start it with the parser of the model's family, or without one"
 # The longest key that a header can carry, each character of it an escape.
 _MAX_KEY = 6 * 8192
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
@@ -159,9 +162,9 @@ def _chat_facts(ctx: RequestContext, wanted: ChatRequest) -> dict[str, object]:
         facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
     if outcome.swallowed and wanted.tools is not None:
         log.warning(
-            "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; "
-            "set parse: proxy for this model in rules.yaml",
+            "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; %s",
             _shown(clean(wanted.model, ctx.secrets)),
+            _ADVICE_BY_PROXY if outcome.plan.parse == "proxy" else _ADVICE,
         )
     return facts
 

@@ -35,6 +35,10 @@ SWALLOWED = {
     ("vllm-0.32.0-qwen3_xml", "hermes", "plain"),
     ("vllm-0.32.0-qwen3_xml", "two", "stream"),
     ("vllm-0.32.0-qwen3_xml", "two", "plain"),
+    ("vllm-0.32.0-qwen3_xml-none", "coder", "stream"),
+    ("vllm-0.32.0-qwen3_xml-none", "coder", "plain"),
+    ("vllm-0.32.0-qwen3_xml-none", "hermes", "stream"),
+    ("vllm-0.32.0-qwen3_xml-none", "hermes", "plain"),
 }
 WRITE_FILE: JsonObject = {
     "type": "function",

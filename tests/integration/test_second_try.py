@@ -327,6 +327,64 @@ def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(insi
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, None]
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_is_kept_back_however_it_is_asked_is_not_remembered(inside: Inside, streamed: bool) -> None:
+    """vLLM's newer parsers take their family's calls out of the text under `none`, too."""
+    swallowed = told(EMPTY, used=40, streamed=streamed)
+    with Upstream(swallowed, swallowed, told("Hi.", streamed=streamed)) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        for text_ in ("", "Hi."):
+            found = said(client.post(CHAT, json=asked(streamed)).data, streamed)
+            assert (found["text"], found["calls"], found["end"]) == (text_, [], ["stop"])
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none", None]
+
+
+@pytest.mark.parametrize(("rules", "advice"), [("parse: server", "set parse: proxy"), ("parse: auto", "start it with")])
+def test_the_log_advises_what_was_not_tried(
+    inside: Inside, logged: pytest.LogCaptureFixture, rules: str, advice: str
+) -> None:
+    swallowed = told(EMPTY, used=40)
+    with Upstream(swallowed, swallowed) as server:
+        client = inside(server.url, rules=f'models: [{{match: "*", server: vllm, {rules}}}]')
+        client.post(CHAT, json=asked(False))
+    (line,) = [line for line in logged.messages if line.startswith("model ")]
+    assert advice in line
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_text_behind_a_swallowed_call_is_no_sign_that_the_server_cannot_parse(inside: Inside, streamed: bool) -> None:
+    swallowed, answered = told(EMPTY, used=40, streamed=streamed), told("Hi.", used=4, streamed=streamed)
+    with Upstream(swallowed, answered, answered) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        for _ in range(2):
+            assert said(client.post(CHAT, json=asked(streamed)).data, streamed)["text"] == "Hi."
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none", None]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("counted_", [True, False])
+def test_what_the_server_keeps_back_from_the_proxy_goes_up_for_its_own_parser(
+    inside: Inside, streamed: bool, counted_: bool
+) -> None:
+    rules = 'models: [{match: "*", parse: proxy, server: vllm}]'
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "write_file", "arguments": INPUT}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    parsed = told(message, "tool_calls", used=40, streamed=streamed)
+    swallowed = told(EMPTY, used=40, streamed=streamed)
+    tries: list[Script] = [swallowed, parsed]
+    body = asked(streamed)
+    if streamed and not counted_:
+        tries, body = [SILENT, *tries], chat(tools=[WRITE_FILE])
+    with Upstream(*tries) as server:
+        found = said(inside(server.url, rules=rules).post(CHAT, json=body).data, streamed)
+        assert (found["calls"], found["end"], found["roles"]) == (["write_file"], ["tool_calls"], 1)
+        sent = [seen.json.get("tool_choice") for seen in server.seen]
+    assert sent == ["none"] * (len(tries) - 1) + [None]
+
+
+INPUT = json.dumps({"path": "a", "content": "b"})
 SILENT = stream(ROLE, finish(), DONE)
 SWALLOWED = told(EMPTY, used=40, streamed=True)
 

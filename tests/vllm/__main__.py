@@ -72,15 +72,26 @@ def table(name: str, rows: Sequence[Row], keep: Path | None) -> Iterator[str]:
         )
         stack.enter_context(server)
         tap = stack.enter_context(Tap(server.url))
-        proxy = start(tap.url, folder=folder, stack=stack)
+        proxy = start(tap.url, *_flags(SERVERS[name].rules, folder), folder=folder, stack=stack)
         print(f"\n{line((name, 'direct', 'through the proxy'))}", flush=True)
         for row, model in zip(rows, names, strict=True):
             sides = (Side(server.url, server, model), Side(proxy.url, server, model, tap))
             direct, proxied, why = cells(row, *sides, folder)
             fault = fault_of(row, direct, proxied) or why
             print(line((row.name, direct, proxied)) + f"   {fault}" * bool(fault), flush=True)
+            if keep is not None:
+                tap.write(folder, "tap")
             if fault:
                 yield f"{name}, {row.name}: {direct} and {proxied}: {fault}"
+
+
+def _flags(rules: str, folder: Path) -> tuple[str, ...]:
+    """The proxy's flags for these rules."""
+    if not rules:
+        return ()
+    path = folder / "rules.yaml"
+    path.write_text(rules, encoding="utf-8")
+    return ("--rules", str(path))
 
 
 def cells(row: Row, direct: Side, through: Side, folder: Path) -> tuple[str, str, str]:

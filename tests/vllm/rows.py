@@ -37,10 +37,11 @@ AUTO = ("--enable-auto-tool-choice", "--tool-call-parser")
 
 @dataclass(frozen=True)
 class Server:
-    """A vLLM: its flags, and the file of its chat template."""
+    """A vLLM: its flags, the file of its chat template, and the rules of the proxy before it."""
 
     flags: tuple[str, ...] = ()
     template: Path = CHATML
+    rules: str = ""
 
 
 SERVERS: Mapping[str, Server] = {
@@ -48,6 +49,7 @@ SERVERS: Mapping[str, Server] = {
     "hermes": Server((*AUTO, "hermes")),
     "qwen3_xml, thoughts": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
     "thoughts in the text": Server((), THINKING),
+    "qwen3_xml, parse: proxy": Server((*AUTO, "qwen3_xml"), rules="models: [{match: '*', parse: proxy}]\n"),
     "Mistral's template": Server((), FOLDER / f"{TEMPLATE}.jinja"),
 }
 
@@ -199,9 +201,14 @@ ROWS: tuple[Row, ...] = (
     Row("swallowed, usage", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM | _USAGE, times=2),
     Row("left in the text, whole", "hermes", "TEXT/1", "call/1", "coder"),
     *_everywhere("qwen3_xml, thoughts", "coder", PARSED, "call/1"),
-    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "call/3", "alone", more=_STREAM),
-    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "call/2", "alone"),
     *_everywhere("qwen3_xml, thoughts", "thinking", PARSED, "call/1"),
+    # This one takes what begins like a call out of the text under `tool_choice: "none"`, too: another family's is lost,
+    # and its own is found by the server alone.
+    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "SILENT/3", "alone", more=_STREAM),
+    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "SILENT/2", "alone"),
+    Row("behind it, whole", "qwen3_xml, thoughts", "call/1", "same/1", "coder"),
+    *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2")[1:],
+    Row("coder, chat, streamed", "qwen3_xml, parse: proxy", "call/1", "call/3", "coder", more=_STREAM),
     # Without any flag: the model's name says the family, and the refusal of the first request that the proxy parses.
     *(
         Row(

@@ -49,7 +49,8 @@ def streams(field: str) -> Iterator[list[bytes]]:
     """A thought in pieces, and an answer, a call or both behind it, as vLLM, SGLang and llama.cpp send them."""
     rng = random.Random(1)
     for number, text in enumerate(TEXTS):
-        thoughts = [chunk({"index": 0, "delta": {field: part}, "finish_reason": None}) for part in random_cut(text, rng) if part]
+        parts = filter(None, random_cut(text, rng))
+        thoughts = [chunk({"index": 0, "delta": {field: part}, "finish_reason": None}) for part in parts]
         answer = [says("It is "), says("done.")]
         called = [calls(piece(0, "", "bash", "call_1")), calls(piece(0, CALL[:9])), calls(piece(0, CALL[9:]))]
         behind = ([*answer, ends()], [*called, ends("tool_calls")], [*answer, *called, ends("tool_calls")])[number % 3]
