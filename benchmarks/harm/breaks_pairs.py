@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from itertools import pairwise
 from typing import TypeVar
 
 from benchmarks.harm import breaks_calls, breaks_json
 from benchmarks.harm.drafts import Break, Broken, Draft, Inapplicable, Values, in_json
 from benchmarks.harm.families import Body
+from benchmarks.harm.offers import Schema, fold
 from benchmarks.harm.strict import read_object
 from benchmarks.harm.writing import JsonStyle, Style
 
@@ -25,7 +27,28 @@ def two_breaks(draft: Draft) -> Broken:
     first, second = draft.rng.sample([each for each in _SINGLE if each.takes(draft.family)], 2)
     broken = [first.make(draft), second.make(draft)]
     says = [values for each in broken for values in _says(draft, each)]
-    return replace(_both(*broken), says=says)
+    both = replace(_both(*broken), says=says)
+    if _says_a_text(draft, both):
+        raise Inapplicable
+    return both
+
+
+def _says_a_text(draft: Draft, broken: Broken) -> bool:
+    """Whether the end tag of a text is missing before a key that the tool does not declare: by the rules, which know
+    the tool's own keys only, what stands there up to the next end tag is the text.
+    """
+    declared = {fold(key): schema for key, schema in draft.offer.properties.items()}
+    keys = list(draft.values if broken.written is None else broken.written)
+    for number, (key, behind) in enumerate(pairwise(keys)):
+        if number in broken.style.no_end and fold(behind) not in declared and _is_text(declared.get(fold(key), {})):
+            return True
+    return False
+
+
+def _is_text(schema: Schema) -> bool:
+    """Whether any text is a value by a schema."""
+    allowed = schema.get("type", "string")
+    return "enum" not in schema and ("string" in allowed)
 
 
 def _says(draft: Draft, broken: Broken) -> list[Values]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from proxy.formats.end_tag_chains import FOREIGN, Chain, EndTag, Level, Lines, Mark, Markup
 from proxy.formats.nested_tags import OpenTags, Quotations, Quoted
 from proxy.parsing.cursor import MAX_BLANKS, Cursor, Parsing
+from proxy.tools.key_spelling import respelled
 
 LINE_ENDS = (b"\n", b"\r\n")
 
@@ -50,6 +51,8 @@ class SeenTags:
         self._others = others
         self._lines = lines
         self._own_line = own_line
+        # What the keys of opening tags were found to mean.
+        self._spellings: dict[str, str] = {}
         self._quotations = Quotations(cursor.pos)
         self.end = cursor.pos
         self.placed = True
@@ -67,6 +70,8 @@ class SeenTags:
         self.in_line = OpenTags()
         # Whether the value of a key that cannot follow begins in it where the template writes one.
         self.shows_value = False
+        # Whether a value begins in it, wherever that stands.
+        self.begins_value = False
         # The last end tag of a value that was text, and whether one ended a value of another key.
         self.last_end: EndTag | None = None
         self.ended_other = False
@@ -89,7 +94,9 @@ class SeenTags:
         alike = yield from self._begins_alike(mark)
         if self.end != start:
             self.placed = alike or self._stands_as_written(mark, start)
+        mark = replace(mark, key=self._meant(mark.key))
         self.begun = mark.level is Level.VALUE
+        self.begins_value |= self.begun
         alone = self._is_alone()
         if alone:
             self.shows_value |= self._begins_undeclared(mark)
@@ -102,6 +109,16 @@ class SeenTags:
         opened = self.open if self.placed else self.in_line
         opened.push(mark)
         self.end = self._cursor.pos
+
+    def _meant(self, key: str) -> str:
+        """The other key that a tag's key is another spelling of, if it is; else the key itself."""
+        if key == self._markup.key:
+            return key
+        known = self._spellings.get(key)
+        if known is None:
+            known = respelled(key, self._others) or key
+            self._spellings[key] = known
+        return known
 
     def _begins_undeclared(self, mark: Mark) -> bool:
         """Whether an opening tag that was read last begins a value, in front of the one that may be next, of a key that

@@ -24,11 +24,12 @@ from proxy.formats.end_tag_chains import BLANKS, Level, Lines, Markup
 from proxy.formats.raw_value_ends import TWO_WAYS, ValueEnd, ValueEnds
 from proxy.formats.raw_value_tags import LINE_ENDS
 from proxy.parsing.cursor import Cursor, Parsing
-from proxy.tools.schema_types import allowed_types
+from proxy.tools.schema_types import allowed_types, is_unlisted
 from proxy.tools.toolset import Tool
 
 # How often in one call a value may end before another one that begins in it.
 MAX_SPLITS = 16
+_NOTHING_FITS = "an end tag is missing, and no value fits"
 # What an end tag begins with, in the families with raw values.
 _END_TAG = re.compile(rb"</|<\|close\|>")
 _TRAILING = re.compile(r"\r?\n[ \t]*\Z")
@@ -36,10 +37,13 @@ _TRAILING = re.compile(r"\r?\n[ \t]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """The text of a value as it was written; `unended` if its end tag is missing, or may be."""
+    """The text of a value as it was written; `unended` if its end tag is missing, or may be, and `begins_value` if the
+    opening tag of a value stands in it.
+    """
 
     text: str
     unended: bool = False
+    begins_value: bool = False
 
 
 class RawValues:
@@ -59,6 +63,8 @@ class RawValues:
         self._splits = 0
         # Whether the end tag of the last value is missing, or may be.
         self._doubted = False
+        # What the keys of values were found to mean.
+        self._meanings: dict[str, str] = {}
         # Other keys whose opening tags stand inside a value.
         self._shown: set[str] = set()
 
@@ -117,7 +123,7 @@ class RawValues:
         cursor = self._cursor
         start = cursor.pos
         markup = replace(markup, key=key)
-        others = frozenset(self._tool.properties.keys() - {key} - set(given))
+        others = frozenset(self._tool.properties.keys() - self._meant((key, *given)))
         own_line = padded and (yield from cursor.peek(LINE_ENDS)) is not None
         lines = Lines(self._lined, self._call_lined, indented=self._indented)
         ends = ValueEnds(cursor, markup, others, lines, own_line=own_line, call_end=self._call_end)
@@ -138,7 +144,9 @@ class RawValues:
         cursor.reject_if(self._doubted and key in ends.seen.keys, TWO_WAYS)
         self._shown |= ends.seen.keys | ends.seen.suspects
         ends_of_tags = tuple(literal.decode() for literal in markup.literals if _END_TAG.search(literal))
-        return RawText(_without_second(text, opener, ends_of_tags), end.unended or bool(ends.seen.suspects))
+        text = _without_second(text, opener, ends_of_tags)
+        unended = end.unended or bool(ends.seen.suspects)
+        return RawText(text, unended, ends.seen.begins_value)
 
     def _check_end(
         self, markup: Markup, text: str, end: ValueEnd, *, own_line: bool, quotes_key: bool
@@ -165,22 +173,34 @@ class RawValues:
         return _TRAILING.search(text) is not None
 
     def check(self, key: str, value: Json, read: RawText) -> None:
-        """See to it that a value is what its key wants, if the end tag of it or of the one before is missing."""
+        """See to it that a value is what its key wants, if the end tag of it or of the one before may be missing.
+
+        `<parameter=count>5<parameter=note>x</parameter>` is no number, whether the tool declares a `note` or not.
+        """
         doubted = self._doubted or read.unended
         self._doubted = read.unended
-        if not doubted:
-            return
         if not isinstance(value, str):
             return
-        self._cursor.reject_if(not self.is_text(key), "an end tag is missing, and no value fits")
+        if doubted or read.begins_value:
+            self._cursor.reject_if(not self.is_text(key), _NOTHING_FITS)
+        if read.begins_value:
+            unlisted = is_unlisted(value, self._tool.properties.get(key), self._tool.schema)
+            self._cursor.reject_if(unlisted, _NOTHING_FITS)
 
     def finish(self, given: Collection[str]) -> None:
         """Say that the call has no more values.
 
         If a required key never came, but its opening tag stands inside a value, that one may have ended before it.
         """
-        lost = self._shown & self._tool.required - set(given)
+        lost = self._shown & self._tool.required - self._meant(given)
         self._cursor.reject_if(bool(lost), "a value may lack its end tag")
+
+    def _meant(self, written: Collection[str]) -> set[str]:
+        """The keys of the tool that those which were written are spellings of."""
+        for key in written:
+            if key not in self._meanings:
+                self._meanings[key] = self._tool.meant(key, written)
+        return {self._meanings[key] for key in written}
 
     def is_text(self, key: str) -> bool:
         """Whether the value of a key may be a text."""

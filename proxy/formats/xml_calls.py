@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.codec.json_text import Json, dump, load_json
 from proxy.formats.argument_values import arguments
@@ -24,7 +24,7 @@ from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
 from proxy.formats.json_arguments import arguments_value
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
-from proxy.formats.xml_elements import begins_element, element_value, inner_keys
+from proxy.formats.xml_elements import element_value, inner_keys, shows_element
 from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
 from proxy.tools.toolset import Tool
@@ -178,9 +178,7 @@ def _element(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Js
         values[key] = element_value(value.text, place.tool, key)
     except NotACall as refusal:
         cursor.reject(str(refusal))
-    if isinstance(values.get(key), str) and not raw.is_text(key):
-        cursor.reject_if(begins_element(value.text), "its elements do not end")
-    raw.check(key, values.get(key), value)
+    raw.check(key, values.get(key), replace(value, begins_value=shows_element(value.text)))
 
 
 def _character_data(cursor: Cursor, opener: Tag) -> Parsing[str]:

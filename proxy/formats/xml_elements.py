@@ -49,9 +49,9 @@ def inner_keys(tool: Tool, key: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def begins_element(text: str) -> bool:
-    """Whether a text begins with the opening tag of an element."""
-    return _OPENING.match(text) is not None
+def shows_element(text: str) -> bool:
+    """Whether the opening tag of an element stands in a text."""
+    return _OPENING.search(text) is not None
 
 
 def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
@@ -66,9 +66,12 @@ def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
     if "array" in types and found.items_only:
         items = _inner(schema, root, "items")
         return [_value(inner, items, root, depth + 1) for _, inner in found.children]
-    if _are_members(found, types, schema, root):
-        return _object(found, schema, root, depth)
-    return text
+    if not _are_members(found, types, schema, root):
+        return text
+    if found.has_items and "object" not in types:
+        # `<tags>]<]minimax[>[<item>a</item><note>b</note>` lacks the end tag of the tags.
+        raise NotACall("items stand beside other elements")
+    return _object(found, schema, root, depth)
 
 
 def _are_members(found: _Children, types: Collection[str], schema: Json, root: JsonObject) -> bool:
@@ -149,6 +152,11 @@ class _Children:
         if self.text:
             return False
         return all(name == _ITEM for name, _ in self.children)
+
+    @property
+    def has_items(self) -> bool:
+        """Whether one of them is an `<item>`."""
+        return any(name == _ITEM for name, _ in self.children)
 
 
 # What a text consists of in which an element does not end.

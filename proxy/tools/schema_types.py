@@ -142,6 +142,16 @@ def literal(text: str) -> Json:
         return text
 
 
+def is_unlisted(value: Json, schema: Json, root: JsonObject) -> bool:
+    """Whether the schema itself, or what it refers to, lists what a value may be, and this is nothing of it."""
+    if isinstance(schema, dict) and "$ref" in schema:
+        schema = resolve(schema["$ref"], root)
+    if not isinstance(schema, dict):
+        return False
+    listed = as_list(schema.get("enum"))
+    return bool(listed) and value not in listed
+
+
 def parts(schema: Json, root: JsonObject) -> tuple[JsonObject, ...]:
     """The schema and its alternatives, references resolved, as far as a bounded walk comes."""
     found: list[JsonObject] = []

@@ -267,7 +267,8 @@ def next_worker(running: Proxy, before: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda each: each.name)
 def test_a_body_may_go_on_while_the_worker_ends(proxy: Start, dialect: Dialect, number: signal.Signals) -> None:
     with Upstream(WHOLE) as upstream, ExitStack() as stack:
-        running = proxy(upstream.url)
+        # On a busy machine another worker takes long to begin.
+        running = proxy(upstream.url, "--body-rate", "0", "--client-timeout", "300")
         worker = running.health()["worker"]
         body = body_of(dialect)
         clients = [stack.enter_context(connected(running.port)) for _ in range(3)]

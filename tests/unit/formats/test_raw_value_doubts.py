@@ -192,3 +192,54 @@ def test_the_end_tag_of_what_is_no_text_may_stand_there_twice(family: str) -> No
     text = RENDERERS[family].render(calls).replace(f"3{end_tag}", f"3{end_tag}{end_tag}")
     assert f"{end_tag}{end_tag}" in text
     found(text, calls)
+
+
+LISTED = offered(
+    function(
+        "choose",
+        {
+            "count": {"type": "integer"},
+            "flag": {"type": "boolean"},
+            "mode": {"enum": ["fast", "slow"]},
+            "shape": {"type": "string", "enum": ["round", "flat"]},
+            "names": {"type": "array", "items": TEXT},
+            "path": TEXT,
+        },
+    )
+)
+
+
+def found_listed(text: str, expected: list[Call], left: str = "") -> None:
+    for cut in all_cuts(text, 12):
+        seen = scan(cut, new_scanner(LISTED))
+        assert (seen.parsed, seen.text.strip()) == (expected, left.strip())
+
+
+@pytest.mark.parametrize(
+    "key, value, written",
+    [
+        ("count", 51, "51"),
+        ("flag", True, "true"),
+        ("mode", "slow", "slow"),
+        ("shape", "flat", "flat"),
+        ("names", ["a=b"], '["a=b"]'),
+    ],
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_no_text_does_not_end_with_the_value_of_a_key_that_no_tool_declares(
+    family: str, key: str, value: Any, written: str
+) -> None:
+    """`<parameter=count>5<parameter=note>x</parameter>`: neither a number, nor a key that is known."""
+    calls: list[Call] = [("choose", {key: value, "remark": "x", "path": "a.py"})]
+    if family == "minimax_m3" and key == "names":
+        written = f"<item>a=b{']<]minimax[>['}</item>"
+    text = without_end(family, calls, key, written)
+    found_listed(text, [], text)
+
+
+@pytest.mark.parametrize("key", ["PATH", "Path", "p-ath"])
+@pytest.mark.parametrize("value", ["", "of 'one'", "two\nlines"])
+@pytest.mark.parametrize("family", ["mimo", "seed_oss", "minimax_m2", "anthropic", "hy_v3", "glm45", "kimi_k3"])
+def test_a_value_ends_before_another_key_in_any_spelling(family: str, value: str, key: str) -> None:
+    calls: list[Call] = [("edit_text", {"old": f"{value}==", key: "a.py"})]
+    found(without_end(family, calls, "old", f"{value}=="), calls)
