@@ -7,7 +7,7 @@
 # make bench   the benchmarks
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
 # make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
-# make agents  real Claude Code and Codex, fetched with npm, without and with the proxy, in front of bad model servers
+# make agents  real Claude Code, Codex and OpenCode (npm), without and with the proxy, in front of bad model servers
 # make vllm    a real vLLM on the CPU, without and with the proxy; it is installed by the first run (minutes, 3.5 GB)
 # make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
 # make rollback HOST=user@host  go back to the release before

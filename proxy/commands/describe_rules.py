@@ -102,7 +102,8 @@ def _model(model: Model) -> Iterator[str]:
         "server": model.server,
         "ids": model.ids,
         "arguments": model.arguments,
-        "reasoning": model.reasoning,
+        "reasoning": model.reasoning or model.telling,
+        "family": model.family,
         "thinking": model.thinking,
         "reasoning_history": model.reasoning_history,
         "server_tools": model.server_tools,
@@ -144,7 +145,13 @@ def _requests(requests: RequestRules) -> Iterator[str]:
 
 
 def _client(client: Client) -> Iterator[str]:
-    said = {"parse": client.parse, "upstream": client.upstream, "heartbeat": client.heartbeat, "calls": client.calls}
+    said = {
+        "parse": client.parse,
+        "upstream": client.upstream,
+        "heartbeat": client.heartbeat,
+        "reasoning": client.reasoning,
+        "calls": client.calls,
+    }
     yield from (f"{key} {word}" for key, word in said.items() if word)
     clean = client.clean
     places = {"top": clean.top, "choice": clean.choice, "message": clean.message, "usage": clean.usage}

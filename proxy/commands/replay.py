@@ -24,8 +24,12 @@ from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.task import make_task
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.thinking.families import family_of
+from proxy.thinking.splitting import thoughts_of
+from proxy.web.thinking import thoughts_told
 
 _ABOUT = """\
 Prints what the model server said in a capture (serve --capture DIR writes them): what a client would have seen without
@@ -81,11 +85,15 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     options = ChatOptions(
         wanted.model, True, profile.clean, parsed=wanted.tools is not None, reasoning=profile.reasoning
     )
+    raw_text = raw_text or captured.raw_text
+    parse = "proxy" if raw_text else profile.parse
+    given = thoughts_of(wanted.body, family_of(wanted.model, profile.family))
     task = make_task(
         wanted,
         rules.policy(wanted.model),
         seed=_SEED,
-        raw_text=raw_text or captured.raw_text,
+        raw_text=raw_text,
+        thoughts=thoughts_told(given, wanted.model, profile, parse, blocks=False),
         max_held=settings.max_held,
         max_calls=settings.max_calls,
     )

@@ -24,6 +24,8 @@ from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_erro
 from proxy.healing.heal import HealPlan
 from proxy.repair.policy import IdStyle, Policy, ToolRule
 from proxy.repair.rule_actions import applies_to_model
+from proxy.thinking.families import NAMES
+from proxy.thinking.switches import SUFFIXES
 
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
@@ -31,7 +33,9 @@ Heartbeat = Literal["comment", "chunk"]
 CallsAs = Literal["structured", "text"]
 ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
-ReasoningHistory = Literal["drop", "reasoning", "reasoning_content"]
+# Who tells thoughts from the text: the proxy, the server, or whoever looks for the calls.
+Telling = Literal["auto", "split", "server"]
+ReasoningHistory = Literal["auto", "drop", "reasoning", "reasoning_content", "thinking"]
 ServerTools = Literal["refuse", "drop"]
 Compaction = Literal["summary", "refuse"]
 Grammars = Literal["description", "structured_outputs"]
@@ -45,6 +49,7 @@ _CALLS: tuple[CallsAs, ...] = get_args(CallsAs)
 _HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
 _ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
 _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
+_TELLINGS: tuple[Telling, ...] = get_args(Telling)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
@@ -54,10 +59,10 @@ _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars"),
+    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars", "family"),
     *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
-_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "calls")
+_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Without these an answer is none any more: to remove them is never what was meant.
 _NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -91,12 +96,13 @@ class Profile:
     """How one request is treated.
 
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
-    model's reasoning. The next three are for Messages and Responses clients (F94): the switch by which what they say of
-    thinking reaches the model, the field in which earlier thinking goes back to the server, and what becomes of tools
-    that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. Two are for Responses
-    clients: what becomes of a request to compact, and of a custom tool's grammar. `retry` is how often a reply that
-    says nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot be read;
-    `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
+    model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
+    back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
+    Messages and Responses clients (F94): the switch by which what they say of thinking reaches the model, and what
+    becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. Two are
+    for Responses clients: what becomes of a request to compact, and of a custom tool's grammar. `retry` is how often a
+    reply that says nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot
+    be read; `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -105,11 +111,13 @@ class Profile:
     heartbeat: Heartbeat = "comment"
     clean: StripFields = field(default_factory=StripFields)
     reasoning: ReasoningField = "as_is"
+    telling: Telling = "auto"
     thinking: Thinking = "none"
-    reasoning_history: ReasoningHistory = "drop"
+    reasoning_history: ReasoningHistory = "auto"
     server_tools: ServerTools | None = None
     compaction: Compaction = "summary"
     grammars: Grammars = "description"
+    family: str = ""
     retry: int = 1
     broken_calls: BrokenCallsAs = "text"
     repetition: tuple[int, int] | None = None
@@ -130,12 +138,14 @@ class Model:
     ids: IdStyle | None = None
     arguments: Transport | None = None
     reasoning: ReasoningField | None = None
+    telling: Telling | None = None
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
     compaction: Compaction | None = None
     grammars: Grammars | None = None
     url: str = ""
+    family: str = ""
     requests: RequestRules = field(default_factory=RequestRules)
 
 
@@ -148,6 +158,7 @@ class Client:
     heartbeat: Heartbeat | None = None
     calls: CallsAs | None = None
     clean: StripFields = field(default_factory=StripFields)
+    reasoning: ReasoningField | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +215,14 @@ class Rules:
             heartbeat=_first(own.heartbeat, "comment"),
             calls=_first(own.calls, "structured"),
             clean=own.clean,
-            reasoning=_first(its.reasoning, "as_is"),
+            reasoning=_first(own.reasoning, its.reasoning, "as_is"),
+            telling=_first(its.telling, "auto"),
             thinking=_first(its.thinking, "none"),
-            reasoning_history=_first(its.reasoning_history, "drop"),
+            reasoning_history=_first(its.reasoning_history, "auto"),
             server_tools=its.server_tools,
             compaction=_first(its.compaction, "summary"),
             grammars=_first(its.grammars, "description"),
+            family=its.family,
             retry=its.requests.retry,
             broken_calls=its.requests.broken_calls,
             repetition=its.requests.repetition,
@@ -221,6 +234,12 @@ class Rules:
         One step: the new name is not looked up again.
         """
         return next((other for glob, other in self.aliases if fnmatchcase(name, glob)), name)
+
+    def thinking_suffix(self, name: str) -> str:
+        """What `name` says of thinking behind its last colon, `qwen3:nothink`, where an alias with a colon takes it."""
+        glob = next((glob for glob, _ in self.aliases if fnmatchcase(name, glob)), "")
+        word = name.rpartition(":")[2]
+        return word if ":" in glob and word in SUFFIXES else ""
 
     def has_alias(self, name: str) -> bool:
         """True if the rules say what `name` stands for, be it itself."""
@@ -340,6 +359,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
     keys = mapping(node, what, _MODEL_KEYS)
     if "match" not in keys:
         raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
+    reasoning = _option(keys, "reasoning", what, (*_TELLINGS, *_REASONING_FIELDS))
     return Model(
         match=text_of(keys["match"], f"match of {what}"),
         parse=_option(keys, "parse", what, _PARSES),
@@ -349,12 +369,14 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
         ids=_option(keys, "ids", what, _ID_STYLES),
         arguments=_option(keys, "arguments", what, _TRANSPORTS),
-        reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
+        reasoning=next((word for word in _REASONING_FIELDS if word == reasoning), None),
+        telling=next((word for word in _TELLINGS if word == reasoning), None),
         thinking=_option(keys, "thinking", what, _THINKINGS),
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
         compaction=_option(keys, "compaction", what, _COMPACTIONS),
         grammars=_option(keys, "grammars", what, _GRAMMARS),
+        family=_option(keys, "family", what, NAMES) or "",
         requests=parse_request_rules(keys, what),
     )
 
@@ -403,6 +425,7 @@ def _client(node: Node, what: str) -> Client:
         heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
         calls=_option(keys, "calls", what, _CALLS),
         clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
+        reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
     )
 
 

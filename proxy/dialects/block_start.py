@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.dialects.thinking import Kind
+from typing import Literal, TypeAlias
 
+TextKind: TypeAlias = Literal["text", "thinking"]
 _MAX_BLANKS = 4096
 
 
@@ -18,7 +19,7 @@ class BlockStart:
         self._blanks = ""
         self._is_behind_thinking = False
 
-    def take(self, kind: Kind, text: str) -> str:
+    def take(self, kind: TextKind, text: str) -> str:
         """The text with which a block of this kind begins, "" as long as it is blank."""
         if kind == "thinking":
             self._blanks = ""

@@ -84,10 +84,13 @@ class UserTurn:
 
 @dataclass(slots=True)
 class AssistantTurn:
-    """What the assistant says in one turn. `last` is the type of the newest block."""
+    """What the assistant says in one turn. `last` is the type of the newest block; `thought_field` is where the server
+    said the thoughts, if their signatures tell.
+    """
 
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
+    thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
     last: str = ""
 
@@ -119,7 +122,7 @@ class AssistantTurn:
         if self.calls and not message["content"]:
             message["content"] = None
         if self.thoughts:
-            message[reasoning] = "\n\n".join(self.thoughts)
+            message[self.thought_field or reasoning] = "\n\n".join(self.thoughts)
         if self.calls:
             message["tool_calls"] = self.calls
         return [message]

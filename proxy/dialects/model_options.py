@@ -12,10 +12,10 @@ class ModelOptions:
     `model`: the name under which the upstream knows it. `server`: its kind (vllm, sglang, lmdeploy, llamacpp, litellm),
     "" if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`
     (enable_thinking, thinking), or reasoning_effort. `reasoning_history`: the field of assistant messages in which
-    earlier thinking goes back (drop, reasoning, reasoning_content). `server_tools`: what becomes of tools that only
-    the servers of the dialect's maker have (refuse, drop); "" is as the dialect has it. `compaction`: whether the model
-    writes a summary where a client asks for one (summary, refuse). `grammars`: where those of custom tools go
-    (description, structured_outputs).
+    earlier thinking goes back (reasoning, reasoning_content, thinking); "" is that which a thought brings itself, and
+    with `drop` none goes back. `server_tools`: what becomes of tools that only the servers of the dialect's maker have
+    (refuse, drop); "" is as the dialect has it. `compaction`: whether the model writes a summary where a client asks
+    for one (summary, refuse). `grammars`: where those of custom tools go (description, structured_outputs).
     """
 
     model: str

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import canonical
 from proxy.engine.call_assembler import CallAssembler
 from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
-from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
-from proxy.engine.choice_records import EMPTY_LIST, dropped, ended
-from proxy.engine.echo_filter import EchoFilter
+from proxy.engine.choice_records import EMPTY_LIST, UNCLOSED, UNOPENED, note_once, of_dropped, of_echo, of_finish
+from proxy.engine.echo_filter import EchoFilter, repeats_its_calls
 from proxy.engine.events import (
-    Call,
     CallArguments,
     CallClosed,
-    CallOpened,
     Chunk,
     Event,
     Failed,
@@ -33,49 +28,41 @@ from proxy.engine.events import (
 from proxy.engine.held_text import HeldText
 from proxy.engine.lane import ANY_TEXT
 from proxy.engine.pending_call import CallLimits
-from proxy.formats.broken_calls import BrokenCalls, Waiting, text_of
+from proxy.engine.text_calls import TextCalls
+from proxy.formats.broken_calls import UNWATCHED, BrokenCalls, Waiting, text_of
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, Piece, TextSpan
-from proxy.parsing.cursor import RawCall
-from proxy.repair.repairer import Repairer
+from proxy.formats.thought_marks import ThoughtMark
 
 _WAITING = Waiting.WAITING
 
 
-@dataclass(slots=True)
-class Choice:
-    """The state of one choice; `calls` counts those that were opened, `audit` their repairs. `broken_call` is
-    the one that cannot be read, if the reply ended with that and has no other.
+@dataclass(slots=True, kw_only=True)
+class Choice(TextCalls):
+    """The state of one choice. `broken_call` is the call that cannot be read, if the reply ended with that and has no
+    other.
 
-    `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `used` are the
-    ids of the conversation's calls. `broken` lets a call wait that cannot be read, if it may end the reply. `at_once`:
-    it is a whole answer's. `ordered`: reasoning waits behind text that does, for a client that has both in one order.
+    `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `broken` lets
+    a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole answer's. `ordered`: reasoning
+    waits behind text that does, for a client that has both in one order. `thinks`: the text begins in a thought that
+    the prompt opened.
     """
 
-    number: int
     scanner: Scanner
     reasoning_scanner: Scanner | None
-    repairer: Repairer
-    new_id: Callable[[int, str, str], str]
     limits: CallLimits
-    used: set[str]
-    one_call: bool = False
-    broken: BrokenCalls = field(default_factory=BrokenCalls)
+    broken: BrokenCalls = UNWATCHED
     at_once: bool = False
     ordered: bool = False
-    calls: int = 0
-    empty_calls: int = 0
+    thinks: bool = False
     finish: str | None = None
     broken_call: Text | None = None
-    audit: list[Repair] = field(default_factory=list)
-    _assembler: CallAssembler | None = None
-    _text_calls: list[WrittenCall] = field(default_factory=list)
     _echo: EchoFilter[tuple[Chunk, ChoiceDelta, bool]] = field(default_factory=EchoFilter)
     _held: HeldText = field(init=False)
     _chunks: CallChunks = field(init=False)
 
     def __post_init__(self) -> None:
-        self._held = HeldText(self.number)
+        self._held = HeldText(self.number, thinking=self.thinks)
         self._chunks = CallChunks(self.number)
 
     def feed(self, chunk: Chunk, delta: ChoiceDelta, *, alone: bool) -> tuple[Event, ...]:
@@ -84,7 +71,7 @@ class Choice:
             self.finish = delta.finish
         self._watch_reasoning(delta)
         if delta.empty_calls:
-            self._note_empty_list()
+            note_once(self.audit, EMPTY_LIST)
         if delta.calls:
             return self._feed_calls(chunk, delta, alone)
         if delta.has_content:
@@ -116,19 +103,17 @@ class Choice:
         """
         held = self._held
         if reasoning:
-            if self.ordered and (held.queue or self._echo.waits):
+            if self.ordered and self.waits:
                 return False
             scanner = self.reasoning_scanner
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
+        if not held.plain:
+            return False
         if data.strip():
             self.reasoning_scanner = None
-        if held.queue:
-            return False
-        if self.finish is not None:
-            return False
-        if self._assembler is not None:
+        if held.queue or self._assembler is not None or self.finish is not None:
             return False
         if not self.scanner.fast_path(data):
             return False
@@ -140,10 +125,13 @@ class Choice:
         """What matches a text that the fast path would take, whatever came before it; None if it takes none now."""
         held = self._held
         if reasoning:
-            if self.ordered and (held.queue or self._echo.waits):
+            if self.ordered and self.waits:
                 return None
             return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
-        if held.queue or self.finish is not None or self._assembler is not None:
+        # What leaves as a thought does not leave as it came.
+        if held.queue or not held.plain:
+            return None
+        if self._assembler is not None or self.finish is not None:
             return None
         return self.scanner.lane
 
@@ -201,6 +189,7 @@ class Choice:
                 return tuple(events)
         if stopped:
             events += self._calls_in_reasoning()
+            events += self._answer_in_thought()
             self._note_broken(events)
         return (*events, *self._finish())
 
@@ -209,6 +198,13 @@ class Choice:
         broken = [event for event in events if isinstance(event, Text) and event.broken]
         if len(broken) == 1 and not self.calls:
             [self.broken_call] = broken
+
+    @property
+    def thoughts(self) -> str:
+        """What was told from the text as thoughts so far; "" while it may still be the answer."""
+        if self.scanner.marks.prompted:
+            return ""
+        return "".join(self._held.thoughts)
 
     @property
     def refused(self) -> Counter[str]:
@@ -220,6 +216,10 @@ class Choice:
 
     def _watch_reasoning(self, delta: ChoiceDelta) -> None:
         """Look for a call in the reasoning, as long as there is nothing else: what was only thought is not meant."""
+        if delta.reasoning and self.scanner.marks.fresh:
+            # The server tells thoughts from the text, in which nothing but blanks has come before them.
+            self.scanner.told_apart()
+            self._held.told_apart()
         if delta.calls or delta.text.strip():
             self.reasoning_scanner = None
         elif self.reasoning_scanner is not None and delta.reasoning:
@@ -264,14 +264,36 @@ class Choice:
         for span in spans:
             if isinstance(span, TextSpan):
                 events += self._held.leave(span.end)
+            elif isinstance(span, ThoughtMark):
+                events += self._mark(span)
             else:
                 events += self._held.discard(span.end)
                 events += self._write_calls(span, "as text")
         events += self._held.leave(self._held.decided)
         # What has named an offered tool is likely a call: the prose before it need not wait for it.
-        if (self.scanner.confident or self.broken.state is _WAITING) and self._held.waits:
+        # No chunk of a thought leaves as it came.
+        if self._held.waits and (self.scanner.confident or self.broken.state is _WAITING or not self._held.plain):
             events += self._held.split()
         return tuple(events)
+
+    def _mark(self, mark: ThoughtMark) -> list[Event]:
+        """A mark of a thought is no text, and tells what the text behind it is."""
+        events = self._held.discard(mark.end)
+        self._held.turn(thinking=mark.thinking)
+        if mark.stray:
+            self.audit.append(UNOPENED)
+        return events
+
+    def _answer_in_thought(self) -> list[Event]:
+        """The text of a reply that is nothing but a thought which only the prompt could have opened: it was none."""
+        if self.calls or not self.scanner.marks.prompted:
+            return []
+        events = self._held.split()
+        said = self._held.unopened
+        if said:
+            self.audit.append(UNCLOSED)
+            events.append(Text(self.number, said))
+        return events
 
     def _release_text(self) -> tuple[Event, ...]:
         return (*self._let_go(), *self._feed_as_content(self._echo.give_up()))
@@ -297,7 +319,7 @@ class Choice:
         text = text_of(kept, self._held.text)
         for span in kept:
             if isinstance(span, CallSpan):
-                self.audit += dropped(span)
+                self.audit += of_dropped(span)
         return [*self._held.discard(kept[-1].end), Text(self.number, text, broken=tool)]
 
     # Content that only repeats a call (F28).
@@ -311,7 +333,7 @@ class Choice:
         repeated = self._echo.repeated
         waiting = self._echo.give_up()
         if repeated:
-            self._note_echo(repeated)
+            self.audit.append(of_echo(repeated))
             # Their texts are none; what else they say is said.
             waiting = [(chunk, replace(delta, text=""), False) for chunk, delta, _ in waiting]
         return self._feed_as_content(waiting)
@@ -319,21 +341,12 @@ class Choice:
     def _without_echo(self, delta: ChoiceDelta, alone: bool) -> tuple[ChoiceDelta, bool]:
         """The chunk without a text that only repeats its own fragment of arguments (F28), and True if it may leave as
         it came.
-
-        {"content": "{}", "tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}
         """
         self._echo.next_call()
-        text = delta.text.strip()
-        if not text:
+        if not delta.text or not repeats_its_calls(delta):
             return delta, alone
-        fragments = [call.fragment for call in delta.calls]
-        if text not in ("".join(fragments).strip(), *map(str.strip, fragments)):
-            return delta, alone
-        self._note_echo(delta.text)
+        self.audit.append(of_echo(delta.text))
         return replace(delta, text=""), False
-
-    def _note_echo(self, text: str) -> None:
-        self.audit.append(Repair("echo", text, "", "the content only repeats a call"))
 
     # Structured calls.
 
@@ -428,73 +441,12 @@ class Choice:
                 events += self._write_calls(span, "in its reasoning")
         return events
 
-    def _write_calls(self, span: CallSpan, where: str) -> list[Event]:
-        """Open, fill and close the calls that were found in a text."""
-        self.audit += dropped(span)
-        events: list[Event] = []
-        for raw in span.calls:
-            events += self._write_call(raw, f"the model wrote the call {where} ({span.format})")
-        return events
-
-    def _write_call(self, raw: RawCall, why: str) -> list[Event]:
-        """Open, fill and close a call that the model wrote; nothing, if the client has it or wants no further one."""
-        name, arguments = raw.tool.name, raw.arguments
-        fixes: tuple[Repair, ...] = ()
-        repaired = self.repairer.repair(name, arguments, stopped=True)
-        if repaired is not None:
-            name, arguments, fixes = repaired.name, repaired.arguments, repaired.fixes
-        if self._assembler is not None and self._assembler.has(name, arguments):
-            self._note_echo(arguments)
-            return []
-        index = self.take_index()
-        if index is None:
-            self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
-            return []
-        call = Call(self._id_of(raw, index, name), name, arguments)
-        self._text_calls.append(WrittenCall(name, canonical(arguments), index))
-        fixes = (Repair("text_call", raw.written_name, name, why, name), *fixes)
-        self.audit += fixes
-        self._count_empty(call)
-        return [
-            CallOpened(self.number, index, call.id, call.name),
-            CallArguments(self.number, index, call.arguments),
-            CallClosed(self.number, index, call, fixes),
-        ]
-
-    def _id_of(self, raw: RawCall, index: int, name: str) -> str:
-        """The id that the model gave, if it is no other call's: Kimi knows its calls by it (F8)."""
-        id_ = raw.id
-        if not id_ or id_ in self.used:
-            id_ = self.new_id(index, name, raw.id)
-        self.used.add(id_)
-        return id_
-
-    def take_index(self) -> int | None:
-        """The index of the next call; None if the client wants no further one (F52)."""
-        if self.one_call and self.calls:
-            return None
-        self.calls += 1
-        return self.calls - 1
-
-    def _count_empty(self, call: Call) -> None:
-        """Count a call without arguments whose tool requires some (F25)."""
-        if call.arguments.strip() not in ("{}", ""):
-            return
-        tool = self.repairer.tools.resolve(call.name)
-        if tool is not None and tool.required:
-            self.empty_calls += 1
-
-    def _note_empty_list(self) -> None:
-        """Note `"tool_calls": []`, once a reply: vLLM says it in each chunk."""
-        if not any(repair.id == "empty_calls" for repair in self.audit):
-            self.audit.append(EMPTY_LIST)
-
     # The finish.
 
     def _finish(self) -> list[Event]:
         """The rest of what waits and the finish, in the server's own chunk if that can leave as it came."""
         reason = self._true_finish()
-        self.audit += ended(self.finish, reason)
+        self.audit += of_finish(self.finish, reason)
         events, final = self._held.finish(keep_final=reason == self.finish)
         finished = Finished(self.number, reason, final)
         match events:

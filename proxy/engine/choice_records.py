@@ -1,4 +1,4 @@
-"""What is told of a choice beside its calls: tokens that were dropped, text that repeats a call, and its finish."""
+"""What is told of a choice's text and of its end (contract C6)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,36 @@ _DROPPED = {
 }
 # The words of the API reference for a reply that was cut; every client knows them.
 _USUAL_CUTS = frozenset(("length", "content_filter"))
+# `"tool_calls": []`
 EMPTY_LIST = Repair("empty_calls", "[]", "", "a list of no calls says nothing")
+UNOPENED = Repair("unopened_thought", "", "", "the text before the end of a thought has been one")
+UNCLOSED = Repair("unclosed_thought", "", "", "a reply that ends in a thought is its own answer")
 
 
-def dropped(span: CallSpan) -> tuple[Repair, ...]:
-    """A token that is no text."""
+def note_once(audit: list[Repair], repair: Repair) -> None:
+    """Take a record that is not there yet: vLLM says a list of no calls in each chunk."""
+    if repair not in audit:
+        audit.append(repair)
+
+
+def of_dropped(span: CallSpan) -> list[Repair]:
+    """What is told of a part of the text, if it is dropped."""
     if span.calls or span.format not in _DROPPED:
-        return ()
+        return []
     fix, why = _DROPPED[span.format]
-    return (Repair(fix, "", "", why),)
+    return [Repair(fix, "", "", why)]
 
 
-def ended(said: str | None, reason: str) -> tuple[Repair, ...]:
-    """What the server said of the end, and what is true."""
-    if reason != said:
-        return (Repair("finish", str(said), reason, "the finish says what left the proxy"),)
+def of_echo(text: str) -> Repair:
+    """What is told of content that only repeats a call (F28)."""
+    return Repair("echo", text, "", "the content only repeats a call")
+
+
+def of_finish(given: str | None, reason: str) -> list[Repair]:
+    """What is told of a finish: the server gave one, and the other left."""
+    if reason != given:
+        return [Repair("finish", str(given), reason, "the finish says what left the proxy")]
     if was_cut(reason) and reason not in _USUAL_CUTS:
         # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
-        return (Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"),)
-    return ()
+        return [Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed")]
+    return []

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from proxy.engine.choice_delta import ChoiceDelta
+
 T = TypeVar("T")
+
+
+def repeats_its_calls(delta: ChoiceDelta) -> bool:
+    """True for a chunk whose text only repeats its own fragments of arguments.
+
+    {"content": "{}", "tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}
+    """
+    text = delta.text.strip()
+    if not text:
+        return False
+    fragments = [call.fragment for call in delta.calls]
+    return text in ("".join(fragments).strip(), *map(str.strip, fragments))
 
 
 class EchoFilter(Generic[T]):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
-from proxy.codec.json_access import objects_in
+from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import call_events, read_responses_event
 from proxy.engine.choice import Choice
@@ -36,10 +36,13 @@ from proxy.engine.events import (
 from proxy.engine.fast_path import CallTemplate, Template, learn, learn_call
 from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
 from proxy.engine.pending_call import CallLimits
+from proxy.engine.plain_choice import PlainChoice
+from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import UpstreamBroken, refusal
-from proxy.formats.broken_calls import BrokenCalls
+from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import REASONING, TEXT, grammars, with_forced
+from proxy.formats.grammar import REASONING, TEXT, grammars, thought_grammars, with_forced
+from proxy.formats.reasoning import REASONING_MARKERS, Thoughts
 from proxy.formats.scanner import Scanner
 from proxy.limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
 from proxy.repair.policy import Policy
@@ -59,9 +62,9 @@ class Task:
     `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
     for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
     the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
-    text and reasoning in one order, so that neither may overtake the other; `forced`: the one tool that the model was
-    made to call (F87); `hold_broken`: a call that cannot be read waits, as it may be asked for once more, if the reply
-    ends with it; `policy`: what the rules say.
+    text and reasoning in one order, so that neither may overtake the other; `thoughts`: those in the text are told
+    from it; `forced`: the one tool that the model was made to call (F87); `hold_broken`: a call that cannot be read
+    waits, as it may be asked for once more, if the reply ends with it; `policy`: what the rules say.
     """
 
     tools: ToolSet | None
@@ -72,6 +75,7 @@ class Task:
     ids: frozenset[str] = frozenset()
     one_call: bool = False
     ordered: bool = False
+    thoughts: Thoughts | None = None
     forced: str = ""
     hold_broken: bool = False
     policy: Policy = field(default_factory=Policy)
@@ -84,6 +88,8 @@ class Engine:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        # Nothing is looked for in the reply.
+        self._passes = task.tools is None and task.thoughts is None
         self._copies = Copies(task.results)
         self._choices: dict[int, Choice] = {}
         self._finished: dict[int, bool] = {}
@@ -92,6 +98,32 @@ class Engine:
         self._call_template: CallTemplate | None = None
         self._lane: Lane | None = None
         self._lessons = 0
+        self._thought_tokens = 0
+
+    @property
+    def thoughts(self) -> str:
+        """The thoughts that were told from the text, whose tokens no server counts apart."""
+        return "".join(choice.thoughts for choice in self._choices.values())
+
+    def may_tell(self, answer: JsonObject) -> bool:
+        """True if thoughts may be told from the text of a whole answer."""
+        given = self._task.thoughts
+        if given is None:
+            return False
+        if given.begun:
+            return True
+        messages = [as_object(entry.get("message")) for entry in objects_in(answer.get("choices"))]
+        texts = [as_text(message.get("content")) for message in messages]
+        return any(marker.opener in text for marker in given.markers for text in texts)
+
+    @property
+    def wants_count(self) -> bool:
+        """True if the usage waits for the end of the reply, and somebody must count the tokens of the thoughts."""
+        return any(says_usage(chunk) for chunk in self._trailing) and self.thoughts != ""
+
+    def counted(self, tokens: int) -> None:
+        """So many tokens were thoughts: the usage says so."""
+        self._thought_tokens = tokens
 
     @property
     def held(self) -> bool:
@@ -142,7 +174,7 @@ class Engine:
         choices = chunk.body.get("choices")
         if not isinstance(choices, list) or not choices:
             return self._without_choices(chunk)
-        if self._task.tools is None:
+        if self._passes:
             return self._unparsed(chunk, choices)
         entries = [entry for entry in choices if isinstance(entry, dict)]
         if len(choices) == 1:
@@ -283,11 +315,16 @@ class Engine:
             events += choice.end()
             if isinstance(events[-1], Failed):
                 return tuple(events)
-        if self._task.tools is None:
+        if self._passes:
             missing = [number for number, finished in self._finished.items() if not finished]
             events += [Finished(number, "stop", None) for number in missing]
-        trailing = [chunk.unchanged(_events_of(chunk)) for chunk in self._trailing]
-        return (*events, *trailing)
+        return (*events, *map(self._trailed, self._trailing))
+
+    def _trailed(self, chunk: Chunk) -> Event:
+        """A chunk behind the finish; its usage says how many tokens were thoughts, if they were counted."""
+        if self._thought_tokens and says_usage(chunk):
+            return Usage(with_thought_tokens(as_object(chunk.body.get("usage")), self._thought_tokens))
+        return chunk.unchanged(_events_of(chunk))
 
     def _is_complete(self, done: bool) -> bool:
         if not self._finished:
@@ -338,30 +375,15 @@ class Engine:
         task = self._task
         tools = task.tools or ToolSet(())
         used = set(task.ids)
-        rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text)
-        if task.forced and not task.json_reply:
-            rules = with_forced(rules, task.forced)
-
-        broken = BrokenCalls()
-
-        def scanner(mode: str) -> Scanner:
-            return Scanner(
-                tools,
-                rules,
-                mode=mode,
-                copies=self._copies,
-                max_held=task.max_held,
-                max_calls=task.max_calls,
-                off=task.policy.off,
-                broken=broken if task.hold_broken and mode == TEXT else None,
-            )
-
-        return Choice(
-            number,
-            scanner(TEXT),
-            # Weak evidence never counts where the client asked for JSON (contract C3).
-            None if task.json_reply else scanner(REASONING),
-            Repairer(tools, task.policy),
+        kind = PlainChoice if task.tools is None else Choice
+        # Weak evidence never counts where the client asked for JSON (contract C3).
+        may_call_in_reasoning = task.tools is not None and not task.json_reply
+        broken = BrokenCalls() if task.hold_broken else UNWATCHED
+        return kind(
+            number=number,
+            scanner=self._scanner(TEXT, task.thoughts, broken),
+            reasoning_scanner=self._scanner(REASONING) if may_call_in_reasoning else None,
+            repairer=Repairer(tools, task.policy),
             new_id=lambda index, name, given: self._new_id(number, index, name, given, used),
             limits=CallLimits(task.max_calls, task.max_held),
             used=used,
@@ -369,6 +391,28 @@ class Engine:
             broken=broken,
             at_once=at_once,
             ordered=task.ordered,
+            thinks=task.thoughts is not None and task.thoughts.begun != "",
+        )
+
+    def _scanner(self, mode: str, thoughts: Thoughts | None = None, broken: BrokenCalls = UNWATCHED) -> Scanner:
+        """A scanner for the text of a choice, or for its reasoning."""
+        task = self._task
+        markers = thoughts.markers if thoughts else REASONING_MARKERS
+        rules = thought_grammars(markers)
+        if task.tools is not None:
+            rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text, thoughts=markers)
+        if task.forced and not task.json_reply:
+            rules = with_forced(rules, task.forced)
+        return Scanner(
+            task.tools or ToolSet(()),
+            rules,
+            mode=mode,
+            copies=self._copies,
+            max_held=task.max_held,
+            max_calls=task.max_calls,
+            off=task.policy.off,
+            thoughts=thoughts,
+            broken=broken,
         )
 
     def _new_id(self, choice: int, index: int, name: str, given: str, used: set[str]) -> str:

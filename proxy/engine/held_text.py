@@ -24,6 +24,10 @@ from dataclasses import dataclass
 
 from proxy.engine.choice_delta import ChoiceDelta
 from proxy.engine.events import Chunk, Event, Reasoning, Text, with_rest
+from proxy.limits import MAX_HELD
+
+# Nobody needs more of them than that.
+_MAX_BLANKS = 4096
 
 
 @dataclass(slots=True)
@@ -59,14 +63,46 @@ class HeldChunk:
 class HeldText:
     """The chunks of one choice that wait, in order; what leaves of them is given as events.
 
-    `queue`, `received` and `decided` are read and counted on by the fast path, where nothing waits.
+    `queue`, `received` and `decided` are read and counted on by the fast path, where nothing waits. `thinking`: the
+    text begins in a thought that the prompt opened.
     """
 
-    def __init__(self, choice: int) -> None:
+    def __init__(self, choice: int, *, thinking: bool = False) -> None:
         self._choice = choice
         self.queue: deque[HeldChunk] = deque()
         self.received = 0
         self.decided = 0
+        self._thinking = thinking
+        # Blanks on both sides of a mark are the template's: those that come wait until something else does.
+        self._trims = thinking
+        # Text is text, and leaves as it came. Asked for with every chunk.
+        self.plain = not thinking
+        self._blanks = ""
+        # The thought that the prompt opened: if nothing ends it, it was the answer.
+        self._unopened: list[str] = []
+        self._unopened_left = MAX_HELD if thinking else 0
+        # All thoughts that were told from the text, up to a bound.
+        self.thoughts: list[str] = []
+        self._thoughts_left = MAX_HELD
+
+    @property
+    def unopened(self) -> str:
+        """The thought so far that the prompt opened; "" if it is too long to be said once more."""
+        if self._unopened_left <= 0:
+            return ""
+        return "".join(self._unopened)
+
+    def turn(self, *, thinking: bool) -> None:
+        """What follows is a thought, or text again: all before it has left."""
+        self._thinking, self._trims, self._blanks = thinking, True, ""
+        self.plain = False
+        self._unopened_left = 0
+
+    def told_apart(self) -> None:
+        """The server tells thoughts from the text, of which nothing but blanks has come: it is text."""
+        self._thinking = self._trims = False
+        self.plain = True
+        self._unopened_left = 0
 
     @property
     def sent(self) -> int:
@@ -189,12 +225,42 @@ class HeldText:
         """What a chunk says up to a position: the chunk itself if it is forwarded verbatim."""
         events: list[Text | Reasoning] = [*self._take_reasoning(held)]
         text = held.data[held.sent - held.start : end - held.start]
+        verbatim = held.forward_verbatim
         if text:
-            events.append(Text(self._choice, text.decode("utf-8", "surrogatepass")))
+            said = text.decode("utf-8", "surrogatepass")
+            if self.plain:
+                events.append(Text(self._choice, said))
+            else:
+                verbatim = False
+                events += self._apart(said)
         held.sent = end
-        if held.forward_verbatim:
+        if verbatim:
             return [held.chunk.unchanged(tuple(events))]
         return self._with_rest(held, events)
+
+    def _apart(self, text: str) -> Iterable[Text | Reasoning]:
+        """The next text, as what it is: a thought without the blanks before it and the line ends behind it, and what
+        follows one without the blanks before it.
+        """
+        text = self._blanks + text
+        self._blanks = ""
+        if self._trims:
+            text = text.lstrip()
+        if not text:
+            return ()
+        self._trims = False
+        self.plain = not self._thinking
+        if self.plain:
+            return (Text(self._choice, text),)
+        said = text.rstrip("\r\n")
+        self._blanks = text[len(said) :][:_MAX_BLANKS]
+        if self._unopened_left > 0:
+            self._unopened.append(said)
+            self._unopened_left -= len(text)
+        if said and self._thoughts_left > 0:
+            self.thoughts.append(said)
+            self._thoughts_left -= len(said)
+        return (Reasoning(self._choice, said),) if said else ()
 
     def _with_rest(self, held: HeldChunk, events: Sequence[Event]) -> list[Event]:
         """Events of a chunk that does not leave as it came: the first of them carry what else it says, once."""

@@ -11,10 +11,11 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Writer
-from proxy.dialects.chat.answer import read_whole, says_nothing
+from proxy.dialects.chat.answer import as_chunk, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.engine.events import Call, Text
+from proxy.engine.events import Call, Chunk, Text
+from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
@@ -23,9 +24,10 @@ from proxy.exchange.lane import ReplyLane
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream, unrepaired
+from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.said import Said
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, unrepaired
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER
@@ -271,6 +273,7 @@ class Attempt:
             if reply.cut:
                 # Leaving closes the upstream, by which the model server stops.
                 break
+        yield from self._count_thoughts()
         if reply.ends_long:
             yield from wait.on_a_long_step()
         self._unsent += reply.finish()
@@ -279,6 +282,13 @@ class Attempt:
         self.silence, self.left = reply.silence, reply.left
         if reply.started or not reply.kept:
             yield self._ready(ended=True)
+
+    def _count_thoughts(self) -> Iterator[bytes]:
+        """Have the tokens of the thoughts counted, if the usage is to say how many they were."""
+        if self._exchange.observe or not self._engine.wants_count:
+            return
+        yield from self._exchange.wait.on_a_thread()
+        self._engine.counted(self._exchange.count(self._engine.thoughts))
 
     def _open_lane(self) -> ReplyLane | None:
         """The lane, if nothing but text is awaited now."""
@@ -355,7 +365,8 @@ class Attempt:
             own, answer = answer, self._earlier.left.joined(answer)
             body = body if answer is own else dump_json(answer)
         try:
-            return self._made(body, answer, self._engine)
+            counted = self._counted(answer)
+            return self._made(body if counted is answer else dump_json(counted), counted, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -363,6 +374,20 @@ class Attempt:
             if request.stream or not exchange.dialect.verbatim:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
+
+    def _counted(self, answer: JsonObject) -> JsonObject:
+        """A whole answer whose usage says how many tokens were thoughts; the very same if there are none."""
+        usage = as_object(answer.get("usage"))
+        if not self._engine.may_tell(answer) or not says_usage(Chunk({"usage": usage}, b"")):
+            return answer
+        reader = self._exchange.engine(self._up.raw_text, self._plan.guided)
+        reader.feed(as_chunk(answer))
+        if not reader.thoughts:
+            return answer
+        tokens = self._exchange.count(reader.thoughts)
+        if not tokens:
+            return answer
+        return {**answer, "usage": with_thought_tokens(usage, tokens)}
 
     def _observed(self, body: bytes) -> bytes:
         """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""

@@ -42,6 +42,11 @@ class Upstream(Protocol):
         """The requests for this model need these healings, without which the server refused one."""
 
 
+def no_count(text: str) -> int:
+    """Nobody counts."""
+    return 0
+
+
 def log_crash(error: Exception) -> None:
     """Tell the log of a defect of the engine or of a writer: it never costs the reply."""
     log.error("the proxy failed while it read a reply", exc_info=error)
@@ -54,8 +59,8 @@ class Exchange:
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
     try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
     left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
-    leaves the request and its answer as they are. `ask_again`: for what a reply is asked for once more. `repetition`: a
-    stream that repeats so ends there.
+    leaves the request and its answer as they are. `count` gives the number of tokens of a text, 0 if nobody knows.
+    `ask_again`: for what a reply is asked for once more. `repetition`: a stream that repeats so ends there.
     """
 
     upstream: Upstream
@@ -72,6 +77,7 @@ class Exchange:
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     observe: bool = False
+    count: Callable[[str], int] = no_count
     ask_again: frozenset[Why] = frozenset()
     repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest, count_tool_results
-from proxy.exchange.reply_stream import answer_as_answer, answer_as_stream, unrepaired
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, unrepaired
 
 
 def limit_answer(

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from proxy.codec import sse
 from proxy.dialects.base import Dialect, Writer
 from proxy.errors import LimitExceeded, ProxyError
-from proxy.exchange.reply_stream import LONG, StreamReply, is_done, never_enough, unrepaired
+from proxy.exchange.reply_stream import LONG, StreamReply, is_done, never_enough
 from proxy.exchange.second_try import EarlierTry, Why
+from proxy.exchange.whole_answer import unrepaired
 from proxy.limits import MAX_EVENT
 
 

@@ -10,16 +10,16 @@ from enum import Enum, auto
 from proxy.codec import sse
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json, load_chunk
-from proxy.dialects.base import Dialect, LaneTeller, Writer
-from proxy.dialects.chat.answer import as_chunk
+from proxy.dialects.base import LaneTeller, Writer
 from proxy.dialects.chat.writer import DONE
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import (
     Call,
     Chunk,
     Event,
     Failed,
     Finished,
+    Reasoning,
     Text,
     Unchanged,
     Usage,
@@ -322,9 +322,12 @@ class StreamReply:
         """
         at = next(number for number, event in enumerate(events) if _is_end(event))
         self._ending = events[at:]
-        if not self._said.open_thought:
-            return events[:at]
-        return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
+        if self._said.open_thought:
+            return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
+        if self._engine.thoughts:
+            # They have left without the line ends behind them, and others may follow.
+            return (*events[:at], Reasoning(0, "\n\n"))
+        return events[:at]
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
@@ -473,36 +476,3 @@ def _is_end(event: Event) -> bool:
     if isinstance(event, Text):
         return event.broken != ""
     return isinstance(event, Finished | Usage)
-
-
-def unrepaired() -> Engine:
-    """An engine that only says what the server says."""
-    return Engine(Task(tools=None, seed=b""))
-
-
-def answer_as_answer(
-    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, said: Said | None = None
-) -> bytes:
-    """A whole answer as the engine says it, in the client's dialect, while `said` listens; raises the error of a
-    `Failed`.
-    """
-    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
-    if said is not None:
-        said.hear(events)
-    return dialect.whole(body, answer, events)
-
-
-def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, said: Said | None = None) -> bytes:
-    """A whole answer as the stream that the client asked for, while `said` listens; raises the error of a `Failed`."""
-    usage = answer.get("usage")
-    chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
-    writer.see(Chunk(answer, b"", streamed=False))
-    events = (*engine.feed(chunk), *engine.finish(done=True))
-    if said is not None:
-        said.hear(events)
-    for event in events:
-        if isinstance(event, Failed):
-            raise event.error
-    counts = (Usage(usage),) if isinstance(usage, dict) else ()
-    begun = writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1)
-    return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()

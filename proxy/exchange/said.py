@@ -7,8 +7,8 @@ from enum import IntEnum
 
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
-from proxy.dialects.thinking import Kind, ThinkingSplitter
 from proxy.engine.events import Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
+from proxy.formats.thought_reader import TextPart, ThoughtReader
 
 # What a message may say beside its text, its reasoning and its calls.
 _OTHER_WORDS = ("refusal", "audio", "images")
@@ -31,7 +31,7 @@ class Said:
     """
 
     def __init__(self) -> None:
-        self._splitter = ThinkingSplitter()
+        self._thoughts = ThoughtReader()
         self._choices: set[int] = set()
         self._blanks = 0
         self._finish: Finished | None = None
@@ -64,8 +64,8 @@ class Said:
 
     def ended_without_answer(self) -> bool:
         """True for a reply of one choice that ended by itself, by no stop sequence, and holds no answer."""
-        self.open_thought = self._splitter.closer
-        self._flush()
+        self.open_thought = self._thoughts.closer
+        self._read(self._thoughts.finish())
         return not self.answered and self.ended_by_itself()
 
     def ended_by_itself(self) -> bool:
@@ -81,7 +81,7 @@ class Said:
             case Finished():
                 self._finish = event
             case Reasoning():
-                self._say("thinking", event.text)
+                self._say(event.text, thinking=True)
             case Text():
                 self._text(event.text)
             case _:
@@ -92,18 +92,16 @@ class Said:
         if not text.strip():
             self._blanks += len(text)
         self._raise(Saying.BLANK)
-        for kind, piece in self._splitter.feed(text):
-            self._say(kind, piece)
+        self._read(self._thoughts.feed(text))
 
-    def _flush(self) -> None:
-        """The text that waited for the rest of a marker of reasoning."""
-        for kind, piece in self._splitter.segment():
-            self._say(kind, piece)
+    def _read(self, pieces: Iterable[TextPart]) -> None:
+        for piece in pieces:
+            self._say(piece.text, thinking=piece.thinking)
 
-    def _say(self, kind: Kind, text: str) -> None:
+    def _say(self, text: str, *, thinking: bool) -> None:
         if not text.strip():
             return
-        if kind == "thinking":
+        if thinking:
             self._raise(Saying.THOUGHT)
         else:
             self._raise(Saying.ANSWER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Task
+from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.repair.policy import Policy
 
@@ -17,9 +18,10 @@ def make_task(
     max_held: int = MAX_HELD,
     max_calls: int = MAX_CALLS,
     ordered: bool = False,
+    thoughts: Thoughts | None = None,
 ) -> Task:
     """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls,
-    `ordered` that the client has text and reasoning in one order.
+    `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text.
     """
     return Task(
         tools=wanted.tools,
@@ -30,6 +32,7 @@ def make_task(
         ids=wanted.ids,
         one_call=wanted.one_call,
         ordered=ordered,
+        thoughts=thoughts,
         forced=wanted.forced_tool,
         policy=policy,
         max_held=max_held,

@@ -18,7 +18,9 @@ from enum import Enum, auto
 
 from proxy.formats.markers import MARKERS, WEAK_MARKERS, WRAPPER_TAGS
 from proxy.formats.spans import CallSpan, Candidate, Piece, TextSpan
+from proxy.formats.thought_marks import ThoughtMark
 from proxy.formats.xml_tags import SEPARATOR
+from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import NotACall, Rejection, Truncated
 from proxy.parsing.markdown import Markdown
 
@@ -32,7 +34,7 @@ _CLOSERS: dict[str, tuple[str, ...]] = {
 }
 _OPENERS = sorted(_CLOSERS, key=len, reverse=True)
 # So many bytes of a candidate show its opener, and the blanks before it.
-HEAD = 128
+_HEAD = 128
 # What may stand behind a call's last word: blanks, brackets, and tags and tokens that close something.
 _CLOSER = re.compile(r"(?:</[^<>\n]{1,60}>|<[|｜][^<>\n]{1,60}>|<[^<>\n]{1,60}[|｜]>|\[/\w{1,30}\])\Z")
 _BEHIND = re.compile(r"(?:[\s\]}]|</[^<>\n]{1,60}>|<[|｜][^<>\n]{1,60}>|<[^<>\n]{1,60}[|｜]>|\[/\w{1,30}\])*+")
@@ -92,19 +94,20 @@ class BrokenCalls:
         if first or markdown.begins_line:
             self._line_at = at
 
-    def see(self, candidate: Candidate, head: bytes) -> None:
-        """A candidate of which nothing will come is still read; `head` are its first bytes."""
+    def see(self, candidate: Candidate, buffer: TextBuffer) -> None:
+        """A candidate of which nothing will come is still read, in a text that has not all left."""
         if self.state is not Waiting.NOTHING or candidate.start != self._line_at:
             return
+        head = buffer.part(candidate.start, candidate.start + _HEAD)
         opener = _opener_of(head.decode("utf-8", "replace").lstrip())
         tool = candidate.evidence.tool
         if opener and tool and _is_meant(candidate, None):
             self._call = BrokenCall(candidate.start, _CLOSERS[opener], tool)
             self.state = Waiting.WAITING
 
-    def refuse(self, candidate: Candidate, head: bytes, refusal: NotACall, end: int) -> None:
+    def refuse(self, candidate: Candidate, buffer: TextBuffer, refusal: NotACall, end: int) -> None:
         """A candidate is no call; it was read up to `end`."""
-        self.see(candidate, head)
+        self.see(candidate, buffer)
         call = self._call
         if call is None or call.start != candidate.start:
             return
@@ -143,6 +146,8 @@ class BrokenCalls:
     def _keeps(self, piece: Piece) -> bool:
         if self._call is None:
             return False
+        if isinstance(piece, ThoughtMark):
+            return False
         if isinstance(piece, CallSpan) and piece.calls:
             return False
         return piece.end > self._call.start
@@ -158,6 +163,22 @@ class BrokenCalls:
         found = _BEHIND.match(behind)
         assert found is not None, "it may match nothing"
         return len(behind) < _MOST_BEHIND and _BEGUN.match(behind, found.end()) is not None
+
+
+class _Unwatched(BrokenCalls):
+    """For texts whose broken calls leave as they come."""
+
+    def begin(self, at: int, markdown: Markdown, *, first: bool) -> None:
+        """Nothing is kept of it."""
+
+    def see(self, candidate: Candidate, buffer: TextBuffer) -> None:
+        """Nothing is kept of it."""
+
+    def refuse(self, candidate: Candidate, buffer: TextBuffer, refusal: NotACall, end: int) -> None:
+        """Nothing is kept of it."""
+
+
+UNWATCHED = _Unwatched()
 
 
 def text_of(pieces: Iterable[Piece], text: Callable[[int, int], str]) -> str:

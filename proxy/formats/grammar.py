@@ -19,7 +19,7 @@ from proxy.formats.forced import arguments_or
 from proxy.formats.harmony import header, stripped_header
 from proxy.formats.json_calls import shown_json
 from proxy.formats.markers import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
-from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, last_call, no_call
+from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, Section, last_call, no_call
 from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
 from proxy.formats.terminators import leftover
 from proxy.formats.unreadable_calls import END_TOKENS, only_tokens
@@ -35,6 +35,8 @@ _OTHER = b"\xff"
 TEXT, REASONING = "text", "reasoning"
 # Of reasoning that does not begin the reply: no call in it is meant (F70).
 BEHIND_TEXT = " behind text"
+# Of reasoning that the prompt began: the reply may begin it again.
+PROMPTED = " in the prompt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +176,6 @@ _VOID = (
 _JSON = tuple(Format("json", opener, _asked_json, line_start=True) for opener in (b"{", b"["))
 # Directly behind a call.
 LEFTOVER = Format("leftover", b"", _left_over)
-_BEGIN_THOUGHTS = tuple(
-    Format("reasoning", t.opener.encode(), line_start=True, mode=t.opener) for t in REASONING_MARKERS
-)
-_THOUGHTS = (
-    *_BEGIN_THOUGHTS,
-    *(Format("reasoning", c.encode(), mode=TEXT) for t in REASONING_MARKERS if t.may_begin for c in t.closers),
-)
 _STRIPPED = Format("reasoning", STRIPPED.opener.encode(), mode=STRIPPED.opener)
 _STRIPPED_HEADER = Format("harmony", b"assistantcommentary to=", stripped_header)
 
@@ -190,39 +185,73 @@ def format_names() -> frozenset[str]:
     return frozenset(("start", *(item.name for item in (*_STRONG, *_WEAK))))
 
 
+def _begin(thoughts: Iterable[ReasoningMarkers]) -> tuple[Format, ...]:
+    return tuple(Format("reasoning", t.opener.encode(), line_start=True, mode=t.opener) for t in thoughts)
+
+
+def _end(thoughts: Iterable[ReasoningMarkers]) -> tuple[Format, ...]:
+    """What ends a thought that the prompt may have begun."""
+    return tuple(Format("reasoning", c.encode(), mode=TEXT) for t in thoughts if t.may_begin for c in t.closers)
+
+
 @cache
-def grammars(*, json_reply: bool, raw_text: bool) -> Mapping[str, Grammar]:
+def grammars(
+    *, json_reply: bool, raw_text: bool, thoughts: tuple[ReasoningMarkers, ...] = REASONING_MARKERS
+) -> Mapping[str, Grammar]:
     """The grammars of a reply by mode: its text, each kind of reasoning in it, and reasoning that came apart.
 
     `json_reply`: the client asked for JSON (`response_format`), so weak evidence never counts (contract C3).
-    `raw_text`: the proxy alone parses, so the text holds the model's own end-of-turn token.
+    `raw_text`: the proxy alone parses, so the text holds the model's own end-of-turn token. `thoughts` are the markers
+    of reasoning.
     """
     # Without raw text the token leaked, if it is one: `</s>` is a tag of HTML too.
     tokens = [token for token in END_OF_TURN if raw_text or token.startswith(("<|", "<｜", "<end_of_turn>"))]
     ends = [Format("end_of_turn", each, end_of_turn, in_code=raw_text, glued=not raw_text) for each in encoded(*tokens)]
-    text = (*_STRONG, *_THOUGHTS, *(_JSON if json_reply else _WEAK), *_VOID, *ends)
+    begin = _begin(thoughts)
+    weak = _JSON if json_reply else _WEAK
+    text = (*_STRONG, *begin, *_end(thoughts), *weak, *_VOID, *ends)
     first = _STRONG if json_reply else (*_STRONG, *_WEAK)
-    found = {TEXT: _grammar(text, _first(first, residues=not json_reply)), REASONING: _grammar(_recovered())}
-    for thought in REASONING_MARKERS:
-        found[thought.opener] = _grammar((*_recovered(), *_closers(thought)))
+    at_first = (_STRIPPED, *begin, _start(first, residues=not json_reply))
+    found = {TEXT: _grammar(text, at_first), REASONING: _grammar(_recovered())}
+    for thought in thoughts:
+        shown = text if thought.section is Section.TEXT else _recovered()
+        found[thought.opener] = _grammar((*shown, *_closers(thought)))
         found[f"{thought.opener}{BEHIND_TEXT}"] = _grammar(_closers(thought))
+        found[f"{thought.opener}{PROMPTED}"] = _grammar((*_recovered(), *_closers(thought), _again(thought)))
     found[STRIPPED.opener] = _grammar((*text, *_closers(STRIPPED), _STRIPPED_HEADER))
     return found
 
 
 def with_forced(found: Mapping[str, Grammar], name: str) -> Mapping[str, Grammar]:
     """The grammars of a reply whose call of this tool the client forced: its arguments may be all of it (F87)."""
-    first = _first((*_STRONG, *_WEAK), residues=True, forced=name)
-    return {**found, TEXT: replace(found[TEXT], first=first)}
+    start = _start((*_STRONG, *_WEAK), residues=True, forced=name)
+    return {**found, TEXT: replace(found[TEXT], first=(*found[TEXT].first[:-1], start))}
 
 
-def _first(formats: Iterable[Format], *, residues: bool, forced: str = "") -> tuple[Format, ...]:
-    """The formats for the first thing of a reply."""
+def _start(formats: Iterable[Format], *, residues: bool, forced: str = "") -> Format:
+    """The format for the first thing of a reply, whatever it is."""
     parsers = {item.opener: (item.name, item.then, item.parse) for item in formats}
     if forced:
         name, then, parse = parsers[_OBJECT]
         parsers[_OBJECT] = name, then, arguments_or(parse, forced)
-    return _STRIPPED, *_BEGIN_THOUGHTS, Format("start", b"", first_thing(parsers, residues=residues))
+    return Format("start", b"", first_thing(parsers, residues=residues))
+
+
+@cache
+def thought_grammars(thoughts: tuple[ReasoningMarkers, ...]) -> Mapping[str, Grammar]:
+    """The grammars of a reply in which there are thoughts and no calls: none are offered."""
+    begin = _begin(thoughts)
+    found = {TEXT: _grammar((*begin, *_end(thoughts)), begin)}
+    for thought in thoughts:
+        shown = begin if thought.section is Section.TEXT else ()
+        found[thought.opener] = found[f"{thought.opener}{BEHIND_TEXT}"] = _grammar((*shown, *_closers(thought)))
+        found[f"{thought.opener}{PROMPTED}"] = _grammar((*_closers(thought), _again(thought)))
+    return found
+
+
+def _again(thought: ReasoningMarkers) -> Format:
+    """The opener of a thought that the prompt began already, at the very beginning of the reply."""
+    return Format("again", thought.opener.encode(), line_start=True, mode=thought.opener)
 
 
 def _recovered() -> tuple[Format, ...]:
@@ -230,7 +259,7 @@ def _recovered() -> tuple[Format, ...]:
 
 
 def _closers(thought: ReasoningMarkers) -> tuple[Format, ...]:
-    return tuple(Format("reasoning", closer.encode(), mode=TEXT) for closer in thought.closers)
+    return tuple(Format("reasoning", closer.encode(), in_code=True, mode=TEXT) for closer in thought.closers)
 
 
 def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Grammar:

@@ -15,15 +15,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from proxy.formats.broken_calls import HEAD, BrokenCalls
+from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, TEXT, Format, Grammar
+from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, PROMPTED, TEXT, Format, Grammar
+from proxy.formats.openers import beginning, begins_here, may_stand
 from proxy.formats.places import PLACES, Place, PlaceStep
-from proxy.formats.spans import QUOTES, CallSpan, Candidate, Piece, RejectedSpan, TextSpan, parted
+from proxy.formats.reasoning import Thoughts
+from proxy.formats.spans import CallSpan, Candidate, Piece, RejectedSpan, TextSpan, begun, parted
+from proxy.formats.thought_marks import ThoughtMarks
 from proxy.formats.tool_listings import lists_tools
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_BLANKS, NotACall, RawCall, Rejection
+from proxy.parsing.cursor import NotACall, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 from proxy.transitions import next_state
@@ -32,9 +35,7 @@ from proxy.transitions import next_state
 MAX_COPIED = 32
 # How often in a reply a row that came to nothing is read again for a wrapped call in it.
 MAX_GOING_BACK = 4
-_WORD_BYTE = re.compile(rb"[A-Za-z0-9_]")
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_NOT_GLUED = (b" ", b"\t", b"`", *QUOTES)
 # Asked for with every chunk: a global name is found faster than a member of an enum.
 _IN_TEXT, _BEHIND_CALL, _BEHIND_LISTING = Place.TEXT, Place.BEHIND_CALL, Place.BEHIND_LISTING
 
@@ -42,11 +43,11 @@ _IN_TEXT, _BEHIND_CALL, _BEHIND_LISTING = Place.TEXT, Place.BEHIND_CALL, Place.B
 class Scanner:
     """Text in any cut to pieces; all bytes of the text are in exactly one piece, in order.
 
-    `grammars` are those of the reply by mode, of which `mode` is the first. `copies` knows the tool results since
-    the last user message; `max_held` limits the bytes that wait for one call, `max_calls` the calls:
-    what goes over them is prose. `off` are the names of formats whose calls are prose. `refused` takes what was no
-    call, if it is given, and `broken` is told of calls that cannot be read; `refusals` counts what could have been one
-    by the reason.
+    `grammars` are those of the reply by mode, of which `mode` is the first. `copies` knows the tool results since the
+    last user message; `max_held` limits the bytes that wait for one call, `max_calls` the calls: what goes over them is
+    prose. `off` are the names of formats whose calls are prose. With `thoughts`, what marks them is given as such
+    instead of as text. `refused` takes what was no call, if it is given, and `broken` is told of calls that cannot be
+    read; `refusals` counts what could have been one by the reason.
     """
 
     def __init__(
@@ -59,15 +60,17 @@ class Scanner:
         max_held: int = MAX_HELD,
         max_calls: int = MAX_CALLS,
         off: frozenset[str] = frozenset(),
+        thoughts: Thoughts | None = None,
         refused: list[RejectedSpan] | None = None,
-        broken: BrokenCalls | None = None,
+        broken: BrokenCalls = UNWATCHED,
     ) -> None:
         self.refusals: Counter[str] = Counter()
         self._tools = tools
         self._off = off
         self._grammars = grammars
-        self._mode = mode
-        self._grammar = grammars[mode]
+        self.marks = ThoughtMarks(thoughts)
+        self._mode = f"{thoughts.begun}{PROMPTED}" if thoughts and thoughts.begun else mode
+        self._grammar = grammars[self._mode]
         self._copies = copies or Copies()
         self._max_held = max_held
         self._calls_left = max_calls
@@ -100,11 +103,12 @@ class Scanner:
     @property
     def confident(self) -> bool:
         """True while the text that waits has named an offered tool."""
-        if self._candidate is None:
-            return False
-        if self._candidate.cursor.void:
-            return False
-        return self._candidate.evidence.named
+        return self._candidate is not None and self._candidate.is_confident
+
+    def told_apart(self) -> None:
+        """The server tells thoughts apart by itself: there are none in the text."""
+        self._mode, self._grammar = TEXT, self._grammars[TEXT]
+        self.marks.told_apart()
 
     def feed(self, text: str) -> tuple[Piece, ...]:
         """Take the next text; give what is decided."""
@@ -115,6 +119,8 @@ class Scanner:
             return (TextSpan(self._buffer.base - len(data), self._buffer.base),)
         self._buffer.data += data
         pieces = tuple(self._scan())
+        if self.marks.found:
+            pieces += tuple(self._go_on())
         if len(self._buffer.data) > self._max_held:
             pieces += self._settle()
         if len(self._buffer.data) > self._max_held:
@@ -151,7 +157,7 @@ class Scanner:
         pieces: list[Piece] = []
         while self._candidate is not None and self._candidate.calls is not None:
             self._candidate.decided = True
-            pieces += self._scan()
+            pieces += (*self._scan(), *self._go_on())
         return tuple(pieces)
 
     def _let_go(self) -> tuple[Piece, ...]:
@@ -159,6 +165,8 @@ class Scanner:
         buffer, candidate = self._buffer, self._candidate
         if not buffer.data:
             return ()
+        if candidate is not None and self._thought_ends_in(candidate, buffer.end):
+            return (*self._scan(), *self._go_on(), *self._let_go())
         self._follow(buffer.end)
         self._pos = buffer.end
         if candidate is not None:
@@ -170,7 +178,7 @@ class Scanner:
         """Say that no more text comes; `stopped` if the model ended by itself."""
         self._buffer.ended = True
         self._buffer.stopped = stopped
-        pieces = tuple(self._scan())
+        pieces = (*self._scan(), *self._go_on())
         if not self._buffer.data:
             return pieces
         if self._place is _BEHIND_CALL and stopped:
@@ -180,9 +188,17 @@ class Scanner:
     @property
     def _is_first(self) -> bool:
         """True while what comes next is the first thing of the reply, or of what follows its reasoning."""
-        if self._first_at != self._pos:
-            return False
-        return self._first_tried < len(self._grammar.first)
+        return self._first_at == self._pos and self._first_tried < len(self._grammar.first)
+
+    def _go_on(self) -> Iterator[Piece]:
+        """Go on behind the mark at which the text was left."""
+        while self.marks.found:
+            mark = self.marks.take()
+            if mark.start > self._buffer.base:
+                yield self._prose(mark.start)
+            self._buffer.drop(mark.end)
+            yield mark
+            yield from self._scan()
 
     def _scan(self) -> Iterator[Piece]:
         while self._candidate or self._find_candidate():
@@ -199,7 +215,7 @@ class Scanner:
                 yield from self._let_go_void(candidate)
                 return
             yield from self._found(candidate, calls)
-        if self._place is _BEHIND_CALL:
+        if self._place is _BEHIND_CALL or self.marks.found:
             return
         if self._pos > self._buffer.base:
             yield self._prose(self._pos)
@@ -208,7 +224,7 @@ class Scanner:
         """The calls that a candidate turns out to be, which may be none; None while more text is needed."""
         if candidate.go_on() is None:
             return None
-        quoted = candidate.is_quoted(self._max_held, self._candidates)
+        quoted = candidate.is_quoted(self._max_held, self._grammar)
         if quoted is None:
             return None
         if candidate.cursor.void:
@@ -246,11 +262,12 @@ class Scanner:
             seen = max(seen, cursor.furthest)
         is_first = candidate.start == self._first_at
         # An opener is passed at least in part, or it would be found again.
-        behind = candidate.start + 1 if candidate.item.opener else candidate.start
-        self._pos = max(seen, self._buffer.base, behind)
-        if self._broken is not None and self._mode == TEXT:
-            head = self._buffer.part(candidate.start, candidate.start + HEAD)
-            self._broken.refuse(candidate, head, refusal, self._pos)
+        behind = max(seen, self._buffer.base, candidate.start + bool(candidate.item.opener))
+        if self._mode == TEXT:
+            self._broken.refuse(candidate, self._buffer, refusal, behind)
+        if self._thought_ends_in(candidate, behind):
+            return
+        self._pos = behind
         self._follow(self._pos)
         self._candidate = None
         self._first_at = self._pos if is_first else -1
@@ -274,14 +291,17 @@ class Scanner:
         """Let go of what broke off behind calls: what its values show is no call."""
         if end <= self._pos:
             return
-        self._markdown.feed(self._buffer.part(self._pos, end))
+        self._passed(self._buffer.part(self._pos, end))
         self._pos = end
         yield self._prose(end)
 
     def _follow(self, end: int) -> None:
         """Follow the Markdown up to a position."""
         seen = self._candidate.seen if self._candidate else self._pos
-        self._markdown.feed(self._buffer.part(seen, end))
+        text = self._buffer.part(seen, end)
+        if self.marks.fresh:
+            self.marks.passed(text)
+        self._markdown.feed(text)
         if self._candidate:
             self._candidate.seen = end
 
@@ -289,25 +309,41 @@ class Scanner:
         """Let go of what was read of a candidate of which nothing will come: it need not wait for its end."""
         if not candidate.cursor.void:
             return
-        if self._broken is not None and self._mode == TEXT:
-            self._broken.see(candidate, self._buffer.part(candidate.start, candidate.start + HEAD))
-        end = candidate.cursor.settled
-        while end > self._buffer.base and b"\x80" <= self._buffer.part(end, end + 1) < b"\xc0":
-            end -= 1  # never in the middle of a character
-        if end > self._buffer.base:
+        if self._mode == TEXT:
+            self._broken.see(candidate, self._buffer)
+        end = self._buffer.character(candidate.cursor.settled)
+        if self._thought_ends_in(candidate, end):
+            yield from self._scan()
+        elif end > self._buffer.base:
             self._follow(end)
             self._pos = end
             yield self._prose(end)
 
+    def _thought_ends_in(self, candidate: Candidate, end: int) -> bool:
+        """Whether the thought ends in a candidate that is none, before a position; then it goes on there."""
+        # A candidate reads past what ends a thought, for that may stand in a string of a call.
+        start = max(candidate.start, self._buffer.base)
+        at = self.marks.first_closer(self._buffer.part(start, end))
+        if at < 0:
+            return False
+        self._follow(max(candidate.seen, start + at))
+        self._pos = start + at
+        self._candidate = None
+        self._first_at = -1
+        self._move(PlaceStep.LEAVE)
+        return True
+
     def _find_candidate(self) -> bool:
         """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
         buffer = self._buffer
-        while self._pos < buffer.end:
+        while self._pos < buffer.end and not self.marks.found:
             if self._takes_no_more:
                 self._pos = buffer.end
                 self._move(PlaceStep.LEAVE)
                 return False
             if self._is_first:
+                if self.marks.behind:
+                    self._pass_blanks()
                 if not self._try_first():
                     return False
                 if self._candidate:
@@ -339,6 +375,12 @@ class Scanner:
         self._first_tried += 1
         return True
 
+    def _pass_blanks(self) -> None:
+        """Pass the blanks behind a mark, so that what follows them is tried as the first thing."""
+        at = self._buffer.search(_NOT_BLANK, self._pos)
+        self._markdown.feed(self._buffer.part(self._pos, at))
+        self._pos = self._first_at = at
+
     def _try_leftover(self) -> None:
         """Pass the blanks behind a call. What stands there is tried once as a closer that is left over."""
         self._pos = self._buffer.search(_NOT_BLANK, self._pos)
@@ -361,10 +403,11 @@ class Scanner:
     def _opens(self, at: int) -> bool:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
         in_code = self._markdown.in_code
-        for item in self._candidates(at):
+        for item in beginning(self._buffer, self._grammar, at):
             if in_code and not item.in_code:
                 continue
-            if not self._may_stand(item, at):
+            anywhere = item.mode and self.marks.fresh
+            if not anywhere and not may_stand(self._buffer, self._markdown, item, at):
                 continue
             begins = self._begins(item, at)
             if begins is None or self._candidate:
@@ -375,88 +418,47 @@ class Scanner:
         self._pos = at + 1
         return False
 
-    def _may_stand(self, item: Format, at: int) -> bool:
-        """Whether a format may begin at such a place: in such a line, behind such a byte."""
-        if item.line_start and not self._markdown.begins_line:
-            return False
-        if item.apart and _WORD_BYTE.match(self._buffer.near(at)[-1:]):
-            return False
-        if item.glued:
-            return not self._buffer.behind(at, _NOT_GLUED)
-        return True
-
     def _passed(self, text: bytes) -> None:
         """Take what begins no call."""
+        if self.marks.fresh:
+            self.marks.passed(text)
         self._markdown.feed(text)
         if self._place is not _IN_TEXT:
             self._move(PlaceStep.SAY if text.strip() else PlaceStep.LEAVE)
 
-    def _candidates(self, at: int) -> tuple[Format, ...]:
-        """The formats that may begin here."""
-        buffer, grammar = self._buffer, self._grammar
-        if buffer.end - at >= grammar.longest and not buffer.matches(grammar.openers, at):
-            return ()
-        return grammar.beginning(buffer.part(at, at + 2))
-
     def _begins(self, item: Format, at: int) -> bool | None:
         """Whether this begins here, as a candidate or as another mode of the text; None if more text must tell."""
-        buffer = self._buffer
-        end = at + len(item.opener)
-        here = buffer.part(at, end)
-        if here != item.opener:
-            if buffer.ended:
-                return False
-            return None if item.opener.startswith(here) else False
-        follows = self._follows(item, end)
-        if not follows:
-            return follows
+        begins = begins_here(self._buffer, item, at)
+        if begins and item.mode == TEXT:
+            begins = self.marks.ends_here(item.opener, self._buffer, self._markdown, at)
+        if not begins:
+            return begins
         if item.mode:
-            self._change(item, at, end)
+            self._change(item, at, at + len(item.opener))
         else:
-            self._candidate = self._new_candidate(item, at)
+            may_go_back = self._went_back < MAX_GOING_BACK
+            candidate = Candidate(item, self._buffer, at, self._tools, self._markdown, may_go_back=may_go_back)
+            self._candidate = begun(candidate, self._buffer, self._markdown)
+            self._broken.begin(at, self._markdown, first=at == self._first_at)
         return True
 
-    def _new_candidate(self, item: Format, at: int) -> Candidate:
-        may_go_back = self._went_back < MAX_GOING_BACK
-        candidate = Candidate(item, self._buffer, at, self._tools, self._markdown, may_go_back=may_go_back)
-        if item.opener and self._is_quoted(item, at):
-            candidate.cursor.reject(Rejection.QUOTED)
-        if item.strong and self._markdown.indented_code:
-            candidate.only_last()
-        if self._broken is not None:
-            self._broken.begin(at, self._markdown, first=at == self._first_at)
-        return candidate
-
-    def _is_quoted(self, item: Format, at: int) -> bool:
-        """Whether no call can begin here: in a quoted line; what needs weak evidence behind a quotation mark either."""
-        if self._markdown.quoted:
-            return True
-        if item.strong:
-            return False
-        return self._buffer.behind(at, QUOTES)
-
     def _change(self, item: Format, at: int, end: int) -> None:
-        """Go on in another mode behind what begins or ends the model's reasoning."""
+        """Go on in another mode behind what begins or ends the model's reasoning; no code goes on over a mark."""
         first = at == self._first_at
         mode = item.mode if first or item.mode == TEXT else f"{item.mode}{BEHIND_TEXT}"
         self._markdown.feed(self._buffer.part(at, end))
+        if item.mode == TEXT:
+            end = self.marks.closed(item.opener, at, end)
+        else:
+            self.marks.opened(item.mode, at, end)
+        if self.marks.found:
+            self._markdown = Markdown()
         self._pos = end
         self._move(PlaceStep.LEAVE)
         # Behind text and reasoning nothing is the reply's first thing.
         again = mode == TEXT and not self._mode.endswith(BEHIND_TEXT)
         self._mode, self._grammar = mode, self._grammars[mode]
         self._first_at, self._first_tried = (end, 0) if again else (-1, 0)
-
-    def _follows(self, item: Format, end: int) -> bool | None:
-        """Whether what stands behind the opener can follow it; None while nothing but blanks does."""
-        if not item.then:
-            return True
-        at = self._buffer.search(_NOT_BLANK, end)
-        if at - end > MAX_BLANKS:
-            return False
-        if at < self._buffer.end:
-            return self._buffer.part(at, at + 1) in item.then
-        return False if self._buffer.ended else None
 
     def _check(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> None:
         """Refuse what lists tools or was copied from a tool result (F89), and calls over the limits."""
@@ -484,6 +486,8 @@ class Scanner:
 
     def _take(self, calls: tuple[RawCall, ...], name: str, end: int, weak: bool = False) -> CallSpan:
         self._candidate = None
+        if calls:
+            self.marks.called()
         self._calls_left -= len(calls)
         start = self._buffer.base
         self._buffer.drop(end)

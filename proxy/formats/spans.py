@@ -8,20 +8,20 @@ and a `RejectedSpan(6, …, "<tool_call>", "no tool 'read' is offered")` for tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from proxy.formats.grammar import Format
-from proxy.formats.quotations import MARKS, MAX_BEHIND, Quotation, blanks_behind, quotation
+from proxy.formats.grammar import Format, Grammar
+from proxy.formats.openers import QUOTES, beginning
+from proxy.formats.quotations import MAX_BEHIND, Quotation, blanks_behind, quotation
+from proxy.formats.thought_marks import ThoughtMark
 from proxy.formats.unreadable_calls import readable
 from proxy.formats.unwrapped import rest_of_calls
 from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Context, Cursor, Evidence, KeptText, NotACall, Parsing, RawCall
+from proxy.parsing.cursor import Context, Cursor, Evidence, KeptText, NotACall, Parsing, RawCall, Rejection
 from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
-
-QUOTES = tuple(mark.encode() for mark in MARKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class CallSpan:
     weak: bool = False
 
 
-Piece: TypeAlias = TextSpan | CallSpan
+Piece: TypeAlias = TextSpan | CallSpan | ThoughtMark
 
 
-def parted(found: CallSpan, kept_text: Iterable[KeptText]) -> Iterator[Piece]:
+def parted(found: CallSpan, kept_text: Iterable[KeptText]) -> Iterator[TextSpan | CallSpan]:
     """What was found, without what in it stays text."""
     start, taken = found.start, 0
     for kept in kept_text:
@@ -120,6 +120,11 @@ class Candidate:
             return True
         return self.evidence.format != ""
 
+    @property
+    def is_confident(self) -> bool:
+        """True if it has named an offered tool, and may still be a call."""
+        return self.evidence.named and not self.cursor.void
+
     def _in_quotation(self) -> bool:
         """Whether a quotation is open before it."""
         return bool(self._quotation)
@@ -137,10 +142,10 @@ class Candidate:
                 self.calls = done.value
         return self.calls
 
-    def is_quoted(self, limit: int, beginning: Callable[[int], tuple[Format, ...]]) -> bool | None:
+    def is_quoted(self, limit: int, grammar: Grammar) -> bool | None:
         """Whether the calls that were read stand in a quotation that ends behind them; None while more text must tell.
 
-        `beginning` gives the formats that may begin at a position: one quotation may show several calls.
+        `grammar` says what may begin there: one quotation may show several calls.
         """
         if not self._is_undecided:
             return False
@@ -157,7 +162,7 @@ class Candidate:
             if ends is not False:
                 return ends
             at = self.cursor.pos + blanks_behind(behind)
-            begins = self._begin_next(at, beginning(at))
+            begins = self._begin_next(at, beginning(self._buffer, grammar, at))
             if not begins:
                 return begins
         return False
@@ -223,6 +228,25 @@ class Candidate:
         self.cursor.pos = other.pos
         self.evidence.spans += other.evidence.spans
         return True
+
+
+def begun(candidate: Candidate, buffer: TextBuffer, markdown: Markdown) -> Candidate:
+    """A candidate as what stands before it lets it be; `markdown` is that."""
+    item = candidate.item
+    if item.opener and _is_quoted(item, buffer, candidate.start, markdown):
+        candidate.cursor.reject(Rejection.QUOTED)
+    if item.strong and markdown.indented_code:
+        candidate.only_last()
+    return candidate
+
+
+def _is_quoted(item: Format, buffer: TextBuffer, at: int, markdown: Markdown) -> bool:
+    """Whether no call can begin here: in a quoted line; what needs weak evidence behind a quotation mark either."""
+    if markdown.quoted:
+        return True
+    if item.strong:
+        return False
+    return buffer.behind(at, QUOTES)
 
 
 def _only_last(cursor: Cursor, parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:

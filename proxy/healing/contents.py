@@ -21,6 +21,7 @@ from proxy.healing.conversation import (
     text_of,
     text_part,
 )
+from proxy.thinking.history import thought_of
 
 # Other dialects' names for a part of text.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))
@@ -143,7 +144,7 @@ part_text_from_calls = on_blocks(_apart)
 def _with_reasoning(message: JsonObject) -> JsonObject:
     if not calls_of(message) or isinstance(message.get("reasoning_content"), str):
         return message
-    return {**message, "reasoning_content": as_text(message.get("reasoning"))}
+    return {**message, "reasoning_content": thought_of(message)}
 
 
 # The reasoning before a call under the name that thinking models' servers insist on, also if nothing is known of it.

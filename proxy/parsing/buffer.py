@@ -59,6 +59,12 @@ class TextBuffer:
         """Whether the pattern matches at a position."""
         return pattern.match(self.data, start - self.base) is not None
 
+    def character(self, pos: int) -> int:
+        """Where the character begins that a position is in the middle of; else the position."""
+        while pos > self.base and b"\x80" <= self.part(pos, pos + 1) < b"\xc0":
+            pos -= 1
+        return pos
+
     def drop(self, end: int) -> None:
         """Forget the bytes before a position."""
         if end > self.base:

@@ -49,6 +49,8 @@ from proxy.web.context import PreparedRequest, RequestContext, json_response, re
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import healed_body, model_server, named_model
 from proxy.web.routes import shown_paths
+from proxy.web.thinking import thoughts_told
+from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import keep_mask, lost_lines
@@ -241,13 +243,16 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     seed = secrets.token_bytes(16)
     server = _ServerOfRequest(snapshot, asked, ctx.worker.lessons)
     policy = snapshot.rules.policy(wanted.model)
+    plan = _plan(asked, server, ctx.heal_plan(wanted.model))
 
     ask_again = reasons_to_ask_again(wanted, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
 
     def engine(raw_text: bool, forced: str) -> Engine:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not asked.dialect.verbatim  # the blocks of Messages
-        task = make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, **limits)
+        parse = "proxy" if raw_text else plan.parse
+        apart = thoughts_told(asked.thoughts, wanted.model, profile, parse, blocks=ordered)
+        task = make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
         if forced:
             return Engine(replace(task, forced=forced, one_call=True))
         return Engine(replace(task, hold_broken=Why.BROKEN in ask_again))
@@ -257,7 +262,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         path=CHAT_COMPLETIONS,
         headers=asked.headers,
         request=wanted,
-        plan=_plan(asked, server, ctx.heal_plan(wanted.model)),
+        plan=plan,
         auto=profile.parse == "auto",
         wait=AnswerWait(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
         engine=engine,
@@ -267,6 +272,7 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         retry_tokens=settings.retry_tokens,
         capture=_capture(ctx),
         observe=ctx.outcome.observe,
+        count=lambda text: tokens_of(text, wanted.model, asked.server, asked.headers),
         ask_again=ask_again,
         repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,

@@ -15,6 +15,7 @@ from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.dialects.responses.kept import Pending
 from proxy.exchange.outcome import Outcome
+from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import HealPlan
 from proxy.upstream.answer_wait import HasDescriptor
 from proxy.upstream.client import ModelServer
@@ -23,13 +24,16 @@ from proxy.web.routes import Route
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
+_UNKNOWN = Thoughts(unknown=True)
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
     """What a client asks of a model, in chat completions, and how the reply goes back to it.
 
-    `server` is where it goes, chosen once, and `headers` are all that it goes up with. `ends_loops`: a conversation
-    that turns in a circle is ended. `later`: the response for a client that will ask for it later.
+    `server` is where it goes, chosen once, and `headers` are all that it goes up with. `thoughts` are those of the
+    model's family, in the text of the reply. `ends_loops`: a conversation that turns in a circle is ended. `later`: the
+    response for a client that will ask for it later.
     """
 
     chat: ChatRequest
@@ -37,6 +41,7 @@ class PreparedRequest:
     dialect: Dialect
     server: ModelServer
     headers: Mapping[str, str]
+    thoughts: Thoughts = _UNKNOWN
     ends_loops: bool = True
     later: Pending | None = None
 

@@ -38,7 +38,7 @@ def count_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return ask("POST", path, data, given.server, given.headers)
 
-    chat = given.translation.body
+    chat = given.body
     if not ctx.snapshot.settings.observe:
         # What is counted is what goes up.
         chat = heal_request(chat, ctx.heal_plan(as_text(chat.get("model")))).body

@@ -10,9 +10,10 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
+from proxy.audit_record import Repair
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
-from proxy.config.rules import Profile, ReasoningHistory
+from proxy.config.rules import Profile
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
@@ -27,14 +28,18 @@ from proxy.dialects.responses.kept import Pending, Resumed, resume
 from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
+from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.table import WANTS_REASONING
+from proxy.thinking.families import family_of
+from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.request_body import parse_body
+from proxy.web.thinking import with_thinking
 from proxy.worker.response_store import ResponseStore
 
 # How Claude Code calls itself.
@@ -51,6 +56,10 @@ class _Translation(Protocol):
     def body(self) -> JsonObject:
         """The chat request."""
 
+    @property
+    def dropped(self) -> tuple[Repair, ...]:
+        """A record for each kind of field that could not be carried."""
+
 
 _Made = TypeVar("_Made", bound=_Translation)
 
@@ -59,15 +68,20 @@ _Made = TypeVar("_Made", bound=_Translation)
 class TranslatedRequest(Generic[_Made]):
     """A request in chat completions: where it goes, with which headers, and what kind of server is there.
 
-    `context` is how many tokens the model's context has, None where the server does not say.
+    `body` is that of the translation in the words of the model's family, `told` what is to be told of both, and
+    `thoughts` are the family's, in the text of the reply. `context` is how many tokens the model's context has, None
+    where the server does not say.
     """
 
     translation: _Made
+    body: JsonObject
+    told: tuple[Repair, ...]
     profile: Profile
     server: ModelServer
     server_kind: str
     headers: Mapping[str, str]
     context: int | None
+    thoughts: Thoughts
 
 
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -83,7 +97,20 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     ctx.check_model(wanted.model)
     profile = ctx.snapshot.profile(wanted.model, ctx.client)
     dialect = ChatDialect(_chat_options(wanted, profile))
-    return PreparedRequest(wanted, profile, dialect, model_server(ctx, wanted.model), headers)
+    prepared = PreparedRequest(wanted, profile, dialect, model_server(ctx, wanted.model), headers)
+    if ctx.snapshot.settings.observe:
+        return prepared
+    return _thinking(ctx, prepared, as_text(model))
+
+
+def _thinking(ctx: RequestContext, prepared: PreparedRequest, asked: str) -> PreparedRequest:
+    """A chat request in the words of the model's family."""
+    wanted = prepared.chat
+    made = with_thinking(wanted.body, ctx.snapshot.rules, prepared.profile, model=wanted.model, asked=asked)
+    ctx.outcome.asked = made.told
+    if made.body is not wanted.body:
+        wanted = replace(wanted, raw=dump_request(made.body), body=made.body)
+    return replace(prepared, chat=wanted, thoughts=made.thoughts)
 
 
 def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -94,8 +121,8 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     given = translated(ctx, environ, body, translate)
     translation = given.translation
-    ctx.outcome.asked = translation.dropped
-    wanted = read_chat(dump_request(translation.body), translation.body)
+    ctx.outcome.asked = given.told
+    wanted = read_chat(dump_request(given.body), given.body)
     wanted = replace(wanted, results=translation.results, json_reply=_wants_json(body))
     # llama.cpp repeats what the client began the answer with, but not in streams.
     repeats = given.server_kind == "llamacpp" and not wanted.stream
@@ -106,7 +133,8 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
         translation.prefill if repeats else "",
         leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE),
     )
-    return PreparedRequest(wanted, given.profile, MessagesDialect(options), given.server, given.headers)
+    dialect = MessagesDialect(options)
+    return PreparedRequest(wanted, given.profile, dialect, given.server, given.headers, given.thoughts)
 
 
 def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -134,10 +162,10 @@ def _prepared_response(
     body = asked.body
     given = translated(ctx, environ, body, responses.translate)
     translation = given.translation
-    ctx.outcome.asked = translation.dropped
-    wanted = read_chat(dump_request(translation.body), translation.body)
+    ctx.outcome.asked = given.told
+    wanted = read_chat(dump_request(given.body), given.body)
     wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
-    limit = translation.body.get("max_tokens")
+    limit = given.body.get("max_tokens")
     run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
         token_hex(12) if run is None else run.id.removeprefix("resp_"),
@@ -151,7 +179,9 @@ def _prepared_response(
     )
     compacts = translation.compacts
     made = dialect(options, compacts, translation.written)
-    prepared = PreparedRequest(wanted, given.profile, made, given.server, given.headers, ends_loops=not compacts)
+    prepared = PreparedRequest(
+        wanted, given.profile, made, given.server, given.headers, given.thoughts, ends_loops=not compacts
+    )
     if not asked.background or wanted.stream or run is not None:
         return prepared
     return replace(prepared, later=Pending(output.begun_response(options, "queued"), asked))
@@ -231,14 +261,16 @@ def translated(
         grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)
-    return TranslatedRequest(how(body, options), profile, server, kind, headers, context)
+    made = how(body, options)
+    said = with_thinking(made.body, snapshot.rules, profile, model=served, asked=model)
+    told = (*made.dropped, *said.told)
+    return TranslatedRequest(made, said.body, told, profile, server, kind, headers, context, said.thoughts)
 
 
-def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> ReasoningHistory:
-    """Where a Messages client's earlier thinking goes: back, if the server has shown that it wants that (F74)."""
-    if profile.reasoning_history == "drop" and WANTS_REASONING in ctx.heal_plan(model).ids:
-        return "reasoning_content"
-    return profile.reasoning_history
+def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str:
+    """Where a translated client's earlier thinking goes (F74)."""
+    wanted = WANTS_REASONING in ctx.heal_plan(model).ids
+    return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wanted)
 
 
 def healed_body(ctx: RequestContext, data: bytes) -> bytes:

@@ -38,7 +38,7 @@ def input_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return ask("POST", path, data, given.server, given.headers)
 
-    number, method = count(post, given.translation.body)
+    number, method = count(post, given.body)
     response = json_response(dump_json({"object": "response.input_tokens", "input_tokens": number}))
     response.headers[HEADER] = method
     return response

@@ -14,6 +14,7 @@ cell says, with the number of requests that reached the model server:
     ran,no-final  the file is there, the last words are not
     wrong-file    the file holds something else
     prefix        all went well, but a request did not begin with the one before it: the prompt cache is lost (C8)
+    thought       all went well, but the model's thought did not arrive as one, or did not go back
     shape         an answer of the proxy broke a rule of the dialect, whatever the agent made of it
     CRASH         the agent ended with an error; `CRASH,ran`: after it had made the file
     HANG          the agent did not end within its time
@@ -134,7 +135,7 @@ def unexpected(agent: Agent, row: Row, run: Run) -> str:
     told = [f"{row.name}: {cell(run)}, but {row.expects(agent)} is expected (exit status {run.status})"]
     if not said:
         told.append(f"  it does not say: {row.told}")
-    for name, text in (("shape", run.shape), ("stdout", run.output), ("stderr", run.errors)):
+    for name, text in (("shape", run.shape), ("thought", run.thought), ("stdout", run.output), ("stderr", run.errors)):
         told += [f"  {name}: {part}" for part in text.splitlines()[-6:]]
     told.append(f"  look at it with: --row '{row.name}' --side with --keep FOLDER")
     return "\n".join(told)

@@ -12,6 +12,7 @@ PROOF = "proof.txt"
 SECOND = "proof2.txt"
 WROTE = "made-by-tool"
 FINAL = "All done: proof.txt is there."
+THOUGHT = "The shell can make it."
 MODEL = "test-model"  # the only one that the scripted server has
 
 
@@ -22,7 +23,7 @@ class Agent:
 
     `dialect` names the API that it speaks: the one in which a server is asked when no proxy is between. `tool` is its
     shell, and `takes` what that is called with, the command line at `{command}`. `files` are written below the home
-    folder before it starts.
+    folder before it starts. One that is `invited` takes part only in rows that name it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Agent:
     tool: str
     takes: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
+    invited: bool = False
 
     def call(self, second: bool = False) -> Call:
         """Return the call of the agent's shell that writes the proof file, or the second one."""

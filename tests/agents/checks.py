@@ -54,6 +54,12 @@ def _call_faults(place: str, call: Body) -> Iterator[str]:
         yield f"{place}: arguments that are no JSON object: {said.get('arguments')!r}"
 
 
+def of_the_task(bodies: Iterable[Body]) -> list[Body]:
+    """Return the requests that offer tools, all if none does: some agents have the session named by one of its own."""
+    asked = [*bodies]
+    return [body for body in asked if body.get("tools")] or asked
+
+
 def keeps_the_prefix(bodies: Iterable[Body]) -> bool:
     """Say whether each request begins with what the one before it held (C8): the same tools, and its messages first,
     key by key in the same order.

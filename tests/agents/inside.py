@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.agents import checks
+from tests.agents import checks, thoughts
 from tests.agents.agent import PROOF, SECOND, Agent
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run
@@ -43,16 +43,19 @@ def loopback_up() -> None:
 @contextlib.contextmanager
 def model_server(row: Row, agent: Agent) -> Iterator[str]:
     """Run the row's model server while the block lasts; give its URL."""
-    server = llama.LlamaServer(cache=CACHE) if row.script else ScriptedServer(row, agent)
+    server = llama.LlamaServer(cache=CACHE, thinks=row.thinks) if row.script else ScriptedServer(row, agent)
     with server:
         yield server.url
 
 
 @contextlib.contextmanager
-def proxy(upstream: str, folder: Path) -> Iterator[str]:
+def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
     """Run the proxy as a user starts it, in front of `upstream`, while the block lasts; give its URL."""
     port = str(processes.free_port())
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", port]
+    if rules:
+        (folder / "rules.yaml").write_text(rules, encoding="utf-8")
+        command += ["--rules", str(folder / "rules.yaml")]
     log = folder / "proxy.log"
     try:
         # Its log goes to a file that is still there when it has ended.
@@ -91,14 +94,19 @@ def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path) -> R
     """Do one run and say what came of it. Raises `NotStartedError`."""
     with contextlib.ExitStack() as stack:
         behind = stack.enter_context(Tap(stack.enter_context(model_server(row, agent))))
-        before = stack.enter_context(Tap(stack.enter_context(proxy(behind.url, folder)))) if through else behind
+        before = behind
+        if through:
+            before = stack.enter_context(Tap(stack.enter_context(proxy(behind.url, folder, row.rules))))
         status, output, errors = ask(agent, row, before.url, folder, package)
         bodies = behind.bodies()
         for name, tap in (("server", behind), ("agent", before)):
             tap.write(folder, name)
+        checked = through and row.thinks and bodies
+        thought = "\n".join(thoughts.faults(folder, bodies, behind.url)) if checked else ""
     names = (PROOF, SECOND)[: row.calls]
-    kept = not through or checks.keeps_the_prefix(bodies)
-    return Run(status, output, errors, tuple(_text(folder / "project" / name) for name in names), len(bodies), kept)
+    kept = not through or checks.keeps_the_prefix(checks.of_the_task(bodies))
+    files = tuple(_text(folder / "project" / name) for name in names)
+    return Run(status, output, errors, files, len(bodies), kept, thought=thought)
 
 
 def _text(path: Path) -> str | None:

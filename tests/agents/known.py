@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from tests.agents.claude import CLAUDE
 from tests.agents.codex import CODEX
+from tests.agents.opencode import OPENCODE
 
-AGENTS = {agent.name: agent for agent in (CLAUDE, CODEX)}
+AGENTS = {agent.name: agent for agent in (CLAUDE, CODEX, OPENCODE)}

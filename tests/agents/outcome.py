@@ -11,7 +11,8 @@ from tests.agents.agent import FINAL, WROTE
 class Run:
     """What is left of a run: the agent's exit status (None if its time was over), what it printed, what the proof
     files hold (None if they are not there), the requests that reached the model server, whether each began with the
-    one before, and which rules of the dialect the proxy's answers broke, a line for each.
+    one before, which rules of the dialect the proxy's answers broke, a line for each, and what became of a thought that
+    did not come, or did not go back.
     """
 
     status: int | None
@@ -21,6 +22,7 @@ class Run:
     requests: int
     prefix: bool = True
     shape: str = ""
+    thought: str = ""
 
 
 def cell(run: Run) -> str:
@@ -45,4 +47,6 @@ def word(run: Run) -> str:
         return "lost-call"
     if not told:
         return "ran,no-final"
+    if run.thought:
+        return "thought"
     return "ok" if run.prefix else "prefix"

@@ -7,7 +7,7 @@ that the proxy asks for, and by the agent's own dialect what a server with the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.agents import chat_replies as chat
@@ -15,7 +15,9 @@ from tests.agents import messages_replies as messages
 from tests.agents import responses_replies as responses
 from tests.agents import texts
 from tests.agents.agent import Agent
+from tests.agents.claude import CLAUDE
 from tests.agents.codex import CODEX, COMPACTS, WITH_CATALOG
+from tests.agents.opencode import OPENCODE
 
 Body = Callable[[Agent], bytes]
 
@@ -27,7 +29,8 @@ class Row:
     connection in the midst of its reply; one with a `refusal` answers with that status and those words.
 
     A row that is not for all agents says for which (`agents`). `files` are written over the agent's own, and `told`
-    must stand in what it prints.
+    must stand in what it prints. `rules` are the proxy's. In a row that `thinks` the model says a thought in its text
+    first: the agent must have it as one, and give it back to the prompt of its next request.
     """
 
     name: str
@@ -42,6 +45,8 @@ class Row:
     agents: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     told: str = ""
+    rules: str = ""
+    thinks: bool = False
 
     def says(self, dialect: str) -> bool:
         """Say whether the row's server has something to send in this dialect."""
@@ -49,7 +54,9 @@ class Row:
 
     def is_for(self, agent: Agent) -> bool:
         """Say whether the agent takes part in it."""
-        return not self.agents or agent.name in self.agents
+        if self.agents:
+            return agent.name in self.agents
+        return not agent.invited
 
     def expects(self, agent: Agent) -> str:
         """Return the cell of this agent with the proxy."""
@@ -58,6 +65,13 @@ class Row:
 
 def _real(form: str, expected: str = "ok/2", **others: str) -> Row:
     return Row(f"llama.cpp {form}", expected, others, script=form)
+
+
+def _thinks(form: str, family: str) -> Row:
+    """A model whose server leaves its thoughts in the text. OpenCode has its session named by a request of its own."""
+    rules = f'models:\n  - {{match: "*", reasoning: split, family: {family}}}\n'
+    row = _real(form, opencode="ok/3")
+    return replace(row, agents=(CLAUDE.name, OPENCODE.name), rules=rules, thinks=True)
 
 
 def _text(written: Callable[[Agent], str]) -> Row:
@@ -97,6 +111,9 @@ ROWS = (
     # left. Else Claude Code does, without a stream, as long as no block was stopped, and by then the proxy parses.
     _real("coder", "ok/3"),
     _real("fence"),
+    # The model opens its thought itself, and where its template does so in the prompt.
+    _thinks("think", "qwen3"),
+    _thinks("begun", "qwen3.5"),
     _all("ok"),
     _all("two_ok", calls=2),
     _text(texts.tools_text),

@@ -51,13 +51,20 @@ def answers_in(data: bytes, methods: list[str]) -> Iterator[Answer]:
 
 
 def faults(folder: Path, dialect: str) -> Iterator[str]:
-    """Say which rules the answers on the agent's side of a run's folder break."""
+    """Say which rules the answers on the agent's side of a run's folder break; of chat completions none are known."""
+    if dialect not in RULES:
+        return
+    for request, answer in exchanges(folder):
+        if fault := fault_of(RULES[dialect], request, answer):
+            yield f"{request.method} {request.path}: {fault}"
+
+
+def exchanges(folder: Path) -> Iterator[tuple[Request, Answer]]:
+    """Give what passed on the agent's side of a run's folder: each request with its answer."""
     for sent in sorted(folder.glob("agent-*-sent.txt")):
         asked = [*requests_in(sent.read_bytes())]
         got = sent.with_name(sent.name.replace("-sent", "-got")).read_bytes()
-        for request, answer in zip(asked, answers_in(got, [each.method for each in asked]), strict=False):
-            if fault := fault_of(RULES[dialect], request, answer):
-                yield f"{request.method} {request.path}: {fault}"
+        yield from zip(asked, answers_in(got, [each.method for each in asked]), strict=False)
 
 
 class Rules(NamedTuple):

@@ -21,7 +21,8 @@ from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect
 from proxy.engine.engine import Engine, Task
-from proxy.exchange.reply_stream import StreamReply, answer_as_stream
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_stream
 from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut
 
 LS, PWD = '{"command": "ls"}', '{"command": "pwd"}'

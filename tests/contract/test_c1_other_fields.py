@@ -13,7 +13,8 @@ from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, as_chunk
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.engine.engine import Engine, Task
-from proxy.exchange.reply_stream import StreamReply, answer_as_stream
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_stream
 from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut
 
 CALL = f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"

@@ -18,7 +18,8 @@ from proxy.dialects.chat.answer import read_whole
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect
 from proxy.engine.engine import Engine, Task
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer
 from tests.failures import test_recordings
 from tests.failures.test_recordings import SAID, SWALLOWED, fail, gathered, through, tools_for
 from tests.support.helpers import random_cut

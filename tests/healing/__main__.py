@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from tests.healing.ask import Ask, direct, of_unknown_family, over_http, through
 from tests.healing.measure import Try, tries
 from tests.healing.shapes import bodies, products
-from tests.healing.templates import FOLDER, templates
+from tests.support.chat_templates import FOLDER, templates
 
 WAYS = {"direct": direct, "healed": through, "healed, family unknown": of_unknown_family}
 # Of all tries so many must arrive, healed.

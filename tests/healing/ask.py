@@ -16,7 +16,7 @@ from proxy.exchange.plan import Plan, upstream_request
 from proxy.exchange.retry import healed_plan
 from tests.conftest import Inside
 from tests.healing.server import rendering
-from tests.healing.templates import ChatTemplate, Refused
+from tests.support.chat_templates import ChatTemplate, Refused
 
 Body = dict[str, Any]
 # A template and a body in, the prompt out.

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.healing.ask import Ask
 from tests.healing.shapes import MARKER, bodies
-from tests.healing.templates import ChatTemplate, Refused, templates
+from tests.support.chat_templates import ChatTemplate, Refused, templates
 
 Body = dict[str, Any]
 

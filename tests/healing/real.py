@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tests.conftest import Inside
 from tests.healing.shapes import SHAPES, tool
-from tests.healing.templates import FOLDER
 from tests.real.llama import LlamaServer
+from tests.support.chat_templates import FOLDER
 
 CHAT = "/v1/chat/completions"
 # The template, and the name by which its family is known.

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from tests.healing.templates import Refused, templates
+from tests.support.chat_templates import Refused, templates
 
 MODELS = "/v1/models"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.healing.real import POISONED, TEMPLATE, Row, rows, server
-from tests.healing.templates import FOLDER
 from tests.real import llama
+from tests.support.chat_templates import FOLDER
 
 
 @pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")

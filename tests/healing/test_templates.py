@@ -13,7 +13,7 @@ from tests.healing.ask import direct, over_http, through
 from tests.healing.measure import Try, judged, tries
 from tests.healing.server import rendering
 from tests.healing.shapes import MARKER, bodies
-from tests.healing.templates import FOLDER, templates
+from tests.support.chat_templates import FOLDER, templates
 
 # Nobody can render it: it wants a variable that no server sets.
 HOPELESS = {"fireworks-ai-llama-3-firefunction-v2"}

@@ -13,11 +13,23 @@ from typing import Any
 import pytest
 import requests
 
-from tests.agents import chat_replies, checks, inside, install, known, namespace, scripted_server, shape, texts
+from tests.agents import (
+    chat_replies,
+    checks,
+    inside,
+    install,
+    known,
+    namespace,
+    scripted_server,
+    shape,
+    texts,
+    thoughts,
+)
 from tests.agents.__main__ import line, unexpected, verdict
-from tests.agents.agent import FINAL, MODEL, WROTE, Agent, Call
+from tests.agents.agent import FINAL, MODEL, THOUGHT, WROTE, Agent, Call
 from tests.agents.claude import CLAUDE
 from tests.agents.codex import CODEX, WITH_CATALOG
+from tests.agents.opencode import OPENCODE
 from tests.agents.outcome import Run, cell
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.agents.scripted_server import FINALS, ScriptedServer
@@ -94,7 +106,8 @@ class TestRows:
         scripts = llama.load_scripts()
         for row in ROWS:
             if row.script:
-                assert [scripts[f"{agent}_{row.script}"][1] for agent in known.AGENTS] == [FINAL] * len(known.AGENTS)
+                agents = [agent.name for agent in known.AGENTS.values() if row.is_for(agent)]
+                assert agents and all(scripts[f"{agent}_{row.script}"][1].endswith(FINAL) for agent in agents)
 
     def test_the_pieces_are_the_text(self) -> None:
         """However many there are."""
@@ -239,6 +252,12 @@ class TestChecks:
         assert not checks.keeps_the_prefix([FIRST, turned])
         assert not checks.keeps_the_prefix([FIRST, {**SECOND, "tools": [BASH]}])
 
+    def test_a_request_that_names_the_session_is_none_of_the_task(self) -> None:
+        """It offers no tools; where none does all are."""
+        offers = {**FIRST, "tools": [BASH]}
+        assert checks.of_the_task([FIRST, offers]) == [offers]
+        assert checks.of_the_task([FIRST, SECOND]) == [FIRST, SECOND]
+
 
 class TestTap:
     """What passes between a client and a server."""
@@ -270,6 +289,42 @@ class TestTap:
         one = b"POST /v1/messages?beta=true HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
         found = [*requests_in(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + one + one[:-2])]
         assert found == [("HEAD", "/", b""), ("POST", "/v1/messages", body), ("POST", "/v1/messages", body[:-2])]
+
+
+class TestThoughts:
+    """A thought of the model's, on its way to the agent and back."""
+
+    def kept(self, folder: Path, *deltas: dict[str, Any]) -> Path:
+        """The folder of a run in which the agent got these deltas."""
+        data = "".join(f"data: {json.dumps({'choices': [{'delta': each}]})}\n\n" for each in deltas).encode()
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(data)
+        (folder / "agent-0-sent.txt").write_bytes(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n")
+        (folder / "agent-0-got.txt").write_bytes(head + data)
+        return folder
+
+    @pytest.mark.parametrize(
+        ("deltas", "prompt", "count"),
+        [
+            ([{"reasoning_content": THOUGHT}, {"content": "Hi."}], thoughts.PLACE, 0),
+            ([{"reasoning_content": THOUGHT[:3]}, {"reasoning_content": THOUGHT[3:]}], thoughts.PLACE, 0),
+            ([{"reasoning_content": THOUGHT}], THOUGHT, 1),
+            ([{"content": f"<think>{THOUGHT}</think>"}], thoughts.PLACE, 2),
+            ([{"reasoning_content": f"{THOUGHT}\n</think>"}], "", 2),
+            ([{"content": "Hi."}], thoughts.PLACE, 1),
+        ],
+    )
+    def test_what_became_of_it_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deltas: list[Any], prompt: str, count: int
+    ) -> None:
+        """It must come as a thought and not as text, and stand in its place in the next prompt."""
+        monkeypatch.setattr(thoughts, "rendered", lambda body, server: prompt)
+        found = [*thoughts.faults(self.kept(tmp_path, *deltas), [FIRST, SECOND], "")]
+        assert len(found) == count
+
+    def test_blocks_of_messages_are_read_too(self) -> None:
+        """They are deltas as well."""
+        data = b'data: {"delta": {"thinking": "a"}}\n\ndata: {"delta": {"text": "b"}}\n\ndata: [DONE]\n\n'
+        assert thoughts.said(thoughts.events(data)) == ("a", "b")
 
 
 class TestShape:
@@ -327,6 +382,7 @@ class TestWords:
             (Run(1, "API Error", "", (WROTE,), 1), "CRASH,ran/1"),
             (Run(None, "", "", (None,), 8), "HANG/8"),
             (Run(0, FINAL, "", (WROTE,), 2, shape="event 3: two blocks are open"), "shape/2"),
+            (Run(0, FINAL, "", (WROTE,), 2, thought="the agent got no thought"), "thought/2"),
         ],
     )
     def test_each_has_its_word(self, run: Run, expected: str) -> None:
@@ -376,6 +432,7 @@ class TestAgent:
         """Nor is what it makes of a fault."""
         own = [row.name for row in ROWS if row.is_for(CODEX) and not row.is_for(CLAUDE)]
         assert own == ["namespaced", "apply_patch", "context_overflow", "context_full", "compacted"]
+        assert [row.name for row in ROWS if row.is_for(OPENCODE)] == ["llama.cpp think", "llama.cpp begun"]
 
     def test_its_files_are_written(self, tmp_path: Path) -> None:
         """With the URL in its place, and other braces as they are."""

@@ -13,7 +13,8 @@ import pytest
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect, MessagesWriter
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer
 from proxy.tools.toolset import ToolSet
 from tests.support import responses_view
 from tests.support.client_view import ROLE, streamed, whole, wire

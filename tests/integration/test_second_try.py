@@ -88,7 +88,7 @@ def said(data: bytes, streamed: bool) -> dict[str, Any]:
         for choice in body["choices"]:
             given = choice["delta"]
             found["text"] += given.get("content") or ""
-            found["thoughts"] += given.get("reasoning") or ""
+            found["thoughts"] += given.get("reasoning") or given.get("reasoning_content") or ""
             found["roles"] += "role" in given
             names = [call["function"].get("name") for call in given.get("tool_calls") or []]
             found["calls"] += [name for name in names if name]
@@ -169,6 +169,22 @@ def test_a_messages_client_sees_one_message(inside: Inside, message: dict[str, A
     thoughts = [("thinking", "Hm.")] if streamed and message is THOUGHT else []
     assert blocks == [*thoughts, ("text", "Hi.")] and made["stop_reason"] == "end_turn"
     assert made["usage"]["output_tokens"] == 5
+
+
+@pytest.mark.parametrize("thought", ["<think>Hm.</think>\n", "<think>Hm.\n"])
+def test_thoughts_of_both_replies_that_are_told_from_the_text_stay_apart(inside: Inside, thought: str) -> None:
+    rules = 'models:\n  - {match: "*", reasoning: split, family: qwen3}\n'
+    replies = told(thought, streamed=True), told("<think>So.</think>\n\nHi.", used=4, streamed=True)
+    with Upstream(*replies) as server:
+        server.paths["/tokenize"] = [answer({}, 404)]
+        found = said(inside(server.url, rules).post(CHAT, json=asked(True)).data, True)
+    assert (found["thoughts"], found["text"], found["end"]) == ("Hm.\n\nSo.", "Hi.", ["stop"])
+    with Upstream(*replies) as server:
+        server.paths |= {"/v1/models": models("vllm"), "/tokenize": [answer({}, 404)]}
+        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=True, model="tiny")
+        made = check_stream(inside(server.url).post(MESSAGES, json=body).data)
+    blocks = [(block["type"], block.get("text", block.get("thinking"))) for block in made["content"]]
+    assert blocks == [("thinking", "Hm.\n\nSo."), ("text", "Hi.")]
 
 
 ONE_TRY: list[dict[str, Any]] = [

@@ -55,11 +55,21 @@ def model(scripts: Scripts, cache: Path) -> Path:
     return path
 
 
+def _thinking_template(folder: Path) -> Path:
+    """Write the template of a model that thinks into a folder; return the file."""
+    from tests.real import parrot  # noqa: PLC0415 - as above
+
+    path = folder / "thinking.jinja"
+    path.write_text(parrot.template("thinking.jinja"), encoding="utf-8")
+    return path
+
+
 class LlamaServer:
     """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
 
     The model is kept in the folder `cache`, and in a temporary folder without one. `template` is the file of another
-    chat template than the model's own.
+    chat template than the model's own. With `thinks` it reads earlier thoughts (`thinking.jinja`), and the server
+    leaves those of a reply in its text.
     """
 
     def __init__(
@@ -68,23 +78,28 @@ class LlamaServer:
         cache: Path | None = None,
         timeout: float = 20,
         template: Path | None = None,
+        thinks: bool = False,
     ) -> None:
         self.url = ""
         self._scripts = load_scripts() if scripts is None else scripts
         self._cache = cache
         self._timeout = timeout
         self._template = template
+        self._thinks = thinks
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> LlamaServer:
         """Start the server; raises `processes.NotStartedError` if it does not answer in time."""
         with contextlib.ExitStack() as starting:
-            cache = self._cache or Path(starting.enter_context(tempfile.TemporaryDirectory()))
+            folder = Path(starting.enter_context(tempfile.TemporaryDirectory()))
+            cache = self._cache or folder
             path, port = model(self._scripts, cache), processes.free_port()
             self.url = f"http://127.0.0.1:{port}"
             command = [sys.executable, "-m", "tests.real.serve_llama", str(path), str(port)]
             if self._template is not None:
                 command.append(str(self._template))
+            elif self._thinks:
+                command += [str(_thinking_template(folder)), "none"]
             starting.enter_context(processes.running(command, f"{self.url}/health", timeout=self._timeout))
             self._resources = starting.pop_all()
         return self

@@ -129,10 +129,10 @@ def weights(words: Vocabulary) -> tuple[Floats, Floats]:
     return embedding, output
 
 
-def template() -> str:
+def template(without_marker: str = "chatml_tools.jinja") -> str:
     """Return the chat template: a script's start token, or ChatML with tools for prompts without a marker."""
     scripted = (FOLDER / "script.jinja").read_text(encoding="utf-8")
-    ordinary = (FOLDER / "chatml_tools.jinja").read_text(encoding="utf-8")
+    ordinary = (FOLDER / without_marker).read_text(encoding="utf-8")
     return scripted.replace("@@without_marker@@", ordinary)
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.real.serve_llama MODEL PORT [TEMPLATE]`: llama.cpp's own server, out of the wheel `xllamacpp`."""
+"""`python -m tests.real.serve_llama MODEL PORT [TEMPLATE [none]]`: llama.cpp's own server, of the wheel `xllamacpp`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import xllamacpp  # type: ignore[import-untyped]
 
 
-def main(model: str, port: int, template: str = "") -> None:
+def main(model: str, port: int, template: str = "", thoughts: str = "") -> None:
     """Serve the GGUF file `model` on 127.0.0.1:`port`, with the chat template of that file if one is named; return
-    never.
+    never. With `none` it leaves the thoughts of a reply in the text, as `--reasoning-format none` says.
     """
     params = xllamacpp.CommonParams()
     params.model.path = model
@@ -24,6 +24,8 @@ def main(model: str, port: int, template: str = "") -> None:
     params.use_jinja = True
     if template:
         params.chat_template = Path(template).read_text("utf-8")
+    if thoughts == "none":
+        params.reasoning_format = xllamacpp.common_reasoning_format.COMMON_REASONING_FORMAT_NONE
     server = xllamacpp.Server(params)
     print("listening on", server.listening_address, flush=True)
     threading.Event().wait()

@@ -35,6 +35,8 @@ def cases() -> Iterator[Case]:
     for row in _lines(TESTS / "corpora" / "negative"):
         finish, results = row.get("finish", "stop"), row.get("results", ())
         yield from _said(f"negative/{row['id']}", row["text"], finish, _agent(), results)
+        if row["text"]:
+            yield from _thought(f"parsed/{row['id']}", row["text"], _agent())
     for row in _lines(SHARED / "corpora"):
         if row["text"] is not None:
             yield from _said(f"shared/{row['id']}", row["text"], "stop", row.get("tools") or [], ())
@@ -99,6 +101,15 @@ def _said(name: str, text: str, finish: str, tools: list[dict[str, Any]], result
     chunks = [_chunk({"role": "assistant", "content": ""}), *(_chunk({"content": piece}) for piece in pieces)]
     stream = b"".join([*chunks, _chunk({}, finish), b"data: [DONE]\n\n"])
     yield from _both(name, tools, results, stream, _answer({"content": text}, finish))
+
+
+def _thought(name: str, text: str, tools: list[dict[str, Any]]) -> Iterator[Case]:
+    """A thought that the server tells apart, whatever stands in it, and an answer."""
+    pieces = [text[at : at + WIDTH] for at in range(0, len(text), WIDTH)]
+    thoughts = [{"reasoning_content": piece} for piece in pieces]
+    deltas = [{"role": "assistant", "content": ""}, *thoughts, {"content": "So."}]
+    stream = b"".join([*map(_chunk, deltas), _chunk({}, "stop"), b"data: [DONE]\n\n"])
+    yield from _both(name, tools, (), stream, _answer({"content": "So.", "reasoning_content": text}, "stop"))
 
 
 def _called(name: str, row: dict[str, Any]) -> Iterator[Case]:

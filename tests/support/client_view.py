@@ -19,7 +19,8 @@ from proxy.dialects.chat.writer import ChatOptions, ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import ProxyError
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.tools.toolset import ToolSet
 from tests.support import responses_view
 from tests.support.helpers import (

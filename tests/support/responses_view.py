@@ -12,7 +12,8 @@ from proxy.dialects.responses.output import ReplyOptions
 from proxy.dialects.responses.tools import OfferedTools
 from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
 from proxy.engine.engine import Engine
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer
 from tests.support.responses_checker import check_response, check_stream, text_of
 
 # With this limit an answer that was cut off was cut off by it.

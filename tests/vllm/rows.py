@@ -24,12 +24,14 @@ from typing import Any
 
 from tests.healing.real import POISONED, TEMPLATE
 from tests.healing.shapes import SHAPES, tool
-from tests.healing.templates import FOLDER
 from tests.real import llama
 from tests.real.vllm import TEMPLATE as CHATML
+from tests.support.chat_templates import FOLDER
 from tests.vllm.ask import PATHS, Side, session
 from tests.vllm.reply import Call
+from tests.vllm.thinking import thinks
 
+THINKING = CHATML.with_name("thinking.jinja")
 AUTO = ("--enable-auto-tool-choice", "--tool-call-parser")
 
 
@@ -46,6 +48,7 @@ SERVERS: Mapping[str, Server] = {
     "no parser": Server(),
     "hermes": Server((*AUTO, "hermes")),
     "qwen3_xml, thoughts": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
+    "thoughts in the text": Server((), THINKING),
     "qwen3_xml, parse: proxy": Server((*AUTO, "qwen3_xml"), rules="models: [{match: '*', parse: proxy}]\n"),
     "Mistral's template": Server((), FOLDER / f"{TEMPLATE}.jinja"),
 }
@@ -72,6 +75,10 @@ SAID: Mapping[str, Said] = {
     "fence": Said((*_SCRIPTS["fence"],), (("write_file", SHORT),)),
     "plain": Said((*_SCRIPTS["plain"],)),
     "thinking": Said(("<think>\nI write it.\n</think>\n\n" + _SCRIPTS["coder"][0],), (("write_file", SHORT),)),
+    # As the reply of a model whose template opens the thought.
+    "begun": Said(
+        ("I write it.\n</think>\n\n" + _SCRIPTS["hermes"][0], *_SCRIPTS["hermes"][1:]), (("write_file", WRITTEN),)
+    ),
     "long": Said(("word " * 3000,)),
     # What the grammar of a forced tool lets through: the calls of the parser's family, and nothing else.
     "alone": Said((_HERMES,), (("write_file", WRITTEN),)),
@@ -202,6 +209,19 @@ ROWS: tuple[Row, ...] = (
     Row("behind it, whole", "qwen3_xml, thoughts", "call/1", "same/1", "coder"),
     *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2")[1:],
     Row("coder, chat, streamed", "qwen3_xml, parse: proxy", "call/1", "call/3", "coder", more=_STREAM),
+    # Without any flag: the model's name says the family, and the refusal of the first request that the proxy parses.
+    *(
+        Row(
+            f"{script}, {dialect}",
+            "thoughts in the text",
+            direct,
+            "thought+call thought+call back",
+            model=model,
+            do=thinks(dialect, script, SAID[script].calls),
+        )
+        for script, model in (("thinking", "Qwen3-8B"), ("begun", "Qwen3.5-4B"))
+        for dialect, direct in (("chat", "400 400"), ("messages", "400 400"), ("responses", "TEXT TEXT"))
+    ),
     # Of a template that refuses, and a server without a parser: the model's name says the family, or nothing.
     *(
         Row(shape, "Mistral's template", "400 400", "200 200", model="Mistral-Nemo-Instruct", do=poisoned(shape))

@@ -13,9 +13,27 @@ from typing import ClassVar
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import ReasoningField, StripFields
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, clean_body, entries, new_writer, with_calls_as_text
+from proxy.dialects.chat.writer import (
+    APART,
+    ChatOptions,
+    ChatWriter,
+    clean_body,
+    entries,
+    new_writer,
+    with_calls_as_text,
+)
 from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
-from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
+from proxy.engine.events import (
+    CallArguments,
+    CallOpened,
+    Chunk,
+    Event,
+    Failed,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+)
 from proxy.errors import UpstreamBroken, refusal
 
 # The fields of a message that say something.
@@ -36,9 +54,12 @@ class ChatDialect:
     def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as the events say it, the very bytes of `body` if that is the same."""
         options = self.options
+        told = tuple(events)
+        # Where nothing is looked for the answer passes; else the engine says what it holds, which may be nothing.
+        parsed = options.parsed or not any(isinstance(event, Unchanged) for event in told)
         if options.calls_as_text:
-            events = [said for event in events for said in with_calls_as_text(event)]
-        return rebuild(body, answer, events, options.clean, parsed=options.parsed, reasoning=options.reasoning)
+            told = tuple(said for event in told for said in with_calls_as_text(event))
+        return rebuild(body, answer, told, options.clean, parsed=parsed, reasoning=options.reasoning)
 
 
 @dataclass(slots=True)
@@ -46,6 +67,7 @@ class _ChoiceContent:
     """What the engine said of one choice."""
 
     text: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     calls: list[JsonObject] = field(default_factory=list)
     finish: str = "stop"
 
@@ -129,6 +151,9 @@ def _entry(entry: JsonObject, said: dict[int, _ChoiceContent], number: int) -> J
     if text != (before or "") and isinstance(before, str | None):
         # Blanks around a call are no content.
         changed["content"] = text if text.strip() else None
+    thoughts = "".join(now.thoughts)
+    if thoughts not in ("", message.get("reasoning"), message.get("reasoning_content")):
+        changed[APART] = thoughts
     if now.calls != _known(message.get("tool_calls")):
         changed.pop("tool_calls", None)
         if now.calls:
@@ -165,6 +190,8 @@ def _note(said: dict[int, _ChoiceContent], event: Event) -> None:
             raise event.error
         case Text():
             said.setdefault(event.choice, _ChoiceContent()).text.append(event.text)
+        case Reasoning():
+            said.setdefault(event.choice, _ChoiceContent()).thoughts.append(event.text)
         case Finished():
             said.setdefault(event.choice, _ChoiceContent()).finish = event.reason
         case CallOpened():

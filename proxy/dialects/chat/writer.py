@@ -38,6 +38,8 @@ DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
 # Reasoning goes by two names (F73).
 _REASONING = ("reasoning", "reasoning_content")
+# The name of thoughts that the server left in the text.
+APART = "reasoning_content"
 _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
 
 
@@ -71,7 +73,7 @@ class ChatWriter:
         self._options = options
         self._expand = expand
         self._last: JsonObject = {}
-        self._reasoning = "reasoning"
+        self._reasoning = APART
         self._opened: CallOpened | None = None
         # The first chunk of a reply carries the role, whoever wrote it.
         self._spoke = False
@@ -86,6 +88,9 @@ class ChatWriter:
         """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
         self._last = chunk.body
         for choice, said in _deltas(chunk.body):
+            for name in _REASONING:
+                if said.get(name):
+                    self._reasoning = name
             role = said.get("role")
             if isinstance(role, str) and choice not in self._has_role:
                 self._due[choice] = role
@@ -210,8 +215,9 @@ class ChatWriter:
         """The name that the server uses."""
         for entry in entries(self._last):
             said = as_object(entry.get("delta") or entry.get("message"))
-            if isinstance(said.get("reasoning_content"), str):
-                self._reasoning = "reasoning_content"
+            for name in _REASONING:
+                if said.get(name):
+                    self._reasoning = name
         return self._reasoning
 
     def _envelope(self) -> JsonObject:

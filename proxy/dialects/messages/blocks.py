@@ -7,19 +7,17 @@ meanwhile waits behind it.
 
 from __future__ import annotations
 
-import base64
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TypeAlias
 
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, load_json
-from proxy.dialects.block_start import BlockStart
+from proxy.dialects.block_start import BlockStart, TextKind
+from proxy.dialects.messages.signature import FIELDS, Signature
 from proxy.dialects.messages.tool_ids import client_id
 from proxy.dialects.surrogates import SurrogateFilter
-from proxy.dialects.thinking import Kind, ThinkingSplitter
 from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
     CallArguments,
@@ -98,12 +96,13 @@ class Blocks:
 
     def __init__(self, asked: ReplyOptions) -> None:
         self._options = asked
-        self._splitter = ThinkingSplitter()
         self._begun = False
-        self._open: Kind | None = None
+        self._open: TextKind | None = None
         self._next = 0
         self._start_of_text = BlockStart()
-        self._digest = blake2b(digest_size=24)
+        self._signature = Signature()
+        # The field in which the server says its thoughts.
+        self._field = ""
         self._call: _OpenCall | None = None
         self._behind: deque[Event] = deque()
         self._waits = 0
@@ -118,6 +117,7 @@ class Blocks:
         """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
         self._keep_counts(as_object(body.get("usage")))
         self._refusal += _refusals(body)
+        self._field = _reasoning_field(body) or self._field
         if not self._name:
             self._name = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
 
@@ -162,24 +162,19 @@ class Blocks:
             if stopped_by_itself and self._call.is_blank:
                 events.append(self._delta({"type": "input_json_delta", "partial_json": "{}"}))
             events += self._end_call()
-        events += [*self._flushed(), *self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
+        events += [*self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
         stop, sequence = self._stop(reason)
         delta: JsonObject = {"stop_reason": stop, "stop_sequence": sequence}
         last: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage(self._counts)}
         return [*events, last, {"type": "message_stop"}]
 
     def fail(self) -> list[JsonObject]:
-        """What must be said before the error that ends the stream: the text that waited, and the end of the block.
+        """What must be said before the error that ends the stream: the end of the block.
 
         Claude Code takes each block that ends for good, whatever follows: half a call goes into its history, and after
         half a text it gives up. While the block is open it throws the message away, and asks again by itself.
         """
-        said: list[JsonObject] = []
-        if self._call is None:
-            said = self._flushed()
-        if not self._options.leave_open:
-            said += self._stopped()
-        return said
+        return [] if self._options.leave_open else self._stopped()
 
     def _write_content(self, event: _ContentEvent) -> list[JsonObject]:
         """What the model said, in the order of the blocks: behind a call that is not whole, other things wait."""
@@ -199,9 +194,9 @@ class Blocks:
     def _write_between_calls(self, event: _ContentEvent) -> list[JsonObject]:
         match event:
             case Text():
-                return [given for kind, text in self._splitter.feed(event.text) for given in self._text(kind, text)]
+                return self._text("text", event.text)
             case Reasoning():
-                return [*self._flushed(), *self._text("thinking", event.text)]
+                return self._text("thinking", event.text)
             case CallOpened():
                 return self._opened(event)
             case CallArguments() if event.fragment.strip():
@@ -224,7 +219,7 @@ class Blocks:
         return [self._delta({"type": "input_json_delta", "partial_json": text})]
 
     def _opened(self, event: CallOpened) -> list[JsonObject]:
-        before = [*self._flushed(), *self._stopped(), *self._started()]
+        before = [*self._stopped(), *self._started()]
         self._start_of_text.forget()
         self._calls += 1
         self._call = _OpenCall(event.index)
@@ -261,11 +256,7 @@ class Blocks:
                 texts[event.index].append(event.fragment)
         return ["".join(parts) for parts in texts.values()]
 
-    def _flushed(self) -> list[JsonObject]:
-        """The text that waited for the rest of a marker of reasoning."""
-        return [given for kind, text in self._splitter.segment() for given in self._text(kind, text)]
-
-    def _text(self, kind: Kind, text: str) -> list[JsonObject]:
+    def _text(self, kind: TextKind, text: str) -> list[JsonObject]:
         if self._open == kind:
             if not text:
                 return []
@@ -278,14 +269,14 @@ class Blocks:
         if kind == "text":
             start = self._start({"type": "text", "text": ""})
         else:
-            self._digest = blake2b(digest_size=24)
+            self._signature = Signature()
             start = self._start({"type": "thinking", "thinking": "", "signature": ""})
         return [*before, start, self._text_delta(kind, text)]
 
-    def _text_delta(self, kind: Kind, text: str) -> JsonObject:
+    def _text_delta(self, kind: TextKind, text: str) -> JsonObject:
         if kind == "text":
             return self._delta({"type": "text_delta", "text": text})
-        self._digest.update(text.encode("utf-8", "surrogatepass"))
+        self._signature.add(text)
         return self._delta({"type": "thinking_delta", "thinking": text})
 
     @property
@@ -303,13 +294,13 @@ class Blocks:
         return {"type": "content_block_stop", "index": self._next - 1}
 
     def _stopped(self) -> list[JsonObject]:
-        """The end of the block that is open, if one is; thinking is signed by a digest of itself."""
+        """The end of the block that is open, if one is; thinking is signed."""
         was_open, self._open = self._open, None
         if was_open is None and self._call is None:
             return []
         if was_open != "thinking":
             return [self._stop_block()]
-        signature = base64.b64encode(self._digest.digest()).decode()
+        signature = self._signature.sign(self._field)
         return [self._delta({"type": "signature_delta", "signature": signature}), self._stop_block()]
 
     def _started(self) -> list[JsonObject]:
@@ -366,6 +357,15 @@ def _refusals(body: JsonObject) -> list[str]:
         if words:
             return [words]
     return []
+
+
+def _reasoning_field(body: JsonObject) -> str:
+    """The field in which the first choice says a thought, "" if it says none."""
+    for choice in as_list(body.get("choices"))[:1]:
+        entry = as_object(choice)
+        said = as_object(entry.get("delta") or entry.get("message"))
+        return next((name for name in FIELDS if name and as_text(said.get(name))), "")
+    return ""
 
 
 def _is_object(text: str) -> bool:

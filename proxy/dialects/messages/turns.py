@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.chat_turns import (
     AssistantTurn,
@@ -25,6 +26,7 @@ from proxy.dialects.chat_turns import (
     turn_of,
 )
 from proxy.dialects.messages.content import block_text, blocks, parts_of, skip_block, tool_result, unknown
+from proxy.dialects.messages.signature import signed_field
 from proxy.dialects.messages.tool_ids import server_id
 from proxy.dialects.validation import (
     BODY,
@@ -53,7 +55,7 @@ _TOOL_USE = {
     "caller": "nothing but the model itself calls a tool",
     "toolset_name": "the tool's name says it",
 }
-_THINKING = {"type": "", "thinking": "", "signature": "the proxy's own mark, which no model server reads"}
+_THINKING = {"type": "", "thinking": "", "signature": ""}
 # The fields of a message by its role.
 _ROLES = {"user": _MESSAGE, "assistant": _MESSAGE, "system": _SYSTEM}
 
@@ -81,7 +83,7 @@ def conversation(body: JsonObject, losses: DroppedFields, reasoning_history: str
     if at_top:
         losses.leave(messages[0], _SYSTEM, place.at(0))
         text = _instruction(messages[0], place.at(0), losses, over=True)
-    turns = _turns(messages, place, losses, reasoning_history != "drop", int(at_top))
+    turns = _turns(messages, place, losses, reasoning_history, int(at_top))
     if all(turn.empty for turn in turns):
         raise place.bad("there is no content in them")
     results = tuple(texts_since_user(turns))
@@ -108,10 +110,10 @@ def _opens(messages: list[JsonObject]) -> bool:
 
 
 def _turns(
-    messages: list[JsonObject], place: FieldPath, losses: DroppedFields, keeps: bool, begin: int
+    messages: list[JsonObject], place: FieldPath, losses: DroppedFields, history: str, begin: int
 ) -> list[UserTurn | AssistantTurn]:
-    """Messages of the same side are one turn, as the API takes them. `keeps`: thinking goes back; `begin`: the index of
-    the first one.
+    """Messages of the same side are one turn, as the API takes them. `history`: where thinking goes back; `begin`: the
+    index of the first one.
     """
     turns: list[UserTurn | AssistantTurn] = []
     last = max((index for index, message in enumerate(messages) if message.get("role") == "user"), default=-1)
@@ -123,7 +125,7 @@ def _turns(
         losses.leave(message, _ROLES[role], here)
         turn = turn_of(role, turns)
         if isinstance(turn, AssistantTurn):
-            _answer(turn, message, here, losses, keeps)
+            _answer(turn, message, here, losses, history)
         elif role == "user":
             _say(turn, message, here, losses)
         else:
@@ -186,8 +188,8 @@ def _without_billing(text: str, losses: DroppedFields) -> str:
     return text[found.end() :]
 
 
-def _answer(turn: AssistantTurn, message: JsonObject, place: FieldPath, losses: DroppedFields, keeps: bool) -> None:
-    """An assistant's message: text, calls, and thinking where it goes back (`keeps`)."""
+def _answer(turn: AssistantTurn, message: JsonObject, place: FieldPath, losses: DroppedFields, history: str) -> None:
+    """An assistant's message: text, calls, and thinking where it goes back (`history`)."""
     turn.last = ""
     for block, here in blocks(message.get("content"), place.field("content")):
         kind = str(block["type"])
@@ -197,7 +199,7 @@ def _answer(turn: AssistantTurn, message: JsonObject, place: FieldPath, losses: 
             case "tool_use":
                 turn.calls.append(_call(block, here, losses))
             case "thinking":
-                _think(turn, block, here, losses, keeps)
+                _think(turn, block, here, losses, history)
             case "redacted_thinking":
                 losses.lost(f"{here.kind} of type redacted_thinking", "only Anthropic's own servers can read it")
             case _ if not skip_block(block, here, losses):
@@ -205,13 +207,15 @@ def _answer(turn: AssistantTurn, message: JsonObject, place: FieldPath, losses: 
         turn.last = kind
 
 
-def _think(turn: AssistantTurn, block: JsonObject, place: FieldPath, losses: DroppedFields, keeps: bool) -> None:
+def _think(turn: AssistantTurn, block: JsonObject, place: FieldPath, losses: DroppedFields, history: str) -> None:
     text = string(block, "thinking", place)
-    if not keeps:
+    signed = signed_field(as_text(block.get("signature")), text)
+    if history == "drop" or not (history or signed):
         losses.lost(f"{place.kind} of type thinking", "the rules do not say in which field it goes back")
         return
     if text:
         turn.thoughts.append(text)
+        turn.thought_field = turn.thought_field or signed
     losses.leave(block, _THINKING, place)
 
 

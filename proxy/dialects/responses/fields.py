@@ -76,7 +76,7 @@ REASONING_ROWS: Rows = MappingProxyType(
         "effort": "the switch that the model's entry in rules.yaml names (`thinking`); dropped if it names none",
         "summary": f"{DROPPED}reasoning comes as the model wrote it",
         "generate_summary": f"{DROPPED}reasoning comes as the model wrote it",
-        "context": f"{DROPPED}the rules say what of earlier reasoning goes back (`reasoning_history`)",
+        "context": f"{DROPPED}the rules (`reasoning_history`), else the model's family, say what goes back",
         "mode": _HERE,
     }
 )
@@ -146,7 +146,8 @@ _ACTION = "the function's `arguments`"
 ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
     {
         "reasoning": {
-            "type": "the assistant's reasoning, in the field that `reasoning_history` names; dropped if it names none",
+            "type": "the assistant's reasoning, in the field that `reasoning_history`, else the model's family, names; "
+            "dropped if neither does",
             "content": "its text",
             "summary": "its text, if there is no `content`",
             "encrypted_content": f"{DROPPED}only OpenAI's own servers can read it",

@@ -187,7 +187,7 @@ class History:
 
     def _think(self, item: JsonObject, place: FieldPath) -> None:
         """Reasoning, where the rules say in which field it goes back; its own text, or what a summary says of it."""
-        if self._reasoning == "drop":
+        if self._reasoning in ("", "drop"):
             self._losses.lost(f"{place.kind} of type reasoning", "the rules do not say in which field it goes back")
             return
         texts = _texts(item, "content", place) or _texts(item, "summary", place)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.dialects.block_start import TextKind
 from proxy.dialects.responses.custom_input import CustomInput
 from proxy.dialects.responses.tools import Called, Kind
 from proxy.dialects.surrogates import SurrogateFilter
-from proxy.dialects.thinking import Kind as TextKind
 
 # What the ids of calls begin with.
 PREFIXES = {Kind.FUNCTION: "fc", Kind.CUSTOM: "ctc", Kind.SEARCH: "tsc"}

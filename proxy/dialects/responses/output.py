@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.block_start import BlockStart
+from proxy.dialects.block_start import BlockStart, TextKind
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.open_items import PREFIXES, CallItem, TextItem, part_of
 from proxy.dialects.responses.tools import Kind, OfferedTools
-from proxy.dialects.thinking import Kind as TextKind
-from proxy.dialects.thinking import ThinkingSplitter
 from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
     CallArguments,
@@ -74,7 +72,6 @@ class Output:
     def __init__(self, asked: ReplyOptions) -> None:
         self._asked = asked
         self._begun = asked.progress.begun
-        self._splitter = ThinkingSplitter()
         self._text: TextItem | None = None
         self._start_of_text = BlockStart()
         self._calls: dict[int, CallItem] = {}
@@ -109,7 +106,7 @@ class Output:
             return [given for inner in event.events for given in self.take(inner)]
         match event:
             case Text() if event.choice == 0:
-                return self._split(event.text)
+                return self._say("text", event.text)
             case Usage():
                 self._keep_counts(event.usage)
             case Finished() if event.choice == 0:
@@ -117,7 +114,7 @@ class Output:
             case Failed():
                 raise event.error
             case Reasoning() if event.choice == 0:
-                return [*self._flushed(), *self._say("thinking", event.text)]
+                return self._say("thinking", event.text)
             case CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
                 return self._of_call(event)
             case _:
@@ -140,7 +137,7 @@ class Output:
             self._check_whole()
         elif reason != "content_filter" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
-        events = [*self._begin(), *self._flushed()]
+        events = self._begin()
         for index in [*self._calls]:
             call = self._calls[index]
             if call.is_blank and not cut:
@@ -159,7 +156,7 @@ class Output:
 
     def fail(self, error: ProxyError) -> list[JsonObject]:
         """The end of a reply that cannot be finished: what is open stays so, for what is done counts for clients."""
-        events = [*self._begin(), *self._flushed()]
+        events = self._begin()
         self._give_up()
         last = self._response("failed", output=[*self._items], usage=self._usage_or_none(), error=failure(error))
         return [*events, {"type": "response.failed", "response": last}]
@@ -176,21 +173,10 @@ class Output:
         item = self._text
         if item is None:
             return None
-        if reasoning:
-            return item if item.kind == "thinking" and not self._splitter.waits else None
-        return item if item.kind == "text" and self._splitter.in_text else None
+        wanted = "thinking" if reasoning else "text"
+        return item if item.kind == wanted else None
 
     # Text and reasoning.
-
-    def _split(self, text: str) -> list[JsonObject]:
-        events: list[JsonObject] = []
-        for kind, piece in self._splitter.feed(text):
-            events += self._say(kind, piece)
-        return events
-
-    def _flushed(self) -> list[JsonObject]:
-        """The text that waited for the rest of a marker of reasoning."""
-        return [given for kind, text in self._splitter.segment() for given in self._say(kind, text)]
 
     def _say(self, kind: TextKind, text: str) -> list[JsonObject]:
         if self._text is not None and self._text.kind == kind:
@@ -262,7 +248,7 @@ class Output:
     def _open_call(self, event: CallOpened) -> list[JsonObject]:
         if event.index in self._calls:
             return []  # a server that opens it again only repeats itself (F39, F45)
-        before = [*self._begin(), *self._flushed(), *self._end_text("completed"), *self._end_newest()]
+        before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
         self._start_of_text.forget()
         index = self._new_item()
         called = self._asked.tools.called(event.name)

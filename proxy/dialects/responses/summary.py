@@ -6,9 +6,9 @@ Clients show what streams as text, so nothing of a summary does; heartbeats tell
 from __future__ import annotations
 
 from proxy.codec.json_text import JsonObject
+from proxy.dialects.block_start import TextKind
 from proxy.dialects.responses.compaction import packed
 from proxy.dialects.responses.output import Output, ReplyOptions
-from proxy.dialects.thinking import Kind as TextKind
 from proxy.engine.events import CallArguments, CallClosed, CallOpened
 from proxy.errors import UpstreamBroken
 
@@ -30,7 +30,6 @@ class SummaryOutput(Output):
 
     def _check_whole(self) -> None:
         """Half a summary is not told of, and neither is an empty one: all that it stands for would be lost."""
-        self._flushed()
         if not self._text_so_far():
             raise UpstreamBroken("the model wrote no summary of the conversation")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 
 from proxy.codec.json_text import JsonObject
+from proxy.dialects.block_start import TextKind
 from proxy.dialects.responses.output import Output, ReplyOptions
 from proxy.dialects.responses.tools import INPUT
-from proxy.dialects.thinking import Kind as TextKind
 from proxy.engine.choice_delta import was_cut
 from proxy.engine.events import CallArguments, CallOpened
 
@@ -39,7 +39,7 @@ class WrittenInputOutput(Output):
 
     def end(self) -> list[JsonObject]:
         """The end of a reply that was finished; a text that was not cut off is the whole input."""
-        events = self._flushed()
+        events: list[JsonObject] = []
         cut = self._finished is not None and was_cut(self._finished.reason)
         if self._has_begun and not cut:
             events += self._of_call(CallArguments(0, 0, '"}'))

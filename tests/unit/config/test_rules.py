@@ -151,13 +151,15 @@ def test_what_came_out_cannot_be_changed() -> None:
         ("settings: {pass_through: [[a]]}", "an item of setting pass_through must be a text"),
         ("models: [{match: a, ids: vllm}]", "ids of an item of models cannot be 'vllm'; use openai, kimi, mistral"),
         ("models: [{match: a, arguments: dead}]", "arguments of an item of models cannot be 'dead'; use live, whole"),
-        ("models: [{match: a, reasoning: no}]", "'no'; use as_is, reasoning, reasoning_content, both"),
+        ("models: [{match: a, reasoning: no}]", "'no'; use auto, split, server, as_is, reasoning, "),
         ("models: [{match: a, formats: [json]}]", "formats of an item of models must be a mapping"),
         ("models: [{match: a, formats: {on: [json]}}]", "there is no 'on' in formats of an item of models; use off"),
         ("models: [{match: a, formats: {off: json}}]", "off of formats of an item of models must be a list"),
         ("models: [{match: a, thinking: yes}]", "'yes'; use none, enable_thinking, thinking, reasoning_effort"),
         ("models: [{match: a, thinking: }]", "thinking of an item of models must be a text"),
-        ("models: [{match: a, reasoning_history: keep}]", "cannot be 'keep'; use drop, reasoning, reasoning_content"),
+        ("models: [{match: a, reasoning_history: keep}]", "cannot be 'keep'; use auto, drop, reasoning, "),
+        ("models: [{match: a, family: qwen9}]", "family of an item of models cannot be 'qwen9'; use gpt-oss, "),
+        ("clients: {a: {reasoning: split}}", "'split'; use as_is, reasoning, reasoning_content, both"),
         ("models:\n- match: a\n  server_tools: run\n", "r.yaml:3: server_tools of an item of models cannot be 'run'"),
         ("models: [{match: a, compaction: drop}]", "compaction of an item of models cannot be 'drop'"),
         ("models: [{match: a, grammars: both}]", "cannot be 'both'; use description, structured_outputs"),
@@ -227,8 +229,35 @@ clients: {x: {parse: proxy}}
     assert found.profile("a", "") == said
     assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
     silent = found.profile("b", "")
-    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "drop", None)
+    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "auto", None)
     assert (silent.compaction, silent.grammars) == ("summary", "description")
+
+
+def test_a_model_says_who_tells_its_thoughts_from_the_text_or_in_which_field_they_are() -> None:
+    found = parsed(
+        """
+models:
+  - {match: a, reasoning: split, family: qwen3}
+  - {match: b, reasoning: both}
+  - {match: c, reasoning: server}
+clients: {x: {reasoning: reasoning}}
+"""
+    )
+    said = {name: found.profile(name, "") for name in ("a", "b", "c", "d")}
+    assert [(each.telling, each.reasoning, each.family) for each in said.values()] == [
+        ("split", "as_is", "qwen3"),
+        ("auto", "both", ""),
+        ("server", "as_is", ""),
+        ("auto", "as_is", ""),
+    ]
+    assert {found.profile(name, "x").reasoning for name in said} == {"reasoning"}
+
+
+def test_a_suffix_says_how_to_think_where_an_alias_takes_it() -> None:
+    found = parsed('aliases: {"q:*": Qwen/Qwen3-8B, "q*": Qwen/Qwen3-8B, "g:high": gpt-oss-20b}')
+    names = ("q:nothink", "q:high", "q:8b", "q", "qx:high", "g:high", "other:high")
+    assert [found.thinking_suffix(name) for name in names] == ["nothink", "high", "", "", "", "high", ""]
+    assert found.alias("q:nothink") == "Qwen/Qwen3-8B"
 
 
 @pytest.mark.parametrize(

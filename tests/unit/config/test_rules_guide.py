@@ -10,7 +10,17 @@ from typing import get_args
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import Compaction, Grammars, ReasoningHistory, Rules, ServerTools, Thinking, parse_rules
+from proxy.config.rules import (
+    Compaction,
+    Grammars,
+    ReasoningField,
+    ReasoningHistory,
+    Rules,
+    ServerTools,
+    Telling,
+    Thinking,
+    parse_rules,
+)
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS
 from proxy.formats.grammar import format_names
 from proxy.repair.policy import ToolRule
@@ -55,6 +65,11 @@ def test_the_guide_names_every_word_that_a_model_can_say() -> None:
     }
     for key, words in said.items():
         assert f"| `{key}` | {', '.join(f'`{word}`' for word in get_args(words))} |" in GUIDE
+
+
+def test_the_guide_names_every_word_for_the_reasoning() -> None:
+    words = (*get_args(Telling), *get_args(ReasoningField))
+    assert f"| `reasoning` | {', '.join(f'`{word}`' for word in words)} |" in GUIDE
 
 
 def called(rules: tuple[ToolRule, ...], name: str, values: JsonObject) -> tuple[str, JsonObject]:

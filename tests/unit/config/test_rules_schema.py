@@ -10,12 +10,21 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from proxy.config.load import load
-from proxy.config.rules import Compaction, Grammars, ReasoningHistory, ServerTools, Thinking
+from proxy.config.rules import (
+    Compaction,
+    Grammars,
+    ReasoningField,
+    ReasoningHistory,
+    ServerTools,
+    Telling,
+    Thinking,
+)
 from proxy.config.settings import SPECS, Spec
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, TYPES
 from proxy.config.yaml_nodes import compose, value
 from proxy.errors import RulesError
 from proxy.healing.heal import ALL, IDS
+from proxy.thinking.families import NAMES
 from tests.failures.test_qwen3_users import FILE
 
 REPO = Path(__file__).parents[3]
@@ -225,6 +234,8 @@ def test_it_knows_every_word_and_no_other() -> None:
     assert MODEL["heal"]["properties"]["off"]["items"]["enum"] == [ALL, *IDS]
     assert MODEL["thinking"]["enum"] == list(get_args(Thinking))
     assert MODEL["reasoning_history"]["enum"] == list(get_args(ReasoningHistory))
+    assert MODEL["reasoning"]["enum"] == [*get_args(Telling), *get_args(ReasoningField)]
+    assert MODEL["family"]["enum"] == list(NAMES)
     assert MODEL["server_tools"]["enum"] == list(get_args(ServerTools))
     assert MODEL["compaction"]["enum"] == list(get_args(Compaction))
     assert MODEL["grammars"]["enum"] == list(get_args(Grammars))

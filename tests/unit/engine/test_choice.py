@@ -21,13 +21,13 @@ def new_choice(**given: Any) -> Choice:
     """A choice of a stream; its own ids are `new0`, `new1`, …"""
     repairer = Repairer(offered(), Policy())
     return Choice(
-        0,
-        new_scanner(),
-        new_scanner(mode=REASONING),
-        repairer,
-        lambda index, *_: f"new{index}",
-        CallLimits(),
-        set(),
+        number=0,
+        scanner=new_scanner(),
+        reasoning_scanner=new_scanner(mode=REASONING),
+        repairer=repairer,
+        new_id=lambda index, *_: f"new{index}",
+        limits=CallLimits(),
+        used=set(),
         **given,
     )
 

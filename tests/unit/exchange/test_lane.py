@@ -18,6 +18,7 @@ from proxy.engine.engine import Engine, Task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from proxy.exchange.second_try import Why
 from proxy.exchange.task import make_task
+from proxy.formats.reasoning import HARMONY, THINK, Thoughts
 from proxy.repair.policy import Policy
 from tests.same.cases import Case, cases
 from tests.support.helpers import (
@@ -30,6 +31,7 @@ from tests.support.helpers import (
     ends,
     event_bytes,
     new_engine,
+    offered,
     piece,
     says,
 )
@@ -231,6 +233,54 @@ def test_without_tools_any_text_passes() -> None:
     assert one.open_lane() and one.pass_by(says(' <tool_call>\n"{"').raw)
 
 
+THOUGHTS = (
+    Thoughts(),
+    Thoughts(unknown=True),
+    Thoughts(begun=THINK.opener),
+    Thoughts(HARMONY, begun=HARMONY[0].opener),
+)
+MARKS = ("<think>", "</think>", "<thi", "nk>", "\n\n", "<|channel|>analysis<|message|>", "<|end|>", STRONG)
+
+
+def an_engine_that_tells(given: Thoughts, *, ordered: bool, tools: bool) -> Engine:
+    return Engine(Task(tools=offered() if tools else None, seed=SEED, ordered=ordered, thoughts=given))
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["chat", "blocks"])
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("given", THOUGHTS, ids=["marked", "unknown", "in the prompt", "gpt-oss"])
+def test_thoughts_told_from_the_text_are_the_same_by_the_lane(given: Thoughts, tools: bool, ordered: bool) -> None:
+    passed = 0
+    for seed in range(40):
+        rng = random.Random(seed)
+        words = [rng.choice((*WORDS * 4, *MARKS)) for _ in range(80)]
+        data = b"".join([ROLE.raw, *(says(word).raw for word in words), ends().raw, DONE])
+        for parts in ([each + b"\n\n" for each in data.split(b"\n\n") if each], list(batches(data, rng))):
+            engines = [an_engine_that_tells(given, ordered=ordered, tools=tools) for _ in range(2)]
+            by, seen = by_lane(engines[0], parts)
+            assert seen == usual(engines[1], parts)
+            assert engines[0].thoughts == engines[1].thoughts
+            passed += len(by)
+    assert passed > 10_000
+
+
+@pytest.mark.parametrize(
+    "given,words",
+    [
+        (Thoughts(begun=THINK.opener), ["So", " it"]),
+        (Thoughts(), ["<think>", "So", " it"]),
+        (Thoughts(), ["<think>So", " it", "</think>"]),
+        (Thoughts(), ["<think>So", "</think>", "\n\n"]),
+    ],
+    ids=["in the prompt", "in a thought", "behind it", "blanks behind it"],
+)
+def test_the_lane_is_closed_where_text_is_no_text(given: Thoughts, words: list[str]) -> None:
+    """What leaves there as it came would be a thought in the text, or the template's blanks before it."""
+    one = a_reply(an_engine_that_tells(given, ordered=False, tools=True))
+    one.receive(wire([ROLE, *map(says, words)], done=False))
+    assert not one.open_lane()
+
+
 def test_a_thought_in_the_text_that_passed_is_none_the_less_one() -> None:
     """Where nobody tells it from the text: what a reply of thoughts alone is asked again for is not that a parser has
     swallowed a call (F63).
@@ -245,6 +295,13 @@ def test_a_thought_in_the_text_that_passed_is_none_the_less_one() -> None:
         one.finish()
         seen.append((one.silence, one.swallowed))
     assert seen == [(Why.THOUGHT, False)] * 2
+
+
+def test_the_lane_is_open_for_the_answer_behind_a_thought() -> None:
+    lane = Lane(a_reply(an_engine_that_tells(Thoughts(), ordered=False, tools=True)))
+    for each in (ROLE, *map(says, ("<think>", "So", "</think>", "It", " is", " it"))):
+        lane.feed(each.raw)
+    assert lane.passed == says(" it").raw
 
 
 def test_the_engine_is_told_before_too_much_has_passed() -> None:

@@ -16,7 +16,8 @@ from proxy.engine.events import Chunk
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken, UpstreamRefused
 from proxy.exchange.observe import ObservedReply
 from proxy.exchange.observe import observed as only_observed
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from tests.support.helpers import (
     RECORDINGS,
     SEED,

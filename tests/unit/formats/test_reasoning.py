@@ -6,8 +6,18 @@ import itertools
 
 import pytest
 
-from proxy.formats.grammar import BEHIND_TEXT, REASONING, TEXT, grammars
-from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, last_call, no_call
+from proxy.formats.grammar import BEHIND_TEXT, PROMPTED, REASONING, TEXT, grammars, thought_grammars
+from proxy.formats.reasoning import (
+    ALL_MARKERS,
+    HY3,
+    KIMI_K3,
+    PLAMO,
+    REASONING_MARKERS,
+    STRIPPED,
+    ReasoningMarkers,
+    last_call,
+    no_call,
+)
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Context, Cursor, NotACall
 from tests.support.helpers import all_cuts, call_json, new_scanner, offered, outcome, scan
@@ -106,10 +116,26 @@ def test_reasoning_that_came_apart_has_a_mode_of_its_own() -> None:
         assert scan([f"I look. {case}"], new_scanner(mode=REASONING), stopped=stopped).calls == ()
 
 
+RARE = [thought for thought in ALL_MARKERS if thought.may_begin and thought not in REASONING_MARKERS]
+
+
+@pytest.mark.parametrize("thought", RARE, ids=name)
+def test_without_a_word_what_would_end_a_rarer_kind_is_text_where_none_began(thought: ReasoningMarkers) -> None:
+    """C1: nothing begins behind it, so that what follows is not taken for a token at the beginning of a reply."""
+    text = f"I look.{thought.closers[0]}<|open|>response<|sep|>So."
+    for cut in all_cuts(text, 10):
+        assert (scan(cut).calls, scan(cut).text) == ((), text)
+
+
+def test_the_rarer_kinds_are_known() -> None:
+    assert {name(thought) for thought in RARE} == {name(thought) for thought in (KIMI_K3, HY3, PLAMO)}
+
+
 def test_each_kind_of_reasoning_has_its_modes() -> None:
     openers = [thought.opener for thought in REASONING_MARKERS]
-    modes = {TEXT, REASONING, STRIPPED.opener, *openers, *(opener + BEHIND_TEXT for opener in openers)}
-    assert set(grammars(json_reply=False, raw_text=False)) == modes
+    kinds = {f"{opener}{where}" for opener in openers for where in ("", BEHIND_TEXT, PROMPTED)}
+    assert set(grammars(json_reply=False, raw_text=False)) == {TEXT, REASONING, STRIPPED.opener, *kinds}
+    assert set(thought_grammars(REASONING_MARKERS)) == {TEXT, *kinds}
 
 
 def test_the_call_that_ends_reasoning_may_have_closers_behind_it_and_nothing_else() -> None:

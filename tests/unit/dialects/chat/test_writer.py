@@ -80,7 +80,7 @@ def test_a_chunk_that_says_more_than_usage_stays() -> None:
 EVENTS: list[tuple[Event, dict[str, Any], str | None]] = [
     (Text(0, "ï🙂"), {"content": "ï🙂"}, None),
     (Text(1, ""), {"content": ""}, None),
-    (Reasoning(0, "so"), {"reasoning": "so"}, None),
+    (Reasoning(0, "so"), {"reasoning_content": "so"}, None),
     (CallArguments(0, 1, '{"'), {"tool_calls": [{"index": 1, "function": {"arguments": '{"'}}]}, None),
     (Finished(0, "stop", None), {}, "stop"),
 ]
@@ -177,7 +177,7 @@ def test_what_opens_and_ends_a_stream_is_the_role_and_the_marker() -> None:
 def test_an_expanded_event_is_said_anew() -> None:
     said = (Reasoning(0, "so"), Text(0, "a"), Finished(0, "stop", ends()), Usage(COUNTS))
     found = bodies(writer(expand=True).write(Unchanged(b"", said)))
-    assert [body["choices"][0]["delta"] for body in found[:3]] == [{"reasoning": "so"}, {"content": "a"}, {}]
+    assert [body["choices"][0]["delta"] for body in found[:3]] == [{"reasoning_content": "so"}, {"content": "a"}, {}]
     assert found[2]["choices"][0]["finish_reason"] == "stop"
     assert found[3]["usage"] == COUNTS
 

@@ -153,19 +153,6 @@ def test_a_reply_that_says_nothing_is_a_message_without_blocks() -> None:
     assert (made["content"], made["stop_reason"]) == ([], "end_turn")
 
 
-def test_reasoning_in_the_text_is_thinking() -> None:
-    made = content(Text(0, "<thi"), Text(0, "nk>\na</th"), Text(0, "ink>\n\nb"), finished())
-    assert made == [("thinking", "a"), ("text", "b")]
-    assert content(Text(0, "<think>\n\n</think>\n\nb"), finished()) == [("text", "b")]
-
-
-def test_what_waits_for_a_marker_goes_before_what_follows() -> None:
-    events: list[Event] = [Text(0, "<th"), opened(0), CallArguments(0, 0, "{}"), Text(0, "<think>a</think>b")]
-    said = [("text", "<th"), ("tool_use", {}), ("thinking", "a"), ("text", "b")]
-    assert content(*events, finished("tool_calls")) == said
-    assert content(Text(0, "<th"), Reasoning(0, "r"), finished()) == [("text", "<th"), ("thinking", "r")]
-
-
 @pytest.mark.parametrize(
     ("finish", "stop"),
     [

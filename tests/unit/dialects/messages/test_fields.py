@@ -22,6 +22,7 @@ from anthropic.types.tool_result_block_param import Content as ResultContent
 from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
+from proxy.dialects.messages.signature import Signature
 from tests.support.messages_ask import (
     FUNCTION,
     MODEL,
@@ -456,7 +457,9 @@ DOCUMENTS: dict[str, Example] = {
     "document.cache_control": less(PLAIN, "cache_control", CACHE),
     "document.citations": less(PLAIN, "citations", {"enabled": True}),
 }
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+_SIGNATURE = Signature()
+_SIGNATURE.add("hm")
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": _SIGNATURE.sign("reasoning")}
 UNSIGNED = {"type": "thinking", "thinking": "hm"}
 BACK = {"reasoning_history": "reasoning_content"}
 HIDDEN = Dropped(
@@ -504,11 +507,16 @@ def result_less(name: str, value: Any) -> Dropped:
 CALLS: dict[str, Example] = {
     "thinking.type": THOUGHT_OUT,
     "thinking.thinking": THOUGHT_OUT,
-    "thinking.signature": Dropped(
-        ask(user("hi"), assistant(THOUGHT, text("a")), user("b")),
-        ask(user("hi"), assistant(UNSIGNED, text("a")), user("b")),
-        "messages[].content[].signature",
-        BACK,
+    "thinking.signature": Carried(
+        ask(user("hi"), assistant(SIGNED, text("a")), user("b")),
+        {
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "a", "reasoning": "hm"},
+                {"role": "user", "content": "b"},
+            ]
+        },
+        {"reasoning_history": "reasoning_content"},
     ),
     "redacted_thinking.type": HIDDEN,
     "redacted_thinking.data": HIDDEN,

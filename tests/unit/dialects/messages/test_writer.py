@@ -38,7 +38,8 @@ from proxy.errors import (
     UpstreamSlow,
     UpstreamUnreachable,
 )
-from proxy.exchange.reply_stream import StreamReply, answer_as_answer, answer_as_stream
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.tools.toolset import read_tools
 from tests.failures.test_recordings import FOLDER, SAID, STREAMS, SWALLOWED, WHOLES, tools_for
 from tests.support.messages_checker import ERROR_TYPES, check_error, check_message, check_stream

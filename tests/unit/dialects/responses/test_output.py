@@ -12,6 +12,7 @@ from proxy.dialects.responses.errors import error_body, error_code, failure
 from proxy.dialects.responses.output import Output, Progress
 from proxy.dialects.responses.tools import Called, Kind
 from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
+from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
     Call,
     CallArguments,
@@ -33,7 +34,8 @@ from proxy.errors import (
     UpstreamBroken,
     UpstreamRefused,
 )
-from tests.support.helpers import all_cuts
+from proxy.formats.reasoning import Thoughts
+from tests.support.helpers import SEED, all_cuts, ends, run, says
 from tests.support.responses_checker import calls_of, check_response, check_stream, events, text_of
 from tests.support.responses_view import offering, options
 
@@ -123,8 +125,17 @@ def test_reasoning_is_an_item_in_clear_with_an_empty_summary() -> None:
 
 @pytest.mark.parametrize("parts", [*all_cuts("<think>hm</think>\n\nHi", 3), [*"<think>hm</think>\n\nHi"]])
 def test_reasoning_in_the_text_is_reasoning_at_every_cut(parts: list[str]) -> None:
-    response = read(*(Text(0, part) for part in parts), END)
+    """The engine tells it, as in all dialects."""
+    engine = Engine(Task(tools=None, seed=SEED, ordered=True, thoughts=Thoughts()))
+    response = read(*run([*map(says, parts), ends()], engine))
     assert (text_of(response), text_of(response, "reasoning")) == ("Hi", "hm")
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+
+
+def test_what_only_looks_like_a_mark_of_reasoning_is_text() -> None:
+    """Nothing is told here that the engine has not told."""
+    response = read(Text(0, "<think>hm</think>Hi"), END)
+    assert (text_of(response), text_of(response, "reasoning")) == ("<think>hm</think>Hi", "")
 
 
 def test_blanks_before_a_call_are_no_message() -> None:

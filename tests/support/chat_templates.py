@@ -1,7 +1,8 @@
-"""Chat templates, rendered as a model server does it: transformers' sandbox, and what vLLM does before it.
+"""Chat templates of real models, rendered as a model server does it: transformers' sandbox, and what stands before it.
 
-vLLM reads the arguments of calls (a text that is no JSON is a 400), drops an empty `tool_calls`, makes null content an
-empty text, and hands a content to the template as text or as parts, whichever the template reads.
+`render` reads nothing but the arguments of calls. `ChatTemplate.render` does what vLLM does: it reads the arguments of
+calls (a text that is no JSON is a 400), drops an empty `tool_calls`, makes null content an empty text, and hands a
+content to the template as text or as parts, whichever the template reads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Template, TemplateError, nodes
@@ -57,21 +57,36 @@ class ChatTemplate:
 
     def render(self, body: dict[str, Any]) -> str:
         """The prompt for a request; Refused, with the server's words, if there is none."""
-        messages = _parsed(body["messages"], self.parts)
-        try:
-            return self.template.render(
-                messages=messages,
-                tools=body.get("tools") or None,
-                documents=None,
-                add_generation_prompt=True,
-                bos_token="<s>",
-                eos_token="</s>",
-                **body.get("chat_template_kwargs", {}),
-            )
-        except TemplateError as error:
-            raise Refused(str(error)) from error
-        except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
-            raise Refused(f"{type(error).__name__}: {error}") from error
+        return _rendered(self.template, body, _parsed(body["messages"], self.parts))
+
+
+def render(name: str, body: dict[str, Any]) -> str:
+    """The prompt for a request by the template of this name, whose messages it gets as they are."""
+    messages = deepcopy(body["messages"])
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return _rendered(_named(name).template, body, messages)
+
+
+def _rendered(template: Template, body: dict[str, Any], messages: list[dict[str, Any]]) -> str:
+    variables = dict(body.get("chat_template_kwargs", {}))
+    if "reasoning_effort" in body:
+        variables.setdefault("reasoning_effort", body["reasoning_effort"])
+    try:
+        return template.render(
+            messages=messages,
+            tools=body.get("tools") or None,
+            documents=None,
+            add_generation_prompt=True,
+            bos_token="<s>",
+            eos_token="</s>",
+            **variables,
+        )
+    except TemplateError as error:
+        raise Refused(str(error)) from error
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise Refused(f"{type(error).__name__}: {error}") from error
 
 
 def _parsed(messages: list[dict[str, Any]], parts: bool) -> list[dict[str, Any]]:
@@ -145,9 +160,10 @@ def _environment() -> SandboxedEnvironment:
 @cache
 def templates() -> tuple[ChatTemplate, ...]:
     """All templates of the shared folder, compiled; none where that is missing."""
-    return tuple(_read(path) for path in sorted(FOLDER.glob("*.jinja")))
+    return tuple(_named(path.stem) for path in sorted(FOLDER.glob("*.jinja")))
 
 
-def _read(path: Path) -> ChatTemplate:
-    source = path.read_text("utf-8")
-    return ChatTemplate(path.stem, _environment().from_string(source), bool(_OVER_PARTS.search(source)))
+@cache
+def _named(name: str) -> ChatTemplate:
+    source = (FOLDER / f"{name}.jinja").read_text("utf-8")
+    return ChatTemplate(name, _environment().from_string(source), bool(_OVER_PARTS.search(source)))

@@ -1,0 +1,44 @@
+"""A whole answer as the engine says it, in the client's dialect."""
+
+from __future__ import annotations
+
+from proxy.codec.json_text import JsonObject
+from proxy.dialects.base import Dialect, Writer
+from proxy.dialects.chat.answer import as_chunk
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Chunk, Failed, Usage
+from proxy.exchange.said import Said
+from proxy.formats.reasoning import Thoughts
+
+
+def unrepaired() -> Engine:
+    """An engine that only says what the server says, for dialects in which thoughts stand apart."""
+    return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
+
+
+def answer_as_answer(
+    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, said: Said | None = None
+) -> bytes:
+    """A whole answer as the engine says it, in the client's dialect, while `said` listens; raises the error of a
+    `Failed`.
+    """
+    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
+    if said is not None:
+        said.hear(events)
+    return dialect.whole(body, answer, events)
+
+
+def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, said: Said | None = None) -> bytes:
+    """A whole answer as the stream that the client asked for, while `said` listens; raises the error of a `Failed`."""
+    usage = answer.get("usage")
+    chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
+    writer.see(Chunk(answer, b"", streamed=False))
+    events = (*engine.feed(chunk), *engine.finish(done=True))
+    if said is not None:
+        said.hear(events)
+    for event in events:
+        if isinstance(event, Failed):
+            raise event.error
+    counts = (Usage(usage),) if isinstance(usage, dict) else ()
+    begun = writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1)
+    return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()

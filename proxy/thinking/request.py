@@ -1,0 +1,46 @@
+"""A request on its way up, for a model that thinks: one step for all dialects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.audit_record import Repair
+from proxy.codec.json_text import JsonObject
+from proxy.formats.reasoning import Thoughts
+from proxy.thinking.families import Family
+from proxy.thinking.history import given_back
+from proxy.thinking.splitting import thoughts_of
+from proxy.thinking.switches import of_rules, switched
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingRules:
+    """What is known of a model: its family, None if unknown; what the rules name as its switch, and what becomes of
+    earlier thoughts; `suffix`: what the name that the client uses says of thinking.
+    """
+
+    family: Family | None
+    switch: str = "none"
+    history: str = "auto"
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingRequest:
+    """A request in the words of the model's family, what was changed in it, and how the thoughts in the text of its
+    reply would be told.
+    """
+
+    body: JsonObject
+    told: tuple[Repair, ...]
+    thoughts: Thoughts
+
+
+def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
+    """The request in the words of the model's family; its body is the very same if nothing changes."""
+    family = rules.family
+    if family is None and rules.suffix:
+        family = of_rules(rules.switch)
+    said, switching = switched(body, family, rules.suffix)
+    made, giving = given_back(said, rules.family, rules.history)
+    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family))

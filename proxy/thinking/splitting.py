@@ -1,0 +1,39 @@
+"""How the thoughts in a reply's text are told from it, by the model's family and the request's own switch."""
+
+from __future__ import annotations
+
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject
+from proxy.formats.reasoning import ALL_MARKERS, Thoughts
+from proxy.thinking.families import Family, Opens
+
+
+def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
+    """The thoughts of the reply to a request, as it goes up; of a model of no known family nothing is known."""
+    if family is None:
+        return Thoughts(ALL_MARKERS, unknown=True)
+    opens = _opens(family, is_on(body, family))
+    begun = family.markers[0].opener if opens is Opens.YES else ""
+    return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN)
+
+
+def _opens(family: Family, on: bool | None) -> Opens:
+    if on is None:
+        return family.prompt.unsaid
+    return family.prompt.on if on else family.prompt.off
+
+
+def is_on(body: JsonObject, family: Family) -> bool | None:
+    """Whether a request switches thinking on or off, in the words of the family; None if it says nothing of it."""
+    given = as_object(body.get("chat_template_kwargs"))
+    switch, efforts = family.switch, family.efforts
+    if switch is not None:
+        for name in (switch.name, *switch.also):
+            if name in given:
+                return given[name] != switch.off
+    if efforts is None or switch is not None:
+        return None
+    word = given.get(efforts.name, body.get(efforts.name))
+    if word is None:
+        return None
+    return word != efforts.words.get("none", "none")

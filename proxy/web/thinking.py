@@ -1,0 +1,31 @@
+"""What of a request, and of the rules, says how its model thinks."""
+
+from __future__ import annotations
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.rules import Parse, Profile, Rules
+from proxy.formats.reasoning import Thoughts
+from proxy.thinking.families import family_of
+from proxy.thinking.request import ThinkingRequest, ThinkingRules, think
+
+
+def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: str, asked: str) -> ThinkingRequest:
+    """A request in the words of its model's family, its body the very same if nothing changes; `asked` is the client's
+    name for the model.
+    """
+    family = family_of(model, profile.family)
+    suffix = rules.thinking_suffix(asked)
+    return think(body, ThinkingRules(family, profile.thinking, profile.reasoning_history, suffix))
+
+
+def thoughts_told(given: Thoughts, model: str, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
+    """The thoughts that are told from the text of a reply, `given` as the family has them; None if none are. `parse`
+    says who looks for calls in it. A client that has thoughts in `blocks` of their own gets those that the reply itself
+    marks in any case.
+    """
+    told = profile.telling == "split"
+    if profile.telling == "auto":
+        told = parse == "proxy" and family_of(model, profile.family) is not None
+    if told:
+        return given
+    return Thoughts() if blocks else None

@@ -1,0 +1,352 @@
+"""Thoughts of a server without a reasoning parser: told apart for both fronts, and given back in the next turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.conftest import Inside, Proxy, start
+from tests.real.llama import LlamaServer
+from tests.support.chat_templates import FOLDER, render
+from tests.support.helpers import received
+from tests.support.messages_checker import check_message, check_stream
+from tests.support.responses_client import RESPONSES, ask, response_of
+from tests.support.responses_client import TOOL as RESPONSES_TOOL
+from tests.support.scripted import (
+    DONE,
+    PATIENCE,
+    ROLE,
+    WRITE_FILE,
+    Upstream,
+    answer,
+    chat,
+    completion,
+    delta,
+    event,
+    finish,
+    stream,
+    text,
+)
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
+THOUGHT = "I must write it."
+REPLY = f"<think>\n{THOUGHT}\n</think>\n\nI will.\n{CALL}"
+SPLIT = 'models:\n  - {match: "*", reasoning: split, family: qwen3}\n'
+PROMPTED = 'models:\n  - {match: "*", reasoning: split, family: qwen3.5}\n'
+MODELS = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm"}]})]
+TOOL = {"name": "write_file", "description": "Writes.", "input_schema": WRITE_FILE["function"]["parameters"]}
+
+
+def pieces(said: str, size: int = 5) -> list[bytes]:
+    return [text(said[at : at + size]) for at in range(0, len(said), size)]
+
+
+def serving(said: str, *, streamed: bool) -> Any:
+    if streamed:
+        return stream(ROLE, *pieces(said), finish(), DONE)
+    return [answer(completion(said))]
+
+
+def in_chat(inside: Inside, rules: str, said: str, *, streamed: bool, **more: Any) -> tuple[Any, dict[str, Any]]:
+    """What a chat client has of a reply, and what the server was asked."""
+    with Upstream(serving(said, streamed=streamed)) as server:
+        response = inside(server.url, rules).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE], **more))
+        assert response.status_code == 200
+        asked = json.loads(server.seen[0].body)
+    if streamed:
+        got = received(response.data)[0]
+        calls = [(call.name, json.loads(call.arguments)) for call in got.tool_calls.values()]
+        return (got.reasoning, got.text, calls, got.finish), asked
+    (choice,) = json.loads(response.data)["choices"]
+    message = choice["message"]
+    listed = message.get("tool_calls") or []
+    calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in listed]
+    return (message.get("reasoning_content", ""), message["content"], calls, choice["finish_reason"]), asked
+
+
+WANTED = (THOUGHT, "I will.\n", [("write_file", {"path": "a", "content": "b"})], "tool_calls")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_chat_client_has_thoughts_apart(inside: Inside, streamed: bool) -> None:
+    found, _ = in_chat(inside, SPLIT, REPLY, streamed=streamed)
+    assert (found[0], found[1].strip(), *found[2:]) == (THOUGHT, "I will.", *WANTED[2:])
+    prompted, _ = in_chat(inside, PROMPTED, REPLY.removeprefix("<think>"), streamed=streamed)
+    assert prompted == found
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_thinking_that_is_switched_off_is_not_looked_for(inside: Inside, streamed: bool) -> None:
+    """The same family opens no thought then."""
+    found, asked = in_chat(inside, PROMPTED, "Hello.", streamed=streamed, reasoning_effort="none")
+    assert found == ("", "Hello.", [], "stop")
+    assert asked["chat_template_kwargs"] == {"enable_thinking": False} and "reasoning_effort" not in asked
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_without_a_word_of_the_rules_a_servers_text_is_its_own(inside: Inside, streamed: bool) -> None:
+    """C1: a server that finds calls may find thoughts, too; so the text stays, marks and all."""
+    found, _ = in_chat(inside, "", "<think>a</think>Hello.", streamed=streamed)
+    assert found == ("", "<think>a</think>Hello.", [], "stop")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_where_the_proxy_parses_a_known_family_is_told_apart(inside: Inside, streamed: bool) -> None:
+    rules = 'models:\n  - {match: "*", parse: proxy, server: vllm, family: qwen3}\n'
+    found, asked = in_chat(inside, rules, "<think>a</think>Hello.", streamed=streamed)
+    assert found == ("a", "Hello.", [], "stop") and asked["tool_choice"] == "none"
+    found, _ = in_chat(inside, rules.replace(", family: qwen3", ""), "<think>a</think>Hello.", streamed=streamed)
+    assert found == ("", "<think>a</think>Hello.", [], "stop")
+
+
+def test_the_client_has_thoughts_under_the_name_that_it_reads(inside: Inside) -> None:
+    rules = f"{SPLIT}clients:\n  a: {{reasoning: reasoning}}\n"
+    for streamed in (True, False):
+        with Upstream(serving("<think>a</think>b", streamed=streamed)) as server:
+            response = inside(server.url, rules).post(f"/for/a{CHAT}", json=chat(stream=streamed))
+        assert b'"reasoning":"a"' in response.data and b"reasoning_content" not in response.data
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_messages_client_has_a_block_that_goes_back_as_reasoning(inside: Inside, streamed: bool) -> None:
+    """The block, signature and all, is what the next request holds; the server has the thought in its field."""
+    with Upstream(serving(REPLY, streamed=streamed), [answer(completion("Done."))]) as server:
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
+        client = inside(server.url, SPLIT)
+        turn: dict[str, Any] = {"role": "user", "content": "Write."}
+        body = {"model": "tiny", "max_tokens": 99, "tools": [TOOL]}
+        response = client.post(MESSAGES, json={**body, "stream": streamed, "messages": [turn]})
+        message = (check_stream if streamed else check_message)(response.data)
+        assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
+        assert message["content"][0]["thinking"] == THOUGHT
+        result = {"type": "tool_result", "tool_use_id": message["content"][2]["id"], "content": "ok"}
+        said = {"role": "assistant", "content": message["content"]}
+        client.post(MESSAGES, json={**body, "messages": [turn, said, {"role": "user", "content": [result]}]})
+        first, second = (json.loads(seen.body)["messages"] for seen in server.seen)
+    assert second[: len(first)] == first
+    assert second[1]["reasoning_content"] == THOUGHT
+    if FOLDER.is_dir():
+        prompt = render("Qwen-Qwen3-0.6B", {"messages": second})
+        assert f"<think>\n{THOUGHT}\n</think>\n\nI will." in prompt
+
+
+def items_of(response: dict[str, Any]) -> list[tuple[str, str]]:
+    """The items of a Responses reply, each with what it says."""
+    said = {"reasoning": "content", "message": "content"}
+    return [(item["type"], item[said[item["type"]]][0]["text"] if item["type"] in said else item["arguments"])
+            for item in response["output"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("rules", [SPLIT, PROMPTED, ""], ids=["split", "in the prompt", "no rules"])
+def test_a_responses_client_has_an_item_of_reasoning(inside: Inside, streamed: bool, rules: str) -> None:
+    """By the same events as in the other dialects; what a reply itself marks is told in any case."""
+    reply = REPLY.removeprefix("<think>\n") if rules == PROMPTED else REPLY
+    with Upstream(serving(reply, streamed=streamed)) as server:
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
+        client = inside(server.url, rules)
+        made = response_of(client.post(RESPONSES, json=ask(tools=[RESPONSES_TOOL], stream=streamed)))
+    thought, message, call = items_of(made)
+    assert thought == ("reasoning", THOUGHT) and message[0] == "message" and message[1].strip() == "I will."
+    assert (call[0], json.loads(call[1])) == ("function_call", {"path": "a", "content": "b"})
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("family", "thought"),
+    [
+        ("qwen3", {"reasoning_content": "Hm."}),
+        ("gpt-oss", {"reasoning_content": "Hm.", "thinking": "Hm."}),
+        ("deepseek-r1", {}),
+        ("", {}),
+    ],
+)
+def test_an_item_of_reasoning_goes_back_where_the_family_reads_it(
+    inside: Inside, streamed: bool, family: str, thought: dict[str, str]
+) -> None:
+    """Of a model of no known family nothing is known: there it waits until the server has shown that it wants it."""
+    rules = f'models:\n  - {{match: "*", family: {family}}}\n' if family else ""
+    given = {"reasoning_content": "Hm.", "content": "Hi."}
+    whole = [answer(completion({"role": "assistant", **given}))]
+    script = stream(ROLE, delta(given), finish(), DONE) if streamed else whole
+    with Upstream(script, [answer(completion("a"))]) as server:
+        server.paths["/v1/models"] = MODELS
+        client = inside(server.url, rules)
+        made = response_of(client.post(RESPONSES, json=ask(stream=streamed)))
+        history = [{"role": "user", "content": "Hi"}, *made["output"], {"role": "user", "content": "go"}]
+        response_of(client.post(RESPONSES, json=ask(history, stream=False)))
+        sent = json.loads(server.seen[1].body)["messages"][1]
+    assert sent == {"role": "assistant", "content": "Hi.", **thought}
+
+
+def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(inside: Inside) -> None:
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "another server's"}
+    talk = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [block, {"type": "text", "text": "Hi."}]},
+        {"role": "user", "content": "go"},
+    ]
+    body = {"model": "tiny", "max_tokens": 9, "messages": talk}
+    for rules, wanted in (("", None), ('models:\n  - {match: "*", family: qwen3}\n', "Hm.")):
+        with Upstream([answer(completion("a"))]) as server:
+            server.paths["/v1/models"] = MODELS
+            assert inside(server.url, rules).post(MESSAGES, json=body).status_code == 200
+            sent = json.loads(server.seen[0].body)["messages"][1]
+        assert sent.get("reasoning_content") == wanted
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_a_block_goes_back_in_the_field_in_which_the_server_said_it(inside: Inside, field: str) -> None:
+    told = stream(ROLE, delta({field: "Hm."}), text("Hi."), finish(), DONE)
+    with Upstream(told, [answer(completion("a"))]) as server:
+        server.paths["/v1/models"] = MODELS
+        client = inside(server.url)
+        turn: dict[str, Any] = {"role": "user", "content": "Hi"}
+        body = {"model": "tiny", "max_tokens": 99}
+        message = check_stream(client.post(MESSAGES, json={**body, "stream": True, "messages": [turn]}).data)
+        said = {"role": "assistant", "content": message["content"]}
+        client.post(MESSAGES, json={**body, "messages": [turn, said, turn]})
+        sent = json.loads(server.seen[1].body)["messages"]
+    assert sent[1] == {"role": "assistant", "content": "Hi.", field: "Hm."}
+
+
+def test_a_chat_clients_thought_goes_back_in_the_field_of_the_family(inside: Inside) -> None:
+    said = {"role": "assistant", "content": "Hi.", "reasoning_content": "Hm."}
+    user = {"role": "user", "content": "Hi"}
+    rules = 'models:\n  - {match: "*", family: gpt-oss}\n'
+    with Upstream([answer(completion("a"))]) as server:
+        inside(server.url, rules).post(CHAT, json={**chat(), "messages": [user, said, user]})
+        sent = json.loads(server.seen[0].body)["messages"]
+    assert sent == [user, {**said, "thinking": "Hm."}, user]
+
+
+def test_a_suffix_of_the_models_name_switches_thinking(inside: Inside) -> None:
+    rules = 'aliases: {"q:*": Qwen/Qwen3-8B}\n'
+    for name, wanted in (("q:nothink", {"enable_thinking": False}), ("q:high", {"enable_thinking": True})):
+        with Upstream([answer(completion("a"))], [answer(completion("a"))]) as server:
+            server.paths["/v1/models"] = MODELS
+            client = inside(server.url, rules)
+            client.post(CHAT, json={**chat(), "model": name})
+            ask = {"model": name, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+            client.post(MESSAGES, json=ask)
+            for seen in server.seen:
+                asked = json.loads(seen.body)
+                assert (asked["model"], asked["chat_template_kwargs"]) == ("Qwen/Qwen3-8B", wanted)
+
+
+@pytest.mark.parametrize("rules", [SPLIT, PROMPTED])
+def test_a_server_with_its_own_parser_is_untouched(inside: Inside, rules: str) -> None:
+    sent = [ROLE, delta({"reasoning_content": "Hm, <think>"}), text("Hi "), text("you."), finish(), DONE]
+    with Upstream(stream(*sent)) as server:
+        response = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    assert response.data == b"".join(sent)
+
+
+USED = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+COUNTED = {"vllm": {"count": 3, "tokens": [1]}, "llamacpp": {"tokens": [1, 2, 3]}}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_tokens_of_thoughts_are_counted_by_the_server(inside: Inside, streamed: bool, kind: str) -> None:
+    usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
+    told = stream(ROLE, text("<think>a</think>b"), finish(), usage, DONE)
+    script = told if streamed else [answer(completion("<think>a</think>b", usage=USED))]
+    with Upstream(script, script) as server:
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer(COUNTED[kind])]}
+        client = inside(server.url, SPLIT)
+        body = chat(stream=streamed, stream_options={"include_usage": True}) if streamed else chat(stream=False)
+        data = client.post(CHAT, json=body).data
+        got = received(data).usage[-1] if streamed else json.loads(data)["usage"]
+        ask = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": streamed}
+        told_again = client.post(MESSAGES, json=ask).data
+    assert got == {**USED, "completion_tokens_details": {"reasoning_tokens": 3}}
+    message = (check_stream if streamed else json.loads)(told_again)
+    assert message["usage"]["output_tokens_details"] == {"thinking_tokens": 3}
+
+
+@pytest.mark.parametrize("script", [[answer({}, 404)], [answer(b"no json")], [answer({"count": None})]])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_where_nobody_counts_the_usage_stays(inside: Inside, streamed: bool, script: Any) -> None:
+    usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
+    told = stream(ROLE, text("<think>a</think>b"), finish(), usage, DONE)
+    with Upstream(told if streamed else [answer(completion("<think>a</think>b", usage=USED))]) as server:
+        server.paths["/tokenize"] = script
+        body = chat(stream=streamed, stream_options={"include_usage": True}) if streamed else chat(stream=False)
+        data = inside(server.url, SPLIT).post(CHAT, json=body).data
+    assert (received(data).usage[-1] if streamed else json.loads(data)["usage"]) == USED
+
+
+def test_observed_replies_stay_as_they_are(inside: Inside) -> None:
+    sent = [ROLE, text("<think>a</think>b"), finish(), DONE]
+    body = chat(reasoning_effort="none", messages=[{"role": "user", "content": "Hi"}])
+    with Upstream(stream(*sent)) as server:
+        response = inside(server.url, SPLIT, observe=True).post(CHAT, json=body)
+        assert json.loads(server.seen[0].body) == body
+    assert response.data == b"".join(sent)
+
+
+SCRIPTS = {
+    "opened": [REPLY, "Done."],
+    "prompted": [REPLY.removeprefix("<think>\n"), "Done."],
+}
+
+
+@pytest.fixture(scope="module")
+def thinking_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Proxy]]:
+    """Proxies in front of a real llama.cpp server whose model thinks in its text: for each script its rules."""
+    with ExitStack() as stack:
+        server = stack.enter_context(LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("llama")))
+        fronts = {}
+        for script, rules in (("opened", SPLIT), ("prompted", PROMPTED)):
+            folder: Path = tmp_path_factory.mktemp(f"front_{script}")
+            path = folder / "rules.yaml"
+            path.write_text(rules)
+            fronts[script] = start(server.url, "--rules", str(path), folder=folder, stack=stack)
+        yield fronts
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_openai_sdk_has_the_thoughts_of_a_real_server(thinking_front: dict[str, Proxy], script: str) -> None:
+    front = thinking_front[script]
+    asked: dict[str, Any] = {
+        "model": "parrot",
+        "messages": [{"role": "user", "content": f"Write [[script:{script}]]"}],
+        "tools": [WRITE_FILE],
+    }
+    with openai.OpenAI(base_url=f"{front.url}/v1", api_key="k", max_retries=0, timeout=PATIENCE) as client:
+        message = client.chat.completions.create(**asked).choices[0].message
+        assert getattr(message, "reasoning_content", None) == THOUGHT
+        assert (message.content or "").strip() == "I will." and len(message.tool_calls or ()) == 1
+        thought = said = ""
+        for chunk in client.chat.completions.create(**asked, stream=True):
+            for choice in chunk.choices:
+                thought += getattr(choice.delta, "reasoning_content", None) or ""
+                said += choice.delta.content or ""
+        assert (thought, said.strip()) == (THOUGHT, "I will.")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_anthropic_sdk_has_the_thoughts_of_a_real_server(thinking_front: dict[str, Proxy], script: str) -> None:
+    front = thinking_front[script]
+    turn: Any = {"role": "user", "content": f"Write [[script:{script}]]"}
+    tools: Any = [TOOL]
+    with anthropic.Anthropic(base_url=front.url, api_key="k", max_retries=0, timeout=PATIENCE) as client:
+        with client.messages.stream(model="parrot", max_tokens=500, messages=[turn], tools=tools) as events:
+            message = events.get_final_message()
+        assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
+        first, _, call = message.content
+        assert first.type == "thinking" and first.thinking == THOUGHT
+        assert call.type == "tool_use"
+        said: Any = {"role": "assistant", "content": message.content}
+        result: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "ok"}]}
+        again = client.messages.create(model="parrot", max_tokens=500, messages=[turn, said, result], tools=tools)
+        assert [block.type for block in again.content] in (["text"], ["thinking"], ["thinking", "text"])

@@ -1,0 +1,95 @@
+"""Servers that tell thoughts apart themselves are untouched, whatever the rules say of thoughts (C1)."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions
+from proxy.engine.engine import Engine, Task
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer
+from proxy.formats.reasoning import ALL_MARKERS, Thoughts
+from proxy.thinking.families import FAMILIES
+from tests.support.helpers import SEED, calls, chunk, delta, ends, offered, piece, random_cut, says
+
+CORPORA = Path(__file__).parents[2] / "corpora"
+CHAT = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True))
+USAGE = chunk(usage={"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 3}})
+CALL = '{"command": "echo \\"</think>\\" <think>"}'
+EVERY = 9
+
+
+def given() -> Iterator[Any]:
+    yield pytest.param(None, id="server")
+    yield pytest.param(Thoughts(), id="marked")
+    yield pytest.param(Thoughts(ALL_MARKERS, unknown=True), id="unknown family")
+    for family in FAMILIES[::EVERY]:
+        opener = family.markers[0].opener
+        yield pytest.param(Thoughts(family.markers, opener), id=family.name)
+
+
+def texts() -> list[str]:
+    """What may stand in a thought: anything. Prose, code, markup, and calls that are not meant."""
+    files = sorted((CORPORA / "negative").glob("*.jsonl"))
+    rows = [row for path in files for row in path.read_text("utf-8").split("\n") if row]
+    return [json.loads(row)["text"] for row in rows[::EVERY]]
+
+
+TEXTS = texts()
+
+
+def streams(field: str) -> Iterator[list[bytes]]:
+    """A thought in pieces, and an answer, a call or both behind it, as vLLM, SGLang and llama.cpp send them."""
+    rng = random.Random(1)
+    for number, text in enumerate(TEXTS):
+        parts = filter(None, random_cut(text, rng))
+        thoughts = [chunk({"index": 0, "delta": {field: part}, "finish_reason": None}) for part in parts]
+        answer = [says("It is "), says("done.")]
+        called = [calls(piece(0, "", "bash", "call_1")), calls(piece(0, CALL[:9])), calls(piece(0, CALL[9:]))]
+        behind = ([*answer, ends()], [*called, ends("tool_calls")], [*answer, *called, ends("tool_calls")])[number % 3]
+        events = [chunk(delta(role="assistant", content="")), *thoughts, *behind, USAGE]
+        yield [*(event.raw for event in events), b"data: [DONE]\n\n"]
+
+
+def relayed(parts: list[bytes], thoughts: Thoughts | None) -> bytes:
+    engine = Engine(Task(tools=offered(), seed=SEED, thoughts=thoughts))
+    reply = StreamReply(engine, CHAT.writer(expand=False), fails)
+    return b"".join([*map(reply.receive, parts), reply.finish()])
+
+
+def fails(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("thoughts", [*given()])
+def test_its_stream_leaves_byte_for_byte(thoughts: Thoughts | None, field: str) -> None:
+    found = [*streams(field)]
+    assert len(found) > 50
+    for parts in found:
+        sent = b"".join(parts)
+        assert relayed(parts, thoughts) == sent
+        assert relayed([sent], thoughts) == sent
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("thoughts", [*given()])
+def test_its_whole_answer_leaves_byte_for_byte(thoughts: Thoughts | None, field: str) -> None:
+    function = {"name": "bash", "arguments": CALL}
+    for number, text in enumerate(TEXTS):
+        message: dict[str, Any] = {"role": "assistant", "content": "It is done.", field: text or "So."}
+        finish = "stop"
+        if number % 2:
+            message |= {"content": None, "tool_calls": [{"id": "a", "type": "function", "function": function}]}
+            finish = "tool_calls"
+        body = json.dumps({"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}).encode()
+        engine = Engine(Task(tools=offered(), seed=SEED, thoughts=thoughts))
+        assert answer_as_answer(body, read_whole(body), engine, CHAT) == body

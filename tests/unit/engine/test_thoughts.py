@@ -1,0 +1,414 @@
+"""Thoughts told from the text, in every family's notation: live, equal at every cut, streamed and whole (F70, F71)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.messages.blocks import ReplyOptions
+from proxy.dialects.messages.writer import MessagesDialect
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer
+from proxy.formats.reasoning import Section, Thoughts
+from proxy.thinking.families import FAMILIES, Family
+from tests.support.helpers import (
+    SEED,
+    all_cuts,
+    call_json,
+    chunk,
+    delta,
+    ends,
+    new_engine,
+    offered,
+    random_cut,
+    run,
+    says,
+    view,
+)
+from tests.support.messages_checker import check_message
+
+CALL = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
+THOUGHT = "So, 2<3:\n\n I look"
+ANSWER = "It <b>is</b> done."
+FEW = 4
+
+
+def by_name(value: object) -> str:
+    return value.name if isinstance(value, Family) else str(value)
+
+
+def families() -> list[Any]:
+    return [pytest.param(family, id=family.name) for family in FAMILIES]
+
+
+def marked(family: Family, answer: str, *, opened: bool, closed: bool = True) -> str:
+    """A reply as a model of the family writes it."""
+    thought = family.markers[0]
+    text = f"{thought.opener if opened else ''}\n{THOUGHT}\n"
+    if not closed:
+        return text
+    wraps = [marker for marker in family.markers if marker.section is not Section.THOUGHT]
+    opener, closer = (wraps[0].opener, wraps[0].closers[0]) if wraps and "<tool_call>" not in answer else ("", "")
+    return f"{text}{thought.closers[0]}\n\n{opener}{answer}{closer}"
+
+
+def thoughts(family: Family, *, begun: bool = False) -> Thoughts:
+    return Thoughts(family.markers, family.markers[0].opener if begun else "")
+
+
+def said(text_cut: list[str], given: Thoughts, finish: str = "stop", *, tools: bool = True) -> tuple[Any, ...]:
+    """What a client has: reasoning, text, calls and the finish."""
+    engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given))
+    views = view(run([*map(says, text_cut), ends(finish)], engine))
+    assert views.failed is None
+    found = views[0]
+    calls = [(call.name, json.loads(call.arguments)) for call in found.tool_calls.values()]
+    return found.reasoning, found.text, calls, found.finish, [repair.id for repair in engine.audit]
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["opened", "in the prompt"])
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_thought_leaves_as_reasoning(family: Family, begun: bool, tools: bool) -> None:
+    text = marked(family, ANSWER, opened=not begun)
+    for cut in all_cuts(text, FEW):
+        assert said(cut, thoughts(family, begun=begun), tools=tools)[:4] == (THOUGHT, ANSWER, [], "stop")
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_call_behind_a_thought_is_called(family: Family) -> None:
+    for begun in (False, True):
+        text = marked(family, CALL, opened=not begun)
+        for cut in all_cuts(text, FEW):
+            found = said(cut, thoughts(family, begun=begun))
+            assert found[:4] == (THOUGHT, "", [("bash", {"command": "ls"})], "tool_calls")
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_call_in_a_thought_is_none(family: Family) -> None:
+    """F71."""
+    thought = family.markers[0]
+    for begun in (False, True):
+        text = f"{'' if begun else thought.opener}I could {CALL} or not.{thought.closers[0]}Done."
+        for cut in all_cuts(text, FEW):
+            assert said(cut, thoughts(family, begun=begun))[:4] == (f"I could {CALL} or not.", "Done.", [], "stop")
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_call_that_ends_a_reply_of_nothing_but_a_thought_is_meant(family: Family) -> None:
+    """F70, and its gate: not where the reply was cut."""
+    for begun in (False, True):
+        text = f"{'' if begun else family.markers[0].opener}I look. {CALL}"
+        for cut in all_cuts(text, FEW):
+            found = said(cut, thoughts(family, begun=begun))
+            assert found[:4] == ("I look. ", "", [("bash", {"command": "ls"})], "tool_calls")
+            found = said(cut, thoughts(family, begun=begun), "length")
+            assert found[:4] == (f"I look. {CALL}", "", [], "length")
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_thought_that_is_never_closed_goes_out_as_one(family: Family, tools: bool) -> None:
+    text = marked(family, "", opened=True, closed=False)
+    for cut in all_cuts(text, FEW):
+        for finish in ("stop", "length"):
+            assert said(cut, thoughts(family), finish, tools=tools) == (THOUGHT, "", [], finish, [])
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Family, tools: bool) -> None:
+    """Cut by `length` it may have been a thought."""
+    text = marked(family, "", opened=False, closed=False)
+    given = thoughts(family, begun=True)
+    for cut in all_cuts(text, FEW):
+        assert said(cut, given, tools=tools) == (THOUGHT, THOUGHT, [], "stop", ["unclosed_thought"])
+        assert said(cut, given, "length", tools=tools) == (THOUGHT, "", [], "length", [])
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_prompt_that_opens_the_thought_and_a_model_that_does_so_again(family: Family) -> None:
+    text = marked(family, ANSWER, opened=True)
+    for cut in all_cuts(text, FEW):
+        assert said(cut, thoughts(family, begun=True))[:4] == (THOUGHT, ANSWER, [], "stop")
+
+
+@pytest.mark.parametrize("family", families())
+def test_where_it_is_unknown_text_stays_until_a_thought_ends(family: Family) -> None:
+    """Nothing is sent twice; what the text before was is said by a record."""
+    thought = family.markers[0]
+    if not thought.may_begin:
+        return
+    for tools in (True, False):
+        given = Thoughts(family.markers, unknown=True)
+        for cut in all_cuts(f"Hm, so.{thought.closers[0]}\n\nDone.", FEW):
+            assert said(cut, given, tools=tools) == ("", "Hm, so.Done.", [], "stop", ["unopened_thought"])
+        for cut in all_cuts(f"{thought.opener}Hm.{thought.closers[0]}It ends with {thought.closers[0]}.", FEW):
+            text = f"It ends with {thought.closers[0]}."
+            assert said(cut, given, tools=tools) == ("Hm.", text, [], "stop", [])
+
+
+NO_THOUGHTS = [
+    "The tag <think>x</think> is old.",
+    "See `<think>` and `</think>`.",
+    "a</think>b",
+    "<thinking>a</thinking>",
+    "<thi",
+    "\n \n",
+]
+
+
+@pytest.mark.parametrize("text", NO_THOUGHTS)
+def test_what_only_looks_like_a_thought_stays_text(text: str) -> None:
+    for tools in (True, False):
+        for cut in all_cuts(text, FEW):
+            assert said(cut, Thoughts(), tools=tools) == ("", text, [], "stop", [])
+
+
+def test_a_marker_inside_of_a_call_is_the_calls_own() -> None:
+    """C9."""
+    call = f"<tool_call>{call_json('write_file', path='a', content='</think> and <think>')}</tool_call>"
+    want = [("write_file", {"path": "a", "content": "</think> and <think>"})]
+    for given in (Thoughts(unknown=True), Thoughts(), Thoughts(FAMILIES[0].markers)):
+        for cut in all_cuts(call, FEW):
+            assert said(cut, given)[:4] == ("", "", want, "tool_calls")
+
+
+def test_thoughts_come_again_behind_others_and_behind_calls() -> None:
+    text = f"<think>a</think>\n<think>b</think>{CALL}\n<think>c</think>"
+    for cut in all_cuts(text):
+        found = said(cut, Thoughts())
+        assert (found[0], found[2]) == ("abc", [("bash", {"command": "ls"})])
+
+
+def test_a_server_that_tells_thoughts_apart_is_taken_at_its_word() -> None:
+    given = Thoughts(FAMILIES[5].markers, "<think>")
+    chunks = [chunk(delta(reasoning_content="Hm.")), says("Done."), ends()]
+    events = run(chunks, new_engine(thoughts=given))
+    assert all(isinstance(event, Unchanged) for event in events)
+    assert [event.raw for event in events if isinstance(event, Unchanged)] == [each.raw for each in chunks]
+
+
+@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
+@pytest.mark.parametrize("text", ["<think> is a tag.", "<think>a</think>b", "a</think>b"])
+def test_in_the_text_of_such_a_server_nothing_is_a_mark(given: Thoughts, text: str) -> None:
+    for ordered in (False, True):
+        for cut in all_cuts(text, FEW):
+            chunks = [chunk(delta(reasoning_content="Hm.")), *map(says, cut), ends()]
+            found = view(run(chunks, new_engine(thoughts=given, ordered=ordered)))[0]
+            assert (found.reasoning, found.text) == ("Hm.", text)
+
+
+@pytest.mark.parametrize("blanks", ["\n", " ", "\n\n"])
+def test_blanks_before_its_thoughts_are_no_thought(blanks: str) -> None:
+    """Some servers say what stands before the opener."""
+    for given in (Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")):
+        chunks = [says(blanks), chunk(delta(reasoning_content="Hm.")), says("Done."), ends()]
+        for ordered in (False, True):
+            found = view(run(chunks, new_engine(thoughts=given, ordered=ordered)))[0]
+            assert (found.reasoning, found.text.strip(), found.finish) == ("Hm.", "Done.", "stop")
+
+
+def test_thoughts_leave_while_they_come() -> None:
+    """C2: only what may be a marker waits, and blanks that may be the template's."""
+    engine = new_engine(thoughts=Thoughts())
+    assert engine.feed(says("<think>")) == ()
+    assert [*engine.feed(says("one <"))] == [Reasoning(0, "one ")]
+    assert [*engine.feed(says("b> two\n"))] == [Reasoning(0, "<"), Reasoning(0, "b> two")]
+    assert engine.feed(says("</think>\n\n")) == ()
+    (first,) = engine.feed(says("Yes"))
+    assert isinstance(first, Unchanged) or first == Text(0, "Yes")
+    second = says(" and no")
+    assert [*engine.feed(second)] == [second.unchanged((Text(0, " and no"),))]
+
+
+def test_what_a_chunk_says_beside_a_thought_leaves_once() -> None:
+    """C1."""
+    odd = chunk({**delta(content="<think>a</think>b"), "token_ids": [1]}, usage={"completion_tokens": 3})
+    engine = new_engine(thoughts=Thoughts())
+    writer = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)).writer(expand=False)
+    reply = StreamReply(engine, writer, lambda error: None)
+    data = reply.receive(odd.raw + ends().raw + b"data: [DONE]\n\n") + reply.finish()
+    assert (data.count(b"token_ids"), data.count(b"completion_tokens")) == (1, 1)
+    assert data.index(b'"reasoning_content":"a"') < data.index(b'"content":"b"')
+
+
+REPLIES = [
+    f"<think>a</think>{CALL}",
+    "<think>So it is.\n</think>\n\nDone.",
+    "Hm.</think>No <think> here.",
+    f"{CALL}</think>b",
+    "<think>so",
+    "Hi.",
+]
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["chunk by chunk", "in one chunk"])
+@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
+def test_each_of_several_choices_is_told_for_itself(given: Thoughts, apart: bool) -> None:
+    """As if it came alone, in whatever order the others come."""
+    rng = random.Random(1)
+    for one, other in itertools.permutations(REPLIES, 2):
+        cuts = [random_cut(one, rng), random_cut(other, rng)]
+        chunks: list[Chunk] = []
+        for pair in itertools.zip_longest(*cuts, fillvalue=""):
+            deltas = [delta(number, content=text) for number, text in enumerate(pair)]
+            chunks += [chunk(each) for each in deltas] if apart else [chunk(*deltas)]
+        found = view(run([*chunks, ends(), ends(choice=1)], new_engine(thoughts=given)))
+        for number, text in enumerate((one, other)):
+            alone = view(run([says(text), ends()], new_engine(thoughts=given)))[0]
+            told = found[number]
+            assert (told.reasoning, told.text, told.finish) == (alone.reasoning, alone.text, alone.finish)
+            assert [call.arguments for call in told.tool_calls.values()] == [
+                call.arguments for call in alone.tool_calls.values()
+            ]
+
+
+@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
+def test_each_of_several_whole_answers_is_told_for_itself(given: Thoughts) -> None:
+    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True))
+    for one, other in itertools.permutations(REPLIES, 2):
+        made: Any = answered_all([one, other], given, chat, tools=True)
+        for number, text in enumerate((one, other)):
+            (alone,) = answered_all([text], given, chat, tools=True)["choices"]
+            entry = made["choices"][number]
+            for each in (entry, alone):
+                for call in each["message"].get("tool_calls") or ():
+                    del call["id"]
+            assert entry == {**alone, "index": number}
+
+
+def whole(*texts: str, finish: str = "stop") -> bytes:
+    entries = [
+        {"index": number, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        for number, text in enumerate(texts)
+    ]
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    return json.dumps({**body, "choices": entries}).encode()
+
+
+def answered(text: str, given: Thoughts, dialect: Any, *, tools: bool) -> JsonObject:
+    made: JsonObject = answered_all([text], given, dialect, tools=tools)
+    return made
+
+
+def answered_all(texts: list[str], given: Thoughts, dialect: Any, *, tools: bool) -> Any:
+    body = whole(*texts)
+    engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given, ordered=not dialect.verbatim))
+    made: JsonObject = json.loads(answer_as_answer(body, read_whole(body), engine, dialect))
+    return made
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("family", families())
+def test_a_whole_answer_has_its_thought_apart(family: Family, tools: bool) -> None:
+    for begun in (False, True):
+        text = marked(family, ANSWER, opened=not begun)
+        given = thoughts(family, begun=begun)
+        chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=tools))
+        made: Any = answered(text, given, chat, tools=tools)
+        message = {"role": "assistant", "content": ANSWER, "reasoning_content": THOUGHT}
+        assert made["choices"] == [{"index": 0, "message": message, "finish_reason": "stop"}]
+        blocks: Any = check_message(answered(text, given, MessagesDialect(ReplyOptions("m")), tools=tools))
+        assert [(block["type"], block.get("thinking") or block.get("text")) for block in blocks["content"]] == [
+            ("thinking", THOUGHT),
+            ("text", ANSWER),
+        ]
+
+
+def test_a_whole_answer_without_a_thought_stays_as_it_came() -> None:
+    body = whole("Done.")
+    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=False))
+    engine = Engine(Task(tools=None, seed=SEED, thoughts=Thoughts()))
+    assert answer_as_answer(body, read_whole(body), engine, chat) == body
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("text", ["<think>", "<think></think>", "<think>\n</think>\n", "</think>"])
+def test_a_whole_answer_of_nothing_but_marks_says_nothing(text: str, tools: bool) -> None:
+    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=tools))
+    made: Any = answered(text, Thoughts(unknown=True), chat, tools=tools)
+    assert made["choices"][0]["message"] == {"role": "assistant", "content": None}
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Family) -> None:
+    """A call that is read to its end, or beyond what ends the thought, is none; the thought has ended all the same."""
+    thought = family.markers[0]
+    closer = thought.closers[0]
+    for called in (CALL, CALL.replace("bash", "nope"), CALL[:-14], CALL[:-18], f"`{CALL}`", f'"{CALL}'):
+        for begun in (False, True):
+            text = f"{'' if begun else thought.opener}{called}{closer}Done."
+            for cut in all_cuts(text, FEW):
+                found = said(cut, thoughts(family, begun=begun))
+                assert found[:4] == (called, "Done.", [], "stop"), (called, cut)
+
+
+OPEN_CODE = ["Run `ls and see.\n", "So:\n```python\nx = 1\n", "```sh\nls\n``\n", "```sh\nls\n```\nIt's ``` then.\n"]
+
+
+@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("code", OPEN_CODE)
+def test_a_thought_ends_behind_code_that_is_never_closed(family: Family, code: str) -> None:
+    """Else the answer, and its call, would be a part of it; and what is behind it stands in no code any more."""
+    thought = family.markers[0]
+    for answer, want in (("Done.", ("Done.", [])), (CALL, ("", [("bash", {"command": "ls"})]))):
+        for begun in (False, True):
+            text = f"{'' if begun else thought.opener}{code}{thought.closers[0]}\n\n{answer}"
+            for cut in all_cuts(text, FEW):
+                found = said(cut, thoughts(family, begun=begun))
+                assert (found[0], found[1:3]) == (code.rstrip(), want), cut
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
+    """Behind most of them the answer begins at once."""
+    thought = family.markers[0]
+    if thought.closers[0].startswith("</"):
+        return
+    text = f"{thought.opener}Run `ls and see.{thought.closers[0]}Done."
+    for cut in all_cuts(text, FEW):
+        assert said(cut, thoughts(family))[:2] == ("Run `ls and see.", "Done.")
+
+
+@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("mark", ["`", '"', "'"])
+def test_a_thought_ends_between_two_quotations(family: Family, mark: str) -> None:
+    thought = family.markers[0]
+    shown = f"{mark}ls{mark}"
+    for cut in all_cuts(f"{thought.opener}I run {shown}{thought.closers[0]}{shown} it is.", FEW):
+        assert said(cut, thoughts(family))[:2] == (f"I run {shown}", f"{shown} it is.")
+
+
+NAMED = ["`%s` is its end.", 'He said "%s" to it.', "Say '%s'.", "```py\nx.split('%s')[0]\n```\nSo.", "``` `%s` ```"]
+IN_A_LINE_OF_CODE = ["```py\nre.search('%s(.*)', x)\n```\nSo.", "See `a%sb` there.", "- `<a> %s </b>`"]
+
+
+@pytest.mark.parametrize("family", families())
+def test_what_would_end_a_thought_is_only_named(family: Family) -> None:
+    thought = family.markers[0]
+    closer = thought.closers[0]
+    for shown in (*NAMED, *IN_A_LINE_OF_CODE * closer.startswith("</")):
+        for begun in (False, True):
+            inside = shown % closer
+            text = f"{'' if begun else thought.opener}{inside}{closer}Done."
+            for cut in all_cuts(text, FEW):
+                assert said(cut, thoughts(family, begun=begun)) == (inside, "Done.", [], "stop", []), cut
+
+
+def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:
+    """C7."""
+    found = said(["<think>a</think>" * 2000], Thoughts())
+    assert found == ("a" * 2000, "", [], "stop", [])
+    found = said(["<think>", *["\n"] * 2000, "a</think>", *[" "] * 2000, "b"], Thoughts())
+    assert found == ("a", "b", [], "stop", [])

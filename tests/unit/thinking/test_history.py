@@ -1,0 +1,162 @@
+"""Earlier thoughts in the field that the model's template reads, rendered by the templates themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.thinking.families import FAMILIES, family_of
+from proxy.thinking.history import field_back, given_back, thought_of
+from tests.support.chat_templates import render
+from tests.unit.thinking.test_families import TEMPLATES, known, needed
+
+THOUGHT = "I must look at it first"
+CALL = {"id": "callabcde", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "read",
+        "description": "Reads.",
+        "parameters": {"type": "object", "properties": {"path": {"type": "string", "description": "p"}}},
+    },
+}
+RESULT = {"role": "tool", "tool_call_id": "callabcde", "name": "read", "content": "text"}
+DETAILS = [{"type": "reasoning.text", "text": THOUGHT}]
+BROUGHT: dict[str, dict[str, Any]] = {
+    "reasoning_content": {"reasoning_content": THOUGHT},
+    "reasoning": {"reasoning": THOUGHT},
+    "reasoning_details": {"reasoning_details": DETAILS},
+}
+# What reads no thoughts of earlier messages, or none beside calls.
+READ_NONE = {"apertus", "command-r7b", "deepseek-v3.1", "deepseek-r1", "deepseek-r1-distill", "apriel"}
+# What reads them only where thinking is switched on.
+ONLY_ON = {
+    "deepseek": {"thinking": True},
+    "reka": {"enable_thinking": True},
+    "hy3": {"reasoning_effort": "high"},
+}
+
+
+def conversation(**said: Any) -> dict[str, Any]:
+    answer = {"role": "assistant", "content": "", "tool_calls": [CALL], **said}
+    return {"messages": [{"role": "user", "content": "Q"}, answer, RESULT], "tools": [TOOL]}
+
+
+@needed
+@pytest.mark.parametrize("field", BROUGHT)
+@pytest.mark.parametrize("template", [name for name, family in TEMPLATES.items() if family not in READ_NONE])
+def test_the_next_prompt_holds_the_thought_of_the_running_turn(template: str, field: str) -> None:
+    family = known(TEMPLATES[template])
+    body = conversation(**BROUGHT[field])
+    body["chat_template_kwargs"] = ONLY_ON.get(family.name, {})
+    made, _ = given_back(body, family, "auto")
+    prompt = render(template, dict(made))
+    assert prompt.count(THOUGHT) == 1
+    assert prompt[: prompt.index(THOUGHT)].rstrip().endswith(family.markers[0].opener.rstrip())
+
+
+@needed
+def test_text_beside_a_thought_and_a_call_moves_where_the_template_raises() -> None:
+    body = conversation(reasoning_content=THOUGHT, content="I look.")
+    made, told = given_back(body, known("gpt-oss"), "auto")
+    assert [repair.id for repair in told] == ["thought_beside_text"]
+    prompt = render("openai-gpt-oss-120b", dict(made))
+    assert prompt.index("I look.") < prompt.index(THOUGHT) < prompt.index("functions.read")
+
+
+SAME: list[tuple[str | None, dict[str, Any]]] = [
+    ("qwen3", {}),
+    ("qwen3", {"reasoning_content": THOUGHT}),
+    ("gemma-4", {"reasoning": THOUGHT}),
+    ("minimax-m2", {"reasoning_content": THOUGHT, "content": "Hm."}),
+    ("gpt-oss", {"content": "I look."}),
+    ("mistral", {"content": [{"type": "thinking", "thinking": THOUGHT}]}),
+    ("deepseek-v3.1", {"reasoning_content": THOUGHT}),
+    (None, {"reasoning": THOUGHT}),
+    (None, {"reasoning_content": ""}),
+]
+
+
+@pytest.mark.parametrize(("name", "said"), SAME, ids=str)
+def test_what_needs_no_change_is_the_very_same(name: str | None, said: dict[str, Any]) -> None:
+    """C1."""
+    body = conversation(**said)
+    made, told = given_back(body, family_of("", name) if name else None, "auto")
+    assert made is body and told == ()
+
+
+def test_a_thought_that_no_server_reads_goes_to_the_field_of_the_rules_or_of_the_family() -> None:
+    body = conversation(reasoning_details=DETAILS)
+    for family, how, field in (
+        (None, "auto", "reasoning_content"),
+        (None, "reasoning", "reasoning"),
+        ("gemma-4", "reasoning", "reasoning"),
+        ("gemma-4", "auto", "reasoning_content"),
+        ("lfm2.5", "auto", "thinking"),
+    ):
+        made: Any = given_back(body, family_of("", family) if family else None, how)[0]
+        assert {key: value for key, value in made["messages"][1].items() if value == THOUGHT} == {field: THOUGHT}
+        assert "reasoning_details" not in made["messages"][1]
+
+
+@pytest.mark.parametrize(
+    ("how", "family", "wanted", "field"),
+    [
+        ("auto", "qwen3", False, "reasoning_content"),
+        ("auto", "gpt-oss", False, "reasoning_content"),  # and `given_back` writes it where the template reads it
+        ("auto", "deepseek-r1", False, ""),
+        ("auto", None, False, ""),
+        ("auto", "deepseek-r1", True, "reasoning_content"),
+        ("auto", None, True, "reasoning_content"),
+        ("drop", "qwen3", True, "drop"),
+        ("reasoning", None, False, "reasoning"),
+        ("thinking", "qwen3", True, "thinking"),
+    ],
+)
+def test_the_field_is_that_of_the_rules_else_the_familys_else_the_server_has_shown_it(
+    how: str, family: str | None, wanted: bool, field: str
+) -> None:
+    """F74."""
+    assert field_back(how, family_of("", family) if family else None, wanted=wanted) == field
+
+
+@pytest.mark.parametrize(
+    ("message", "thought"),
+    [
+        *((brought, THOUGHT) for brought in BROUGHT.values()),
+        ({"thinking": THOUGHT}, THOUGHT),
+        ({"reasoning": "", "thinking": THOUGHT}, THOUGHT),
+        ({"reasoning_content": THOUGHT, "reasoning": "x"}, THOUGHT),
+        ({"content": "Hm."}, ""),
+        ({"reasoning_content": None, "reasoning_details": "x"}, ""),
+    ],
+)
+def test_a_thought_is_found_in_whatever_field_it_comes(message: Any, thought: str) -> None:
+    assert thought_of(message) == thought
+
+
+def test_parts_hold_the_thought_and_the_text() -> None:
+    made: Any = given_back(conversation(reasoning_content=THOUGHT, content="Hm."), known("mistral"), "auto")[0]
+    assert made["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": THOUGHT},
+        {"type": "text", "text": "Hm."},
+    ]
+
+
+def test_dropped_thoughts_do_not_go_back() -> None:
+    made: Any = given_back(conversation(reasoning_content=THOUGHT), known("qwen3"), "drop")
+    assert "reasoning_content" not in made[0]["messages"][1]
+    assert [repair.id for repair in made[1]] == ["dropped_thoughts"]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_the_next_turn_begins_with_the_bytes_of_this_one(family: Any) -> None:
+    """C8; and what was given back is given back as it is."""
+    first = conversation(reasoning_content=THOUGHT, content="Hm.")
+    longer = {**first, "messages": [*first["messages"], {"role": "assistant", "content": "Done.", "reasoning": "x"}]}
+    made, long = given_back(first, family, "auto")[0], given_back(longer, family, "auto")[0]
+    start = json.dumps(made["messages"])[:-1]
+    assert json.dumps(long["messages"]).startswith(start)
+    assert given_back(made, family, "auto")[0] is made or family.alone

@@ -1,0 +1,116 @@
+"""Thinking as clients say it, in the model's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import JsonObject
+from proxy.thinking.families import FAMILIES, family_of
+from proxy.thinking.request import ThinkingRules, think
+from proxy.thinking.switches import SUFFIXES, switched
+
+BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
+_ON = {"enable_thinking": True}
+ON: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": True}}
+OFF: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
+CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("qwen3", {"reasoning_effort": "none"}, OFF),
+    ("qwen3", {"reasoning_effort": "minimal"}, OFF),
+    ("qwen3", {"reasoning_effort": "xhigh"}, ON),
+    ("qwen3", {"enable_thinking": False}, OFF),
+    ("qwen3", {"thinking": {"type": "disabled"}}, OFF),
+    ("qwen3", {"thinking": {"type": "enabled", "budget_tokens": 9}}, ON),
+    ("qwen3", {"thinking": False}, OFF),
+    ("qwen3", {"reasoning": {"enabled": False}}, OFF),
+    ("qwen3", {"reasoning": {"effort": "high"}}, ON),
+    ("qwen3", {"chat_template_kwargs": {"thinking": False}}, OFF),
+    ("qwen3", {"chat_template_kwargs": {"a": 1}, "thinking": True}, {"chat_template_kwargs": {"a": 1, **_ON}}),
+    ("deepseek", {"enable_thinking": True}, {"chat_template_kwargs": {"thinking": True}}),
+    ("kimi-k3", {"reasoning_effort": "none"}, {"chat_template_kwargs": {"thinking": False}}),
+    ("kimi-k3", {"reasoning_effort": "minimal"}, {"chat_template_kwargs": {"thinking_effort": "low"}}),
+    ("kimi-k3", {"reasoning_effort": "medium"}, {"chat_template_kwargs": {"thinking_effort": "high"}}),
+    ("kimi-k3", {"reasoning_effort": "xhigh"}, {"chat_template_kwargs": {"thinking_effort": "max"}}),
+    ("kimi-k3", {"chat_template_kwargs": {"enable_thinking": False}}, {"chat_template_kwargs": {"thinking": False}}),
+    ("minimax-m3", {"enable_thinking": False}, {"chat_template_kwargs": {"thinking_mode": "disabled"}}),
+    ("minimax-m3", {"reasoning_effort": "high"}, {"chat_template_kwargs": {"thinking_mode": "enabled"}}),
+    ("hy3", {"reasoning_effort": "none"}, {"chat_template_kwargs": {"reasoning_effort": "no_think"}}),
+    ("hy3", {"reasoning_effort": "medium"}, {"chat_template_kwargs": {"reasoning_effort": "low"}}),
+    ("hy3", {"enable_thinking": True}, {"chat_template_kwargs": {"reasoning_effort": "high"}}),
+    ("gpt-oss", {"reasoning_effort": "max"}, {"reasoning_effort": "high"}),
+    ("gpt-oss", {"reasoning_effort": "none"}, {"reasoning_effort": "low"}),
+    ("gpt-oss", {"thinking": {"type": "disabled"}}, {"reasoning_effort": "low"}),
+    ("cohere", {"reasoning_effort": "none"}, {"chat_template_kwargs": {"reasoning": False}}),
+]
+
+
+def without_messages(body: JsonObject) -> JsonObject:
+    return {key: value for key, value in body.items() if key not in BODY}
+
+
+@pytest.mark.parametrize(("name", "asked", "wanted"), CASES, ids=str)
+def test_the_wish_of_a_client_is_said_in_the_models_own_words(
+    name: str, asked: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    made, told = switched({**BODY, **asked}, family_of("", name))
+    assert without_messages(made) == wanted
+    assert [repair.id for repair in told] == ["thinking"]
+    assert {**BODY, **made} == made
+    again, said = switched(made, family_of("", name))
+    assert again is made and said == ()
+
+
+SAME: list[tuple[str | None, dict[str, Any]]] = [
+    ("qwen3", {}),
+    ("qwen3", OFF),
+    ("qwen3", {"reasoning_effort": "ultra"}),
+    ("gpt-oss", {"reasoning_effort": "high"}),
+    ("deepseek", {"chat_template_kwargs": {"enable_thinking": True}}),
+    ("kimi-k3", {"chat_template_kwargs": {"thinking_effort": "low"}}),
+    ("minimax-m2", {"reasoning_effort": "none"}),
+    (None, {"reasoning_effort": "none", "enable_thinking": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "asked"), SAME, ids=str)
+def test_what_needs_no_change_is_the_very_same(name: str | None, asked: dict[str, Any]) -> None:
+    """C1."""
+    body = {**BODY, **asked}
+    made, told = switched(body, family_of("", name) if name else None)
+    assert made is body and told == ()
+
+
+def test_the_templates_own_variable_wins() -> None:
+    made, _ = switched({**BODY, "reasoning_effort": "none", **ON}, family_of("", "qwen3"))
+    assert without_messages(made) == ON
+
+
+def test_a_suffix_wins_over_all_else() -> None:
+    qwen = family_of("", "qwen3")
+    assert without_messages(switched({**BODY, **ON}, qwen, "nothink")[0]) == OFF
+    assert without_messages(switched({**BODY, "reasoning_effort": "none"}, qwen, "think")[0]) == ON
+    made, _ = switched({**BODY, "reasoning_effort": "low"}, family_of("", "gpt-oss"), "high")
+    assert without_messages(made) == {"reasoning_effort": "high"}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_family_with_a_switch_takes_every_word(suffix: str) -> None:
+    for family in FAMILIES:
+        made, _ = switched(BODY, family, suffix)
+        assert {**made, "messages": []} == {**made, "messages": []}
+        assert (made is BODY) == (family.switch is None and family.efforts is None) or family.efforts is not None
+
+
+def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:
+    made = think(BODY, ThinkingRules(None, "enable_thinking", suffix="nothink"))
+    assert without_messages(made.body) == OFF
+    made = think(BODY, ThinkingRules(None, "reasoning_effort", suffix="high"))
+    assert without_messages(made.body) == {"reasoning_effort": "high"}
+    assert think(BODY, ThinkingRules(None, "none", suffix="high")).body is BODY
+
+
+def test_new_fields_stand_before_the_messages() -> None:
+    """C8: the next turn begins with the bytes of this one."""
+    made, _ = switched({"model": "m", "messages": [], "reasoning_effort": "none"}, family_of("", "qwen3"))
+    assert [*made].index("chat_template_kwargs") < [*made].index("messages")
