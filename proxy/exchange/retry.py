@@ -2,6 +2,7 @@
 
 Once, and only while nothing but heartbeats has gone to the client: when no connection could be made, when the server
 refused the request before it generated anything and said what to change, and when llama-server's own parser failed.
+What the chat template of a server without a parser refuses then is healed, a third time (`Exchange.second`).
 """
 
 from __future__ import annotations

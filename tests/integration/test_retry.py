@@ -1,4 +1,4 @@
-"""Who parses: when a request goes up a second time, and how; never more than twice, never after content."""
+"""Who parses: when a request goes up a second time, and how; never after content."""
 
 from __future__ import annotations
 
