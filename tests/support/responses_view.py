@@ -11,9 +11,12 @@ from proxy.dialects.responses.echo import echo
 from proxy.dialects.responses.output import ReplyOptions
 from proxy.dialects.responses.tools import OfferedTools
 from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
-from proxy.engine.engine import Engine
+from proxy.engine.engine import Engine, Task
+from proxy.engine.events import Event
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
+from proxy.formats.reasoning import Thoughts
+from tests.support.helpers import SEED, ends, run, says
 from tests.support.responses_checker import check_response, check_stream, text_of
 
 # With this limit an answer that was cut off was cut off by it.
@@ -29,6 +32,12 @@ def options(**fields: Any) -> ReplyOptions:
 def offering(*named: tuple[str, Any]) -> OfferedTools:
     """These tools, by the names under which the server knows them."""
     return OfferedTools(by_name=dict(named))
+
+
+def told(parts: Iterable[str]) -> list[Event]:
+    """The events of a reply that says this and ends, thoughts told from the text."""
+    engine = Engine(Task(tools=None, seed=SEED, ordered=True, thoughts=Thoughts()))
+    return run([*map(says, parts), ends()], engine)
 
 
 def sent(parts: Iterable[bytes], engine: Engine, **fields: Any) -> bytes:

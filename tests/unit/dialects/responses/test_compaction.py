@@ -28,7 +28,7 @@ from tests.support.responses_ask import (
     user,
 )
 from tests.support.responses_checker import check_response, check_stream, events
-from tests.support.responses_view import options
+from tests.support.responses_view import options, told
 
 TRIGGER = {"type": "compaction_trigger"}
 SUMMARY = "The user wants a parser.\nNext: tests."
@@ -173,7 +173,7 @@ def test_a_kept_conversation_goes_on_from_its_summary(by: dict[str, str]) -> Non
 
 @pytest.mark.parametrize("parts", [*all_cuts("<think>hm</think>The plan", 3)])
 def test_a_summary_is_one_item_at_every_cut_and_thoughts_are_no_part_of_it(parts: list[str]) -> None:
-    data = stream(Reasoning(0, "I think"), *(Text(0, part) for part in parts), END)
+    data = stream(Reasoning(0, "I think"), *told(parts))
     response = check_stream(data)
     assert (summary_of(response), response["status"]) == ("The plan", "completed")
     kinds = [name.removeprefix("response.") for name, _ in events(data)]
@@ -198,7 +198,7 @@ def test_a_call_that_comes_all_the_same_is_none() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n", "<think>only thought</think>", "<think>not even ended"])
 def test_an_empty_summary_is_a_failure(text: str) -> None:
-    response = check_stream(stream(Text(0, text), END))
+    response = check_stream(stream(*told([text])))
     assert (response["status"], response["output"]) == ("failed", [])
     assert response["error"]["message"] == "the model wrote no summary of the conversation"
 

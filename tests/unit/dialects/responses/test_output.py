@@ -12,7 +12,6 @@ from proxy.dialects.responses.errors import error_body, error_code, failure
 from proxy.dialects.responses.output import Output, Progress
 from proxy.dialects.responses.tools import Called, Kind
 from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
-from proxy.engine.engine import Engine, Task
 from proxy.engine.events import (
     Call,
     CallArguments,
@@ -34,10 +33,9 @@ from proxy.errors import (
     UpstreamBroken,
     UpstreamRefused,
 )
-from proxy.formats.reasoning import Thoughts
-from tests.support.helpers import SEED, all_cuts, ends, run, says
+from tests.support.helpers import all_cuts
 from tests.support.responses_checker import calls_of, check_response, check_stream, events, text_of
-from tests.support.responses_view import offering, options
+from tests.support.responses_view import offering, options, told
 
 PATCH = "*** Begin Patch\n*** End Patch"
 TOOLS = offering(
@@ -126,8 +124,7 @@ def test_reasoning_is_an_item_in_clear_with_an_empty_summary() -> None:
 @pytest.mark.parametrize("parts", [*all_cuts("<think>hm</think>\n\nHi", 3), [*"<think>hm</think>\n\nHi"]])
 def test_reasoning_in_the_text_is_reasoning_at_every_cut(parts: list[str]) -> None:
     """The engine tells it, as in all dialects."""
-    engine = Engine(Task(tools=None, seed=SEED, ordered=True, thoughts=Thoughts()))
-    response = read(*run([*map(says, parts), ends()], engine))
+    response = read(*told(parts))
     assert (text_of(response), text_of(response, "reasoning")) == ("Hi", "hm")
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
 

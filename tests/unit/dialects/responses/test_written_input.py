@@ -14,7 +14,7 @@ from proxy.errors import ProxyError
 from tests.support.helpers import all_cuts
 from tests.support.responses_ask import CUSTOM, TOOL, ask, lost, sent, user
 from tests.support.responses_checker import calls_of, check_response, check_stream, events, text_of
-from tests.support.responses_view import offering, options
+from tests.support.responses_view import offering, options, told
 
 LARK = {"type": "grammar", "syntax": "lark", "definition": 'start: "a"'}
 REGEX = {"type": "grammar", "syntax": "regex", "definition": "a+"}
@@ -88,7 +88,7 @@ def test_the_text_is_the_input_of_one_call_at_every_cut(parts: list[str]) -> Non
 
 
 def test_reasoning_in_the_text_is_none_of_the_input() -> None:
-    response = check_stream(stream(Text(0, "<think>hm</think>\n\n"), Text(0, INPUT), END))
+    response = check_stream(stream(*told(["<think>hm</think>\n\n", INPUT])))
     assert (calls_of(response), text_of(response, "reasoning")) == ([("apply_patch", INPUT)], "hm")
 
 
