@@ -103,7 +103,10 @@ class Scanner:
     @property
     def confident(self) -> bool:
         """True while the text that waits has named an offered tool."""
-        return self._candidate is not None and self._candidate.is_confident
+        candidate = self._candidate
+        if candidate is None or candidate.cursor.void:
+            return False
+        return candidate.evidence.named
 
     def told_apart(self) -> None:
         """The server tells thoughts apart by itself: there are none in the text."""

@@ -120,11 +120,6 @@ class Candidate:
             return True
         return self.evidence.format != ""
 
-    @property
-    def is_confident(self) -> bool:
-        """True if it has named an offered tool, and may still be a call."""
-        return self.evidence.named and not self.cursor.void
-
     def _in_quotation(self) -> bool:
         """Whether a quotation is open before it."""
         return bool(self._quotation)

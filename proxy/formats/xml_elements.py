@@ -21,6 +21,8 @@ from proxy.tools.schema_types import ALL_TYPES, allowed_types, parts, typed
 from proxy.tools.toolset import Tool
 
 _OPENING = re.compile(r"\s*(?:\]<\]minimax\[>\[)?<([A-Za-z_][\w.-]*)>")
+# The same without what may stand before it: a search from each blank on would read all of them again.
+_OPENING_TAG = re.compile(r"<[A-Za-z_][\w.-]*>")
 _REST = re.compile(r"\s*\Z")
 # Where the schema says nothing, MiniMax's own separator tells an element from a text that shows one.
 _MARKED = re.compile(r"\s*\]<\]minimax\[>\[<[A-Za-z_]")
@@ -51,7 +53,7 @@ def inner_keys(tool: Tool, key: str) -> frozenset[str]:
 
 def shows_element(text: str) -> bool:
     """Whether the opening tag of an element stands in a text."""
-    return _OPENING.search(text) is not None
+    return _OPENING_TAG.search(text) is not None
 
 
 def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
