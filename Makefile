@@ -34,7 +34,7 @@ LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
 # Each start of a proxy, and each worker of pytest, would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Files of tests side by side, one per core; the benchmarks must have the machine to themselves.
+# Files of tests side by side; the benchmarks must have the machine to themselves.
 ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
@@ -44,8 +44,9 @@ RUNNING := app client client_gone client_socket answer_wait cli drain end_to_end
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
   tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
-# In the order of the folders: short files are last, so that no core waits long for another.
-TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# In the order of the folders: short files are last, so that no core waits long for another. One process more than there
+# are cores: a third of the time the tests of the proxy as a whole wait.
+TOGETHER := --numprocesses $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test quick check others lint bench faults soak agents vllm clean deploy rollback deploy-test cluster-test lock audit
 
