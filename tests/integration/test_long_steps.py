@@ -39,9 +39,7 @@ from tests.support.scripted import (
 
 pytestmark = pytest.mark.once
 
-# The words of the others come every 100 ms, and no one may wait for his 50 ms longer because of another stream; a busy
-# machine has ten times that.
-MOST_GAP = 0.1 + 0.5
+TRIES = 3
 LINE = 'def say(name):\n    print(f"Hello, {name}")\n'
 
 
@@ -90,26 +88,29 @@ def written(events: list[bytes]) -> list[Action]:
     return [SSE, chunked(ROLE), b"".join(map(chunked, events)), chunked(DONE), LAST]
 
 
-@pytest.mark.parametrize("kind", [unescaped, unclosed, hermes, hermes_at_once, openers])
-def test_no_stream_waits_for_anothers_100_kilobytes(proxy: Start, kind: object) -> None:
-    assert callable(kind)
-    with Upstream(*[PACED] * 50, written(kind(100_000))) as upstream, fifty_paced(proxy, upstream) as (_, readers):
-        ended = readers.post(chat(tools=[WRITE_FILE]))
-        readers.wait(lambda: ended.ended)
-        assert DONE in ended.data
-        assert readers.longest_gap() < MOST_GAP
+def most_gap() -> float:
+    """The words of the others come every 100 ms, and no one may wait for his 50 ms longer because of another stream: ten
+    times that here, and as often more as the machine has more to do than it has cores.
+    """
+    return 0.1 + 0.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-def test_no_stream_waits_for_the_repair_of_a_megabyte(proxy: Start) -> None:
-    script = written(unescaped(1_000_000))
+def is_short(measure: Callable[[], float]) -> bool:
+    """Whether a gap is short enough, once in some tries: other programs make some of them long, ours would make all."""
+    return any(measure() < most_gap() for _ in range(TRIES))
+
+
+def gap_beside(proxy: Start, script: list[Action]) -> float:
+    """How long the words of 50 streams were apart beside a reply."""
     with Upstream(*[PACED] * 50, script) as upstream, fifty_paced(proxy, upstream) as (_, readers):
         ended = readers.post(chat(tools=[WRITE_FILE]))
         readers.wait(lambda: ended.ended)
         assert DONE in ended.data
-        assert readers.longest_gap() < MOST_GAP
+        return readers.longest_gap()
 
 
-def test_no_stream_waits_for_50_requests_that_come_at_once(proxy: Start) -> None:
+def gap_beside_requests(proxy: Start) -> float:
+    """The same beside 50 requests at once."""
     brief: list[Action] = [SSE, chunked(ROLE), chunked(text("So")), chunked(finish()), chunked(DONE), LAST]
     with Upstream(*[PACED] * 50, *[brief] * 50) as upstream, fifty_paced(proxy, upstream) as (front, readers):
         with Readers(front.port) as burst:
@@ -120,7 +121,22 @@ def test_no_stream_waits_for_50_requests_that_come_at_once(proxy: Start) -> None
                 thread.join()
             burst.wait(lambda: all(each.ended for each in burst.all))
             assert [DONE in each.data for each in burst.all] == [True] * 50
-        assert readers.longest_gap() < MOST_GAP
+        return readers.longest_gap()
+
+
+@pytest.mark.parametrize("kind", [unescaped, unclosed, hermes, hermes_at_once, openers])
+def test_no_stream_waits_for_anothers_100_kilobytes(proxy: Start, kind: Callable[[int], list[bytes]]) -> None:
+    script = written(kind(100_000))
+    assert is_short(lambda: gap_beside(proxy, script))
+
+
+def test_no_stream_waits_for_the_repair_of_a_megabyte(proxy: Start) -> None:
+    script = written(unescaped(1_000_000))
+    assert is_short(lambda: gap_beside(proxy, script))
+
+
+def test_no_stream_waits_for_50_requests_that_come_at_once(proxy: Start) -> None:
+    assert is_short(lambda: gap_beside_requests(proxy))
 
 
 class Parts:

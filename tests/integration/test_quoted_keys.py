@@ -602,8 +602,9 @@ def test_no_part_of_it_gets_into_what_a_running_proxy_writes(
     scripts = [
         streamed(unclosed(form)),
         streamed(unclosed("a", "x" * (10_000 - 36 - PART) + form)),
-        streamed(finish(), USED),
         [answer({"error": REFUSAL}, 400)],
+        streamed(text("a"), finish()),
+        streamed(finish(), USED),
         streamed(text("a"), finish()),
         [answer(error(form), 401)],
     ]
@@ -624,7 +625,7 @@ def test_no_part_of_it_gets_into_what_a_running_proxy_writes(
     assert "repair" in written and "cannot parse" in written and not quotes(written)
     assert '"path\\": \\"****' in audit.read_text() and not quotes(audit.read_text())
     kept = [file.read_bytes().decode() for file in folder.iterdir()]
-    assert len(kept) == 6 and not any(map(quotes, kept))
+    assert len(kept) == 7 and not any(map(quotes, kept))
 
 
 def test_what_nobody_expected_is_logged_without_it(inside: Inside) -> None:
