@@ -89,8 +89,8 @@ def written(events: list[bytes]) -> list[Action]:
 
 
 def most_gap() -> float:
-    """The words of the others come every 100 ms, and no one may wait for his 50 ms longer because of another stream: ten
-    times that here, and as often more as the machine has more to do than it has cores.
+    """The words of the others come every 100 ms, and no one may wait for his 50 ms longer because of another stream:
+    ten times that here, and as often more as the machine has more to do than it has cores.
     """
     return 0.1 + 0.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
