@@ -113,7 +113,7 @@ class Attempt:
             log_crash,
             max_event=exchange.max_event,
             keep_back=self._keep_back,
-            earlier=None if self._earlier is None else self._earlier.left,
+            earlier=None if self._earlier is None else self._earlier.left_by_all,
             watch=self._watch,
         )
         if not exchange.observe:
@@ -183,6 +183,13 @@ class Attempt:
         answer = read_whole(body)
         self._call = guided_call(answer, self._engine, self._plan.guided)
         return self._earlier.end_with(self._call, as_object(answer.get("usage")))
+
+    @property
+    def left_by_all(self) -> EarlierTry:
+        """What the next try must know of this one, whose token counts are those of all tries so far."""
+        if self._earlier is None:
+            return self.left
+        return replace(self.left, usage=summed(self._earlier.left_by_all.usage, self.left.usage))
 
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""
@@ -362,7 +369,7 @@ class Attempt:
         self.left = EarlierTry(as_object(answer.get("usage")))
         self._answer = answer
         if self._earlier is not None:
-            own, answer = answer, self._earlier.left.joined(answer)
+            own, answer = answer, self._earlier.left_by_all.joined(answer)
             body = body if answer is own else dump_json(answer)
         try:
             counted = self._counted(answer)
