@@ -53,11 +53,11 @@ def call_of(name: str, arguments: str) -> dict[str, Any]:
     return {"id": "call_7", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def guided(name: str = "write_file", arguments: str | None = None) -> Script:
+def guided(name: str = "write_file", arguments: str | None = None, why: str = "stop") -> Script:
     """What a server says that was made to call; its finish is `stop`, as vLLM says it for a named choice."""
     called = call_of(name, json.dumps(ARGUMENTS) if arguments is None else arguments)
     message = {"role": "assistant", "content": None, "tool_calls": [called]}
-    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+    return [answer(completion(message, why, usage=usage(20, 5)))]
 
 
 def bare() -> Script:
@@ -250,6 +250,11 @@ NO_CALL: list[Script] = [
     told(CALL),
     guided("now", "{}"),
     guided(arguments="{"),
+    # What was cut off is not what the model meant, also where it can be read (C4).
+    guided(arguments='{"path": "a", "content": "hal', why="length"),
+    guided(arguments='{"path": "a"', why="length"),
+    guided(arguments='{"path": "a"}', why="length"),
+    guided(arguments='{"path": "a"}', why="content_filter"),
     told("", streamed=True),
 ]
 
