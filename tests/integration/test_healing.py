@@ -136,6 +136,41 @@ def test_what_is_refused_a_third_time_is_told(third: str, inside: Inside) -> Non
         assert len(server.seen) == 3
 
 
+IDS_OF_NINE = "Tool call IDs should be alphanumeric strings with length 9!"
+BEHIND_A_RESULT = "Unexpected role 'user' after role 'tool'"
+TOO_LONG = (
+    "'max_tokens' is too large: 32000. This model's maximum context length is 4096 tokens and your request has 96 input"
+    " tokens"
+)
+TWO_CAUSES = [user(), calls(call(id="call_Ab12")), result(tool_call_id="call_Ab12"), user("mku2")]
+
+
+@pytest.mark.parametrize("others", [(), (TOO_LONG,), (NO_PARSER,)])
+def test_a_request_with_several_causes_is_healed_of_each(others: tuple[str, ...], inside: Inside) -> None:
+    """A template names one at a time. What they teach is kept together."""
+    body = asked(TWO_CAUSES, max_tokens=32000)
+    refusals = [refused(words) for words in (IDS_OF_NINE, *others, BEHIND_A_RESULT)]
+    with Upstream(*refusals, OK, OK) as server:
+        client = inside(server.url, rules='models: [{match: "*", server: vllm}]')
+        assert client.post(CHAT, json=body).status_code == 200
+        assert client.post(CHAT, json=body).status_code == 200
+        *_, last, next_one = (seen.json["messages"] for seen in server.seen)
+        assert len(server.seen) == len(refusals) + 2
+    assert last == next_one and [message["role"] for message in last] == ["user", "assistant", "tool"]
+    assert len(last[1]["tool_calls"][0]["id"]) == 9
+
+
+def test_so_many_refusals_and_no_more_teach(inside: Inside) -> None:
+    system_words, empty = "System role not supported", "content must not be empty"
+    talk = [system(), *TWO_CAUSES, said(""), user("mku3")]
+    with Upstream(*map(refused, (IDS_OF_NINE, BEHIND_A_RESULT, system_words, empty)), OK) as server:
+        client = inside(server.url)
+        response = client.post(CHAT, json=asked(talk))
+        assert response.status_code == 400 and empty.encode() in response.data and len(server.seen) == 4
+        assert client.post(CHAT, json=asked(talk)).status_code == 200
+        assert server.seen[4].json["messages"] == talk, "nothing is kept of what was not taken"
+
+
 def test_what_is_refused_healed_too_is_told_and_not_kept(inside: Inside) -> None:
     with Upstream(refused("roles must alternate"), refused("no"), OK) as server:
         client = inside(server.url)
