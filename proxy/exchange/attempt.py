@@ -253,6 +253,8 @@ class Attempt:
             body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
             raise error_of_response(call, body, self._exchange.secrets)
         if self._plan.learnt:
+            # Another worker may hold the lock of what they share.
+            yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
         self._exchange.outcome.headers = response_headers(call, REPLY)
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
