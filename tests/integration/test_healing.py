@@ -30,6 +30,7 @@ from tests.support.scripted import (
     arguments,
     chat,
     completion,
+    event,
     finish,
     opened,
     stream,
@@ -497,6 +498,29 @@ def test_lessons_have_an_end() -> None:
     kept = [lessons.add(f"model-{number}-{'x' * 200}", IDS) for number in range(100)]
     assert kept[0] and not kept[-1]
     assert lessons.of(f"model-0-{'x' * 200}") == {*IDS}
+
+
+USAGE_BY_RULE = 'models: [{match: "*", sampling: {default: {stream_options: {include_usage: true}}}}]'
+
+
+@pytest.mark.parametrize("given", [None, {"include_usage": True}, {"include_usage": False}])
+def test_a_rule_asks_for_the_usage_and_only_who_asked_sees_it(given: dict[str, bool] | None, inside: Inside) -> None:
+    """F59, F61: what the client says itself, a default does not change."""
+    used = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
+    counts = event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": used})
+    options = {} if given is None else {"stream_options": given}
+    with Upstream(stream(ROLE, text("a"), finish(), counts, DONE)) as server:
+        data = inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json={**asked([user()]), **options}).data
+        assert server.seen[0].json["stream_options"] == (given or {"include_usage": True})
+    assert (b'"prompt_tokens"' in data) is (given == {"include_usage": True})
+    assert data.endswith(DONE)
+
+
+def test_a_rule_that_asks_for_the_usage_of_streams_leaves_whole_answers_alone(inside: Inside) -> None:
+    """F60: servers refuse the options beside `stream: false`."""
+    with Upstream([answer(completion("Hi"))]) as server:
+        assert inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json=asked([user()], stream=False)).status_code == 200
+        assert "stream_options" not in server.seen[0].json
 
 
 COUNT = "<total_tokens>123 tokens left</total_tokens>"
