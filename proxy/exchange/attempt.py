@@ -113,7 +113,7 @@ class Attempt:
             log_crash,
             max_event=exchange.max_event,
             keep_back=self._keep_back,
-            earlier=None if self._earlier is None else self._earlier.left,
+            earlier=None if self._earlier is None else self._earlier.left_by_all,
             watch=self._watch,
         )
         if not exchange.observe:
@@ -184,6 +184,13 @@ class Attempt:
         self._call = guided_call(answer, self._engine, self._plan.guided)
         return self._earlier.end_with(self._call, as_object(answer.get("usage")))
 
+    @property
+    def left_by_all(self) -> EarlierTry:
+        """What the next try must know of this one, whose token counts are those of all tries so far."""
+        if self._earlier is None:
+            return self.left
+        return replace(self.left, usage=summed(self._earlier.left_by_all.usage, self.left.usage))
+
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""
         rest = b""
@@ -246,6 +253,8 @@ class Attempt:
             body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
             raise error_of_response(call, body, self._exchange.secrets)
         if self._plan.learnt:
+            # Another worker may hold the lock of what they share.
+            yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
         self._exchange.outcome.headers = response_headers(call, REPLY)
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
@@ -362,7 +371,7 @@ class Attempt:
         self.left = EarlierTry(as_object(answer.get("usage")))
         self._answer = answer
         if self._earlier is not None:
-            own, answer = answer, self._earlier.left.joined(answer)
+            own, answer = answer, self._earlier.left_by_all.joined(answer)
             body = body if answer is own else dump_json(answer)
         try:
             counted = self._counted(answer)

@@ -96,9 +96,6 @@ class Exchange:
             again = self._second_by_server(plan, error)
         if again is not None:
             return again
-        if plan.parse != self.plan.parse and not plan.learnt:
-            # vLLM looks for its parser before it asks the template: this is the template's first word.
-            plan = replace(plan, second=False)
         return healed_plan(self.request, plan, error)
 
     def _second_by_server(self, plan: Plan, error: UpstreamError) -> Plan | None:

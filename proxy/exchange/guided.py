@@ -13,6 +13,7 @@ from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.request import ChatRequest
+from proxy.engine.choice_delta import was_cut
 from proxy.engine.engine import Engine
 from proxy.engine.events import Call, CallArguments, CallClosed, CallOpened, Event, Finished, Text, Usage
 from proxy.errors import UpstreamBroken
@@ -37,7 +38,11 @@ def _name_of(entry: JsonObject) -> str:
 
 
 def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:
-    """The call of the second answer, of which the engine takes one; UpstreamBroken if it has another one, or none."""
+    """The call of the second answer, of which the engine takes one; UpstreamBroken if it has another one, or none, or
+    was cut off: half a call is not what the model meant (contract C4).
+    """
+    if any(was_cut(as_text(entry.get("finish_reason")) or None) for entry in objects_in(answer.get("choices"))):
+        raise UpstreamBroken("the model server was made to call a tool, and was cut off")
     events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
     calls = [event.call for event in events if isinstance(event, CallClosed)]
     if [call.name for call in calls] != [tool] or engine.empty_calls:

@@ -23,10 +23,10 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a request goes up. `second`: it was refused before, and is not changed again; only what a template refuses is
-    still learnt of a server that first had no parser. `learnt` are the healings that a
-    refusal asked for, which are kept for the model if the request is taken with them. `again`: why it goes up once more
-    although it was answered, with the tool `guided` forced if a call of that could not be read.
+    """How a request goes up. `second`: it was refused before, and is changed only by what a template's refusal teaches.
+    `learnt` are the healings that refusals asked for, so many as there were `lessons`; they are kept for the model if
+    the request is taken with them. `again`: why it goes up once more although it was answered, with the tool `guided`
+    forced if a call of that could not be read.
     """
 
     parse: Parse = "server"
@@ -37,6 +37,7 @@ class Plan:
     second: bool = False
     heal: HealPlan = NO_HEALING
     learnt: tuple[str, ...] = ()
+    lessons: int = 0
     again: Why | None = None
     guided: str = ""
 

@@ -318,10 +318,12 @@ class StreamReply:
 
     def _kept_back(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """What of the last events leaves now: those before the end. Reasoning that the text leaves open is closed, as
-        a text is to follow.
+        a text is to follow; behind a broken call nothing but a call does, or the end that is kept.
         """
         at = next(number for number, event in enumerate(events) if _is_end(event))
         self._ending = events[at:]
+        if self.silence is Why.BROKEN:
+            return events[:at]
         if self._said.open_thought:
             return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
         if self._engine.thoughts:

@@ -2,7 +2,7 @@
 
 Once, and only while nothing but heartbeats has gone to the client: when no connection could be made, when the server
 refused the request before it generated anything and said what to change, and when llama-server's own parser failed.
-What the chat template of a server without a parser refuses then is healed, a third time (`Exchange.second`).
+What the chat template refuses is healed beside that, cause by cause (`healed_plan`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
 _LONGEST = 4096
 # Statuses with which servers say that a chat template failed.
 _TEMPLATE_FAILED = frozenset((400, 422, 500))
+# So many refusals teach something of one request.
+_MOST_LESSONS = 3
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 
 
@@ -75,8 +77,12 @@ def _parsed_here(request: ChatRequest, plan: Plan, again: Plan) -> Plan | None:
 
 
 def healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan | None:
-    """The plan for a second try with what the refusal says that the chat template wants, or None."""
-    if plan.second or not isinstance(error, UpstreamRefused):
+    """The plan for one more try with what the refusal says that the chat template wants, or None.
+
+    A template names one cause at a time, and vLLM looks for its parser before it asks the template. Each lesson is
+    another one, and what a request needs of them is kept only once all are known.
+    """
+    if plan.guided or plan.lessons >= _MOST_LESSONS or not isinstance(error, UpstreamRefused):
         return None
     if error.status not in _TEMPLATE_FAILED:
         return None
@@ -87,7 +93,8 @@ def healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan 
     learnt = lesson(error.message, body, plan.heal)
     if not learnt:
         return None
-    return replace(plan, second=True, heal=plan.heal.learnt(learnt), learnt=learnt)
+    heal = plan.heal.learnt(learnt)
+    return replace(plan, heal=heal, learnt=(*plan.learnt, *learnt), lessons=plan.lessons + 1)
 
 
 def asks_for_proxy(error: UpstreamError) -> bool:

@@ -24,11 +24,16 @@ def _words(pattern: str, *ids: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
 # many, for a model that does: "At most 1 image(s) may be provided", "unsupported image format".
 _KINDS = r"(?:images?|vision|multi-?modal|audio|videos?)"
 _NOT_OF_ONE = r"(?!\w|/|[ _-]*(?:formats?|types?|files?|urls?|uri|data|mime|media|size|scheme|encoding|mode)\b)"
+# What only one picture can be: "Images larger than 20 MB are not supported".
+_ONE = r"larger|bigger|smaller|exceed|too (?:large|big|small|many)|dimension|channel|animated|truncated|corrupt"
+_ANY = r"(?:images|vision|multi-?modal|audio|videos|(?:image|video)[ _-](?:inputs?|contents?|parts?|modality))"
 _NO_PICTURES = (
-    rf"at most 0\b|mmproj|not an? {_KINDS}|text.only|(?:unknown|unsupported) (?:content )?part|unsupported content\["
-    rf"|\b{_KINDS}{_NOT_OF_ONE}[^.]{{0,40}}(?:not supported|unsupported|only supported|not loaded|not enabled|disabled)"
-    rf"|(?:not support|unsupported|not accept|not process)[^.]{{0,16}} {_KINDS}{_NOT_OF_ONE}"
-    r"|image_url[^.]{0,16}only supported"
+    rf"^(?![\s\S]*(?:{_ONE}))[\s\S]*?(?:"
+    rf"at most 0\b|mmproj|not an? {_KINDS}\b[^.]{{0,16}}\bmodel|text.only"
+    r"|(?:unknown|unsupported) (?:content )?part|unsupported content\["
+    rf"|\b{_ANY}{_NOT_OF_ONE}[^.]{{0,40}}(?:not supported|unsupported|only supported|not loaded|not enabled|disabled)"
+    rf"|(?:not support|unsupported|not accept|model can ?not process)[^.]{{0,16}} {_KINDS}{_NOT_OF_ONE}"
+    r"|image_url[^.]{0,16}only supported by)"
 )
 _TEXT_WANTED = r"can only concatenate|not \"list\"|valid string|(?:be|expected) a? ?string"
 # The surest first: what one of them teaches is all that is learnt.

@@ -12,6 +12,11 @@ from proxy.tools.short_names import short_name
 # Schemas that are looked at in one tool.
 _SCHEMAS_OF_A_TOOL = 2_000
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "dependentSchemas")
+_SCHEMAS_INSIDE = (
+    *("additionalProperties", "unevaluatedProperties", "propertyNames", "contains", "unevaluatedItems"),
+    *("additionalItems", "not", "if", "then", "else"),
+)
 _DEFINITIONS = ("$defs", "definitions")
 
 
@@ -123,9 +128,9 @@ class _Plain:
         return value
 
     def _object(self, key: str, value: JsonObject, references: tuple[str, ...]) -> Json:
-        if key == "properties":
+        if key in _SCHEMAS_BY_NAME:
             return {name: self.schema(inner, references) for name, inner in value.items()}
-        if key == "additionalProperties":
+        if key in _SCHEMAS_INSIDE:
             return self.schema(value, references)
         return value
 

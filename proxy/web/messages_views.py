@@ -6,13 +6,11 @@ from collections.abc import Mapping
 
 from flask import Response, request
 
-from proxy.codec.json_access import as_text
 from proxy.codec.json_text import dump_json
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.messages.request import translate_count
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import NotFound
-from proxy.healing.heal import heal_request
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
@@ -21,7 +19,7 @@ from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import error_of_response, read_body
 from proxy.web.context import json_response, request_context
 from proxy.web.headers import upstream_headers
-from proxy.web.prepare import model_server, translated
+from proxy.web.prepare import healed_conversation, model_server, translated
 from proxy.web.request_body import parse_body
 
 # Seconds in which the model server must have counted, or listed its models; a client waits for it to go on.
@@ -38,11 +36,7 @@ def count_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return ask("POST", path, data, given.server, given.headers)
 
-    chat = given.body
-    if not ctx.snapshot.settings.observe:
-        # What is counted is what goes up.
-        chat = heal_request(chat, ctx.heal_plan(as_text(chat.get("model")))).body
-    number, method = count(post, chat, body)
+    number, method = count(post, healed_conversation(ctx, given.body), body)
     response = json_response(dump_json({"input_tokens": number}))
     response.headers[HEADER] = method
     return response

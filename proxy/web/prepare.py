@@ -276,17 +276,22 @@ def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str
 def healed_body(ctx: RequestContext, data: bytes) -> bytes:
     """The body of a path that passes, whose conversation is healed as that of a chat request; else the very bytes."""
     body: Json = None
-    if not ctx.snapshot.settings.observe:
-        with contextlib.suppress(ValueError):
-            body = load_json(data)
+    with contextlib.suppress(ValueError):
+        body = load_json(data)
     if not isinstance(body, dict) or "messages" not in body:
         return data
-    plan = replace(ctx.heal_plan(as_text(body.get("model"))), sampling=Sampling())
+    healed = healed_conversation(ctx, body)
+    return data if healed is body else dump_request(healed)
+
+
+def healed_conversation(ctx: RequestContext, chat: JsonObject) -> JsonObject:
+    """A conversation of which a client wants the tokens: what is counted is what goes up."""
+    if ctx.snapshot.settings.observe:
+        return chat
+    plan = replace(ctx.heal_plan(as_text(chat.get("model"))), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
-        healed = heal_request(body, plan).body
-        if healed is not body:
-            return dump_request(healed)
-    return data
+        return heal_request(chat, plan).body
+    return chat
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:

@@ -13,7 +13,7 @@ from proxy.web.background import begin
 from proxy.web.completions import answered
 from proxy.web.context import json_response, request_context
 from proxy.web.messages_views import ask
-from proxy.web.prepare import prepare_responses, response_store, resumed, translated
+from proxy.web.prepare import healed_conversation, prepare_responses, response_store, resumed, translated
 from proxy.web.request_body import parse_body
 from proxy.worker.response_store import ResponseStore
 
@@ -38,7 +38,7 @@ def input_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return ask("POST", path, data, given.server, given.headers)
 
-    number, method = count(post, given.body)
+    number, method = count(post, healed_conversation(ctx, given.body))
     response = json_response(dump_json({"object": "response.input_tokens", "input_tokens": number}))
     response.headers[HEADER] = method
     return response

@@ -56,13 +56,14 @@ def over_http() -> Iterator[Ask]:
 def _healed(template: ChatTemplate, body: Body, name: str) -> str:
     request = read_chat(dump_request(body), body)
     plan = Plan(heal=_rules().heal_plan(name))
-    try:
-        return template.render(_sent(request, plan))
-    except Refused as refused:
-        again = healed_plan(request, plan, UpstreamRefused(str(refused), status=400))
-        if again is None:
-            raise
-        return template.render(_sent(request, again))
+    while True:
+        try:
+            return template.render(_sent(request, plan))
+        except Refused as refused:
+            again = healed_plan(request, plan, UpstreamRefused(str(refused), status=400))
+            if again is None:
+                raise
+            plan = again
 
 
 def _sent(request: ChatRequest, plan: Plan) -> Body:

@@ -15,6 +15,9 @@ from tests.integration.test_second_try import BROKEN, TOOL, asked, counted, mode
 from tests.real import llama
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_message, check_stream
+from tests.support.responses_ask import ask as ask_response
+from tests.support.responses_checker import calls_of, text_of
+from tests.support.responses_checker import check_stream as check_response
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -50,11 +53,11 @@ def call_of(name: str, arguments: str) -> dict[str, Any]:
     return {"id": "call_7", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def guided(name: str = "write_file", arguments: str | None = None) -> Script:
+def guided(name: str = "write_file", arguments: str | None = None, why: str = "stop") -> Script:
     """What a server says that was made to call; its finish is `stop`, as vLLM says it for a named choice."""
     called = call_of(name, json.dumps(ARGUMENTS) if arguments is None else arguments)
     message = {"role": "assistant", "content": None, "tool_calls": [called]}
-    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+    return [answer(completion(message, why, usage=usage(20, 5)))]
 
 
 def bare() -> Script:
@@ -127,6 +130,36 @@ def test_a_messages_client_sees_one_message(inside: Inside, streamed: bool) -> N
     assert [block["type"] for block in made["content"]] == ["text", "tool_use"]
     assert made["content"][1]["input"] == ARGUMENTS and made["stop_reason"] == "tool_use"
     assert made["usage"]["output_tokens"] == 14
+
+
+@pytest.mark.parametrize("second", [guided(), told("I cannot.")])
+@pytest.mark.parametrize("before", ["", BEFORE])
+def test_a_responses_client_sees_one_response_behind_heartbeats(inside: Inside, before: str, second: Script) -> None:
+    """The numbers of its events go on from those of the heartbeats of the second try."""
+    tool = {"type": "function", "name": "write_file", "parameters": WRITE_FILE["function"]["parameters"]}
+    body = ask_response(tools=[tool], stream=True)
+    with upstream() as server:
+        gate = server.gate()
+        server.play(told(before + CALL, used=9, streamed=True), [gate, *second])
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url, rules=RULES, heartbeat=0.02)
+        given: Any = iter(client.post("/v1/responses", json=body, buffered=False).response)
+        data = b""
+        while data.count(b"event: response.in_progress") < 3:
+            data += next(given)
+        gate.open()
+        made = check_response(data + b"".join(given))
+    calls = [("write_file", ARGUMENTS)] if second == guided() else []
+    assert calls_of(made) == calls
+    assert text_of(made).strip() == (before if calls else before + CALL).strip()
+
+
+def test_where_a_thought_and_a_text_have_left_nothing_is_thought_behind_them(inside: Inside) -> None:
+    rules = 'models: [{match: "*", broken_calls: retry, reasoning: split, family: qwen3}]'
+    with upstream(told(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
+        server.paths["/tokenize"] = [answer({}, 404)]
+        found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
+    assert (found["thoughts"], found["text"], found["calls"]) == ("Hm.", BEFORE, ["write_file"])
 
 
 def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) -> None:
@@ -217,6 +250,11 @@ NO_CALL: list[Script] = [
     told(CALL),
     guided("now", "{}"),
     guided(arguments="{"),
+    # What was cut off is not what the model meant, also where it can be read (C4).
+    guided(arguments='{"path": "a", "content": "hal', why="length"),
+    guided(arguments='{"path": "a"', why="length"),
+    guided(arguments='{"path": "a"}', why="length"),
+    guided(arguments='{"path": "a"}', why="content_filter"),
     told("", streamed=True),
 ]
 

@@ -14,6 +14,7 @@ from proxy.config.rules import parse_rules
 from proxy.exchange import plan
 from proxy.healing.heal import IDS, heal_request
 from proxy.tools.short_names import short_name
+from proxy.web import prepare
 from proxy.worker.lessons import Lessons
 from proxy.worker.shared_memory import SIZE, Memory
 from tests.conftest import Inside
@@ -29,6 +30,7 @@ from tests.support.scripted import (
     arguments,
     chat,
     completion,
+    event,
     finish,
     opened,
     stream,
@@ -136,6 +138,41 @@ def test_what_is_refused_a_third_time_is_told(third: str, inside: Inside) -> Non
         assert len(server.seen) == 3
 
 
+IDS_OF_NINE = "Tool call IDs should be alphanumeric strings with length 9!"
+BEHIND_A_RESULT = "Unexpected role 'user' after role 'tool'"
+TOO_LONG = (
+    "'max_tokens' is too large: 32000. This model's maximum context length is 4096 tokens and your request has 96 input"
+    " tokens"
+)
+TWO_CAUSES = [user(), calls(call(id="call_Ab12")), result(tool_call_id="call_Ab12"), user("mku2")]
+
+
+@pytest.mark.parametrize("others", [(), (TOO_LONG,), (NO_PARSER,)])
+def test_a_request_with_several_causes_is_healed_of_each(others: tuple[str, ...], inside: Inside) -> None:
+    """A template names one at a time. What they teach is kept together."""
+    body = asked(TWO_CAUSES, max_tokens=32000)
+    refusals = [refused(words) for words in (IDS_OF_NINE, *others, BEHIND_A_RESULT)]
+    with Upstream(*refusals, OK, OK) as server:
+        client = inside(server.url, rules='models: [{match: "*", server: vllm}]')
+        assert client.post(CHAT, json=body).status_code == 200
+        assert client.post(CHAT, json=body).status_code == 200
+        *_, last, next_one = (seen.json["messages"] for seen in server.seen)
+        assert len(server.seen) == len(refusals) + 2
+    assert last == next_one and [message["role"] for message in last] == ["user", "assistant", "tool"]
+    assert len(last[1]["tool_calls"][0]["id"]) == 9
+
+
+def test_so_many_refusals_and_no_more_teach(inside: Inside) -> None:
+    system_words, empty = "System role not supported", "content must not be empty"
+    talk = [system(), *TWO_CAUSES, said(""), user("mku3")]
+    with Upstream(*map(refused, (IDS_OF_NINE, BEHIND_A_RESULT, system_words, empty)), OK) as server:
+        client = inside(server.url)
+        response = client.post(CHAT, json=asked(talk))
+        assert response.status_code == 400 and empty.encode() in response.data and len(server.seen) == 4
+        assert client.post(CHAT, json=asked(talk)).status_code == 200
+        assert server.seen[4].json["messages"] == talk, "nothing is kept of what was not taken"
+
+
 def test_what_is_refused_healed_too_is_told_and_not_kept(inside: Inside) -> None:
     with Upstream(refused("roles must alternate"), refused("no"), OK) as server:
         client = inside(server.url)
@@ -229,6 +266,41 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert len(sent[1]["tool_calls"][0]["id"]) == 9
     assert sent[2]["content"] == "found\n\nAnd?"
     assert counted == sent, "what is counted is what goes up"
+
+
+def test_what_is_counted_for_a_responses_client_is_what_goes_up(inside: Inside) -> None:
+    conversation = [
+        {"role": "user", "content": "Hi"},
+        {"type": "function_call", "call_id": "call_1", "name": "read_file", "arguments": "{"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "found"},
+        {"role": "user", "content": "And?"},
+    ]
+    tools = [{"type": "function", "name": "read_file", "parameters": {"type": "object", "properties": {}}}]
+    body = {"model": "Mistral-Nemo", "input": conversation, "tools": tools}
+    with Upstream([answer(completion("Hi"))], [answer({"count": 7})]) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "Mistral-Nemo"}]})]
+        client = inside(server.url)
+        assert client.post("/v1/responses", json=body).status_code == 200
+        assert client.post("/v1/responses/input_tokens", json=body).get_json()["input_tokens"] == 7
+        sent, counted = (seen.json["messages"] for seen in server.seen)
+    assert len(sent[1]["tool_calls"][0]["id"]) == 9
+    assert counted == sent
+
+
+@pytest.mark.parametrize("path", [f"{MESSAGES}/count_tokens", "/tokenize"])
+def test_a_defect_of_the_healing_leaves_a_count_as_it_came(
+    path: str, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C6."""
+
+    def fail(body: Any, how: Any) -> Any:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(prepare, "heal_request", fail)
+    with Upstream([answer({"count": 7, "input_tokens": 7})]) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
+        body = ask({"role": "user", "content": "Hi"}, model="tiny")
+        assert inside(server.url).post(path, json=body).status_code == 200
 
 
 def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:
@@ -426,6 +498,29 @@ def test_lessons_have_an_end() -> None:
     kept = [lessons.add(f"model-{number}-{'x' * 200}", IDS) for number in range(100)]
     assert kept[0] and not kept[-1]
     assert lessons.of(f"model-0-{'x' * 200}") == {*IDS}
+
+
+USAGE_BY_RULE = 'models: [{match: "*", sampling: {default: {stream_options: {include_usage: true}}}}]'
+
+
+@pytest.mark.parametrize("given", [None, {"include_usage": True}, {"include_usage": False}])
+def test_a_rule_asks_for_the_usage_and_only_who_asked_sees_it(given: dict[str, bool] | None, inside: Inside) -> None:
+    """F59, F61: what the client says itself, a default does not change."""
+    used = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
+    counts = event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": used})
+    options = {} if given is None else {"stream_options": given}
+    with Upstream(stream(ROLE, text("a"), finish(), counts, DONE)) as server:
+        data = inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json={**asked([user()]), **options}).data
+        assert server.seen[0].json["stream_options"] == (given or {"include_usage": True})
+    assert (b'"prompt_tokens"' in data) is (given == {"include_usage": True})
+    assert data.endswith(DONE)
+
+
+def test_a_rule_that_asks_for_the_usage_of_streams_leaves_whole_answers_alone(inside: Inside) -> None:
+    """F60: servers refuse the options beside `stream: false`."""
+    with Upstream([answer(completion("Hi"))]) as server:
+        assert inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json=asked([user()], stream=False)).status_code == 200
+        assert "stream_options" not in server.seen[0].json
 
 
 COUNT = "<total_tokens>123 tokens left</total_tokens>"

@@ -431,6 +431,16 @@ def test_where_the_proxy_cannot_parse_there_is_no_third_time(inside: Inside, wor
     assert (found["text"], found["calls"], found["end"]) == ("", [], ["stop"])
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_counts_of_three_tries_are_those_of_all(inside: Inside, streamed: bool) -> None:
+    tries = (told(EMPTY, streamed=streamed), told(EMPTY, used=40, streamed=streamed), told(CALL, streamed=streamed))
+    with Upstream(*tries) as server:
+        server.paths["/v1/models"] = models("vllm")
+        found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
+        assert len(server.seen) == 3
+    assert (found["calls"], found["usage"]) == (["write_file"], usage(30, 42))
+
+
 @pytest.mark.parametrize("third", [[answer({"error": {"message": "no"}}, 500)], [], SWALLOWED])
 def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: Script) -> None:
     with Upstream(SILENT, SWALLOWED, third) as server:

@@ -38,7 +38,7 @@ _MARGIN = 8
 @dataclass(slots=True)
 class Progress:
     """What heartbeats have said before the reply: whether it began, and how many events there were. Each try of a
-    request goes on from there.
+    request goes on from there, also one whose end was kept back while another one failed.
     """
 
     begun: bool = False
@@ -71,7 +71,7 @@ class Output:
 
     def __init__(self, asked: ReplyOptions) -> None:
         self._asked = asked
-        self._begun = asked.progress.begun
+        self._begun = False
         self._text: TextItem | None = None
         self._start_of_text = BlockStart()
         self._calls: dict[int, CallItem] = {}
@@ -163,7 +163,7 @@ class Output:
 
     def heartbeat(self) -> JsonObject:
         """A sign of life, which resets clients' timers: the beginning, or the same again."""
-        if not self._begun:
+        if not (self._begun or self._asked.progress.begun):
             self._begun = True
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
@@ -310,7 +310,7 @@ class Output:
             return []
         self.spoke = True
         events = [self._lifecycle("response.in_progress")]
-        if not self._begun:
+        if not (self._begun or self._asked.progress.begun):
             self._begun = True
             events.insert(0, self._lifecycle("response.created"))
         return events

@@ -91,7 +91,7 @@ class ResponsesWriter:
 
     def __init__(self, asked: ReplyOptions, output: Output | None = None) -> None:
         self._progress = asked.progress
-        self._sequence = asked.progress.sequence
+        self._sequence = 0
         self._output = Output(asked) if output is None else output
 
     def see(self, chunk: Chunk) -> None:
@@ -120,23 +120,35 @@ class ResponsesWriter:
 
     def write(self, event: Event) -> bytes:
         """One event of the engine as events of the stream."""
+        if not self._output.spoke:
+            self._go_on()
         return self._encode(self._output.take(event))
 
     def end(self) -> bytes:
         """The end of a response that was finished; a ProxyError if it cannot be one."""
+        self._go_on()
         return self._encode(self._output.end())
 
     def error(self, error: ProxyError) -> bytes:
         """`response.failed`, and nothing behind it. An `error` event would be passed over by Codex."""
+        self._go_on()
         return self._encode(self._output.fail(error))
 
     def heartbeat(self) -> bytes:
         """`response.created`, then `response.in_progress` again and again: comments reset no client's timer."""
+        self._go_on()
         given = self._encode([self._output.heartbeat()])
         if not self._output.spoke:
             self._progress.begun = True
             self._progress.sequence = self._sequence
         return given
+
+    def _go_on(self) -> None:
+        """Until the reply speaks its numbers go on from the heartbeats of all tries: another one may have failed since
+        this one's end was kept back.
+        """
+        if not self._output.spoke:
+            self._sequence = self._progress.sequence
 
     def take_numbers(self, count: int) -> int:
         """The number of the first of so many events."""

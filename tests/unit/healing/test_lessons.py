@@ -133,6 +133,9 @@ def test_other_words_teach_nothing(words: str) -> None:
         "Unsupported content part type for text-only server: image_url",
         "Vision add-on is not loaded, but images were provided for processing",
         "Images are not supported by this model",
+        "This model cannot process images",
+        "tiny is not a vision model",
+        "audio input is not supported",
     ],
 )
 def test_that_a_model_reads_no_pictures_is_learnt(words: str) -> None:
@@ -157,6 +160,15 @@ def test_that_a_model_reads_no_pictures_is_learnt(words: str) -> None:
         "Failed to apply HFProcessor on data={'text': '<image>'} with kwargs={}",
         "CUDA out of memory in the vision tower",
         "Input should be a valid image",
+        "Could not process image",
+        "The file is not an image",
+        "not an image: data:text/plain",
+        "Images larger than 20 MB are not supported",
+        "This model does not support images larger than 20 MB",
+        "Animated images are not supported",
+        "The image webp is not supported",
+        "Image with 5 channels is not supported",
+        "image_url is only supported as https",
     ],
 )
 def test_what_is_said_of_one_picture_takes_none_from_a_model_that_reads_them(words: str) -> None:

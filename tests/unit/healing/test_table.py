@@ -242,3 +242,16 @@ def test_an_id_of_the_style_behind_one_that_was_made_is_none_twice() -> None:
     told = json.dumps(once)
     assert [told.count(f'"functions.read:{number}"') for number in (0, 1)] == [2, 2]
     assert heal(once, {"kimi_ids"}).body is once
+
+
+@pytest.mark.parametrize("place", ["additionalProperties", "propertyNames", "contains", "items", "not", "if", "then"])
+def test_no_reference_is_left_without_what_it_means(place: str) -> None:
+    """F84: the definitions are taken out, so that each of their uses is spelled out, wherever it stands."""
+    inside: JsonObject = {"$ref": "#/$defs/place"}
+    path: JsonObject = {place: inside, "anyOf": [inside], "patternProperties": {"^x": inside}}
+    definitions: JsonObject = {"place": {"type": ["string", "null"]}}
+    referring: JsonObject = {"type": "object", "properties": {"path": path}, "$defs": definitions}
+    told = heal({"messages": [user()], "tools": [tool(parameters=referring)]}, {"plain_schemas"}).body["tools"]
+    string: JsonObject = {"type": "string"}
+    plain: JsonObject = {place: string, "anyOf": [string], "patternProperties": {"^x": string}}
+    assert told == [tool(parameters={"type": "object", "properties": {"path": plain}})]

@@ -1,0 +1,76 @@
+"""What of several tries may block is done on a thread, and never by the step that the pump takes itself."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.upstream.client import ModelServer
+from proxy.web.completions import HAND_OVER
+from proxy.worker.lessons import Lessons
+from proxy.worker.snapshot import Snapshot
+from tests.conftest import Inside
+from tests.integration.test_broken_calls import CALL as BROKEN
+from tests.integration.test_broken_calls import RULES, guided
+from tests.integration.test_healing import LATE, refused
+from tests.integration.test_second_try import CALL, CHAT, SILENT, SWALLOWED, THOUGHT, models, told
+from tests.support.scripted import DONE, WRITE_FILE, Script, Upstream, chat
+
+# Each with what the pump may not do of it.
+TRIES: dict[str, tuple[list[Script], set[str]]] = {
+    "a lesson": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "add"}),
+    "a thought": ([told(THOUGHT, streamed=True), told("Hi.", streamed=True)], {"open"}),
+    "three": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
+    "a broken call": ([told(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
+}
+BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (Lessons, "add"), (Snapshot, "server_kind")]
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_what_may_block_is_done_on_a_thread(inside: Inside, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts, expected = TRIES[name]
+    on_pump = False
+    done: list[tuple[str, bool]] = []
+
+    def noted(what: str, does: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*given: Any, **more: Any) -> Any:
+            done.append((what, on_pump))
+            return does(*given, **more)
+
+        return note
+
+    with Upstream() as server:
+        gate = server.gate()
+        server.play([gate, *scripts[0]], *scripts[1:])
+        server.paths["/v1/models"] = models("vllm")
+        waits: list[Any] = []
+        client = inside(server.url, rules=RULES, heartbeat=0.02)
+        body = {**chat(tools=[WRITE_FILE]), "messages": LATE}
+        # The first heartbeat begins the reply, so that all that follows is the pump's.
+        with client.post(CHAT, json=body, buffered=False, environ_overrides={HAND_OVER: waits.append}) as response:
+            for owner, what in BLOCKING:
+                monkeypatch.setattr(owner, what, noted(what, getattr(owner, what)))
+            [wait] = waits
+            parts: Any = iter(response.response)
+            data: bytes = next(parts)
+            wait.driven = on_pump = True
+            gate.open()
+            for part in parts:
+                data += part
+                on_pump = not wait.blocks
+                if wait.parked:
+                    waited_for(wait)
+    assert data.endswith(DONE) and len(server.seen) == len(scripts)
+    assert {what for what, _ in done} == expected
+    assert [what for what, by_pump in done if by_pump] == []
+
+
+def waited_for(wait: Any) -> None:
+    """Until the upstream can be read, or the next heartbeat is due."""
+    poll = select.poll()
+    poll.register(wait.descriptor, select.POLLIN)
+    if poll.poll(20):
+        wait.readable()
