@@ -39,8 +39,8 @@ ALL := -m 'not benchmarks and not heavy'
 EACH := -m 'not benchmarks and not heavy and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
 # of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
-RUNNING := app client client_gone client_socket answer_wait cli drain end_to_end gunicorn_conf healing lane log_stream \
-  passthrough pump reload responses_store shared_counters shared_memory state
+RUNNING := app client client_socket cli end_to_end gunicorn_conf healing passthrough pump reload responses_store \
+  shared_counters shared_memory state
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
   tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
