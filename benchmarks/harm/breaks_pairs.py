@@ -34,13 +34,16 @@ def two_breaks(draft: Draft) -> Broken:
 
 
 def _says_a_text(draft: Draft, broken: Broken) -> bool:
-    """Whether the end tag of a text is missing before a key that the tool does not declare: by the rules, which know
-    the tool's own keys only, what stands there up to the next end tag is the text.
+    """Whether the end tag of a text is missing where the rules say that the text goes on: before a key that the tool
+    does not declare, or where all end tags stand twice. Then the next key is balanced within the text, and the second
+    of its end tags closes that: `a<arg_key>k</arg_key><arg_value>1</arg_value></arg_value>`.
     """
     declared = {fold(key): schema for key, schema in draft.offer.properties.items()}
     keys = list(draft.values if broken.written is None else broken.written)
     for number, (key, behind) in enumerate(pairwise(keys)):
-        if number in broken.style.no_end and fold(behind) not in declared and _is_text(declared.get(fold(key), {})):
+        if number not in broken.style.no_end or not _is_text(declared.get(fold(key), {})):
+            continue
+        if fold(behind) not in declared or "parameter" in broken.style.twice:
             return True
     return False
 

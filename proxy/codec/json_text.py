@@ -1,4 +1,4 @@
-"""JSON text: every reader and writer of it, and which is for what.
+"""JSON text: its readers and writers, and which is for what.
 
 | function | lone surrogates | huge integers | duplicate keys | depth | used by |
 | --- | --- | --- | --- | --- | --- |
@@ -10,11 +10,14 @@
 | `dump_strict` | as U+FFFD | exact | | the same | what every client must be able to read: Messages |
 | `dump_request` | escaped | exact | | the same | a request's body on its way up, ASCII alone |
 | `dump` | escaped | as written | | ValueError where Python's stack ends | a call's arguments |
+| `dump_inner` | as they are | exact | | the same | what stands as a text in a request's body |
 | `canonical` | escaped | exact | the last counts | the text itself | to compare a call's arguments |
 
 "As written": fractions and integers of 4,000 digits and more are `VerbatimNumber`s, so that 1.10 and 1e999 stay what
 they are. None of the readers takes NaN or Infinity, but `load_prefix` and `canonical`, whose values go nowhere. What is
-not quite JSON is read by `literals.read_literal`, and by `repair`.
+not quite JSON is read by `literals.read_literal`, and by `repair`. Python's own `json` stays where its errors count
+(`web/request_body.py` says where a body breaks off), its pairs (`config/api_keys.py`), in lines for people (the log,
+`check`), in the forms of a secret (`codec/masking.py`), and in `server`, which imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -173,6 +176,16 @@ def _has_verbatim(value: Json) -> bool:
             return True
         waiting += _children(each)
     return False
+
+
+def dump_inner(value: Json) -> str:
+    """The compact JSON text that stands in a string of a request's body, all of which `dump_request` escapes.
+    ValueError if it is nested too deeply.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def canonical(arguments: str) -> str:

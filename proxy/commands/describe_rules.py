@@ -12,7 +12,7 @@ from proxy.repair.policy import Action, ToolRule
 from proxy.repair.rule_actions import ITEMS
 
 _SHOWN = 80
-_GUARDED = " (only where the schema finds the call invalid)"
+_FALLBACK = " (only where the schema finds the call invalid)"
 _TABLE = "names: where the offered tools leave open which one a call without a name means, its usual arguments tell"
 _ACTIONS: Mapping[Action, str] = {
     "parse_json_array": "read it as a JSON array",
@@ -31,8 +31,8 @@ def summary(rules: Rules) -> Iterator[str]:
     """Lines that say what the rules do; each is safe to print."""
     for rule in rules.tools:
         said = f"tools {_plain(rule.tool)}: {_rule(rule)}"
-        yield said + _GUARDED if rules.is_guarded(rule) else said
-    if rules.policy("").by_table:
+        yield said + _FALLBACK if rules.is_fallback(rule) else said
+    if rules.policy("").infer_from_legacy_table:
         yield _TABLE
     for model in rules.models:
         yield f"models {_plain(model.match)}: {', '.join(_model(model)) or 'all by default'}"

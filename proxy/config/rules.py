@@ -253,14 +253,14 @@ class Rules:
         its = self.entry(model)
         tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
         return Policy(
-            rules=tuple(rule for rule in tools if not self.is_guarded(rule)),
-            guarded=tuple(filter(self.is_guarded, tools)),
+            rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
+            fallback_rules=tuple(filter(self.is_fallback, tools)),
             case_sensitive=self.case_sensitive_tools,
-            whole=its.arguments == "whole",
+            buffer_arguments=its.arguments == "whole",
             ids=_first(its.ids, "openai"),
-            by_table=self._infers_by_table(),
+            infer_from_legacy_table=self._infers_by_table(),
             typos=self.repair_typos,
-            off=its.off,
+            disabled_formats=its.off,
         )
 
     def heal_plan(self, model: str) -> HealPlan:
@@ -281,7 +281,7 @@ class Rules:
             return self.earlier
         return self.infer_names == "table"
 
-    def is_guarded(self, rule: ToolRule) -> bool:
+    def is_fallback(self, rule: ToolRule) -> bool:
         """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
         return rule in self.builtin_tools
 

@@ -20,7 +20,7 @@ class LaneTeller(Protocol):
     def tell(self, texts: Sequence[bytes]) -> bytes:
         """Texts, as they stand in strings of JSON, as the events of the dialect's stream."""
 
-    def told(self, events: Iterable[Event]) -> None:
+    def record(self, events: Iterable[Event]) -> None:
         """Keep what these texts, joined, say."""
 
 
@@ -31,7 +31,7 @@ class Writer(Protocol):
     def verbatim(self) -> bool:
         """True if what the upstream wrote can leave as it came."""
 
-    def see(self, chunk: Chunk) -> None:
+    def observe_chunk(self, chunk: Chunk) -> None:
         """An upstream chunk came; what is written next carries its id, model and time."""
 
     def begin(self, choices: int) -> bytes:
@@ -69,5 +69,5 @@ class Dialect(Protocol):
     def writer(self, *, expand: bool) -> Writer:
         """A writer for one stream. `expand`: what passes is no chunk of a stream, so it is said anew."""
 
-    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer (its bytes, and parsed) as the engine's events say it; raises the error of a `Failed`."""

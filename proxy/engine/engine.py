@@ -410,7 +410,7 @@ class Engine:
             copies=self._copies,
             max_held=task.max_held,
             max_calls=task.max_calls,
-            off=task.policy.off,
+            off=task.policy.disabled_formats,
             thoughts=thoughts,
             broken=broken,
         )

@@ -70,7 +70,7 @@ def release_policy(repairer: Repairer, written: str, *, hold_all: bool) -> Relea
     def accepts(text: str) -> bool:
         return _needs_no_repair(repairer, name, text)
 
-    renamed = renames((*rules, *repairer.guarded(name)))
+    renamed = renames((*rules, *repairer.fallback_rules(name)))
     return ReleasePolicy(tool, touched(rules), keeps, accepts, hold_all or renamed)
 
 

@@ -24,8 +24,8 @@ from proxy.exchange.lane import ReplyLane
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
+from proxy.exchange.reply_content import ReplyContent
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.said import Said
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, unrepaired
 from proxy.healing.heal import NO_HEALING
@@ -419,8 +419,8 @@ class Attempt:
         self._exchange.outcome.would_fail(error)
 
     def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
-        dialect, said = self._exchange.dialect, Said()
-        said.see(answer)
+        dialect, said = self._exchange.dialect, ReplyContent()
+        said.observe_body(answer)
         if self._exchange.request.stream:
             made = answer_as_stream(answer, engine, dialect.writer(expand=True), said)
         else:

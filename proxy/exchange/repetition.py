@@ -34,12 +34,12 @@ class RepetitionWatch:
         self._new = 0
         self.found = ""
 
-    def hear(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """Take what an event says."""
         match event:
             case Unchanged():
                 for said in event.events:
-                    self.hear(said)
+                    self.observe(said)
             case Text() | Reasoning():
                 self.feed(event.text)
             case CallArguments():

@@ -28,7 +28,7 @@ from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.guided import events_instead
 from proxy.exchange.repetition import RepetitionWatch
-from proxy.exchange.said import Said, Saying
+from proxy.exchange.reply_content import ContentLevel, ReplyContent
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.limits import MAX_EVENT
 
@@ -108,7 +108,7 @@ class StreamReply:
         # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
         self._usage: JsonObject = {}
         self._envelope: JsonObject = {}
-        self._said = Said()
+        self._said = ReplyContent()
         self._keep_back = keep_back
         self._earlier = earlier
         self._watch = watch
@@ -220,10 +220,10 @@ class StreamReply:
         self._passed.clear()
         self._passed_size = 0
         if lane is not None and text and self._state is not _PASSING:
-            if self._said.saying is not Saying.ANSWER:
-                self._said.hear(lane.events(text))
+            if self._said.level is not ContentLevel.ANSWER:
+                self._said.observe(lane.events(text))
             if self._teller is not None:
-                self._teller.told(lane.events(text))
+                self._teller.record(lane.events(text))
             self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def _leave_lane(self) -> None:
@@ -309,7 +309,7 @@ class StreamReply:
         """What the engine says at the end, without what is kept back of it."""
         self._state = _ENDED
         events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
-        self._said.hear(events)
+        self._said.observe(events)
         if self._state is _ENDED:
             self.silence = why_again(self._said, EarlierTry(self._usage).tokens, self._engine.broken_call)
         if self.kept:
@@ -383,7 +383,7 @@ class StreamReply:
             return self._written((Unchanged(event.raw, (), sequence),))
         self._look(body)
         chunk = self._joined(Chunk(body, event.raw, sequence))
-        self._writer.see(chunk)
+        self._writer.observe_chunk(chunk)
         return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def _keep(self, raw: bytes) -> int:
@@ -415,7 +415,7 @@ class StreamReply:
         self._usage = as_object(body.get("usage")) or self._usage
         self._envelope = self._envelope or envelope_of(body)
         if not self._said.answered:
-            self._said.see(body)
+            self._said.observe_body(body)
 
     def _guarded(self, step: Callable[[], Iterable[Event]]) -> Iterable[Event]:
         """The events of an engine step. If it raises what it never should, the reply goes on as the upstream's own
@@ -456,9 +456,9 @@ class StreamReply:
             if given and not self.started:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
             if not (self._said.answered or self._state is _ENDED):
-                self._said.hear((event,))
+                self._said.observe((event,))
             if self._watch is not None:
-                self._watch.hear(event)
+                self._watch.observe(event)
             out.append(given)
         return b"".join(out)
 

@@ -15,7 +15,7 @@ from proxy.codec.json_access import as_list, as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.events import Text
-from proxy.exchange.said import Said, Saying
+from proxy.exchange.reply_content import ContentLevel, ReplyContent
 
 # The id of its record.
 FIX = "second_try"
@@ -54,13 +54,13 @@ def _is_prefilled(body: JsonObject) -> bool:
     return bool(messages) and as_object(messages[-1]).get("role") == "assistant"
 
 
-def why_again(said: Said, tokens: int, broken: Text | None = None) -> Why | None:
+def why_again(said: ReplyContent, tokens: int, broken: Text | None = None) -> Why | None:
     """Why a reply that has ended, with a `broken` call if with one, is worth one more try, or None."""
     if broken is not None:
         return Why.BROKEN if said.ended_by_itself() else None
     if not said.ended_without_answer():
         return None
-    if said.saying is Saying.THOUGHT:
+    if said.level is ContentLevel.THOUGHT:
         return Why.THOUGHT
     if said.used_without_a_word(tokens):
         return Why.SWALLOWED

@@ -7,7 +7,7 @@ from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import Chunk, Failed, Usage
-from proxy.exchange.said import Said
+from proxy.exchange.reply_content import ReplyContent
 from proxy.formats.reasoning import Thoughts
 
 
@@ -17,25 +17,25 @@ def unrepaired() -> Engine:
 
 
 def answer_as_answer(
-    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, said: Said | None = None
+    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, said: ReplyContent | None = None
 ) -> bytes:
     """A whole answer as the engine says it, in the client's dialect, while `said` listens; raises the error of a
     `Failed`.
     """
     events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
     if said is not None:
-        said.hear(events)
-    return dialect.whole(body, answer, events)
+        said.observe(events)
+    return dialect.complete_answer(body, answer, events)
 
 
-def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, said: Said | None = None) -> bytes:
+def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, said: ReplyContent | None = None) -> bytes:
     """A whole answer as the stream that the client asked for, while `said` listens; raises the error of a `Failed`."""
     usage = answer.get("usage")
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
-    writer.see(Chunk(answer, b"", streamed=False))
+    writer.observe_chunk(Chunk(answer, b"", streamed=False))
     events = (*engine.feed(chunk), *engine.finish(done=True))
     if said is not None:
-        said.hear(events)
+        said.observe(events)
     for event in events:
         if isinstance(event, Failed):
             raise event.error

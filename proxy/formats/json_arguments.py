@@ -82,7 +82,7 @@ def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
     start = cursor.pos
     try:
         value = yield from whole_value(cursor)
-        if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, ())))):
+        if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, (), member=True)))):
             return value
         refusal: NotACall = StringGoesOn("a string goes on behind the arguments")
     except NotACall as reason:
@@ -149,7 +149,7 @@ def _enclosed_value(
     value = b""
     try:
         value = yield from _whole(cursor, tool)
-        if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, closers)))):
+        if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, closers, member=tails is not NO_TAIL)))):
             if tails is NO_TAIL:
                 yield from cursor.maybe(_surplus(cursor, closers))
             return value
@@ -187,10 +187,26 @@ def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Pars
         return
     if cursor.context.enclosures:
         return
+    if (yield from cursor.ahead(cursor.maybe(_goes_on_with_key(cursor)))):
+        raise StringGoesOn(TWO_READINGS)
     if not _ENDS_BEHIND_STRING.search(value) and not may_end_elsewhere(value):
         return
     if '"' in (yield from cursor.ahead(_before(cursor, (b"\n",)))):
         raise StringGoesOn(TWO_READINGS)
+
+
+def _goes_on_with_key(cursor: Cursor) -> Parsing[bool]:
+    """Read brackets and a comma, and see whether a key follows: `}, "path": "p"}`."""
+    yield from cursor.blanks()
+    for _ in range(_MAX_BRACKETS):
+        if not (yield from cursor.which(_BRACKETS)):
+            break
+        yield from cursor.blanks()
+    yield from cursor.expect(b",")
+    yield from cursor.blanks()
+    yield from cursor.string(MAX_KEY)
+    yield from cursor.blanks()
+    return (yield from cursor.byte()) == b":"
 
 
 def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
@@ -251,9 +267,11 @@ def _call_ends(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
     return (yield from cursor.peek(MARKER_OPENERS)) is not None
 
 
-def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
+def _may_follow(cursor: Cursor, closers: tuple[bytes, ...], *, member: bool) -> Parsing[bool]:
     """Whether what may follow arguments stands here: brackets, and then the end of the call, or another member, if they
-    are a member themselves.
+    are a `member` of an object themselves. Behind a name they are none, and another key says that they go on:
+
+        [TOOL_CALLS]edit[ARGS]{"edits": [{"new": "f("}], "path": "z")"}], "path": "p"}
     """
     yield from cursor.blanks()
     for _ in range(_MAX_BRACKETS):
@@ -270,7 +288,7 @@ def _may_follow(cursor: Cursor, closers: tuple[bytes, ...]) -> Parsing[bool]:
         return True
     # Another member, or another object.
     another = yield from cursor.which((b"{", b"[{"))
-    if closers and not another:
+    if not another and (closers or not member):
         return False
     yield from cursor.blanks()
     yield from cursor.string(MAX_KEY)

@@ -76,9 +76,9 @@ class Repairer:
         """The rules of the user's file for the calls of a tool."""
         return rules_for(self.policy.rules, name, case_sensitive=self.policy.case_sensitive)
 
-    def guarded(self, name: str) -> tuple[ToolRule, ...]:
+    def fallback_rules(self, name: str) -> tuple[ToolRule, ...]:
         """The built-in rules for the calls of a tool."""
-        return rules_for(self.policy.guarded, name, case_sensitive=self.policy.case_sensitive)
+        return rules_for(self.policy.fallback_rules, name, case_sensitive=self.policy.case_sensitive)
 
     def _candidate(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
         """The call of one reading of its arguments; None if that cannot be what was meant."""
@@ -99,7 +99,7 @@ class Repairer:
         call = self._by_rules(call, _ALL_CONDITIONS)
         wrong = call.faults
         if wrong:
-            call, wrong = self._by_guarded_rules(call, wrong)
+            call, wrong = self._by_fallback_rules(call, wrong)
         if wrong and reading.by_schema:
             return None
         unchanged = same(call.values, reading.values)
@@ -141,7 +141,7 @@ class Repairer:
         return ends_in_doubt(call.values, call.tool.compiled, self._fixes)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
-        return inferred(values, self.tools, by_table=self.policy.by_table)
+        return inferred(values, self.tools, by_table=self.policy.infer_from_legacy_table)
 
     def _apply_fixes(self, call: _Call, fixes: tuple[Fix, ...] = USUAL) -> _Call:
         if call.tool is None:
@@ -157,8 +157,8 @@ class Repairer:
                 call = self._applied(rule, call)
         return call
 
-    def _by_guarded_rules(self, call: _Call, wrong: int) -> tuple[_Call, int]:
-        for rule in self.guarded(call.name):
+    def _by_fallback_rules(self, call: _Call, wrong: int) -> tuple[_Call, int]:
+        for rule in self.fallback_rules(call.name):
             after = self._applied(rule, call)
             if after is call:
                 continue

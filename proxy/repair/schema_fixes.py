@@ -245,7 +245,11 @@ def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
 
 
 def _wraps(key: str, inner: JsonObject, known: frozenset[str]) -> bool:
-    """True if an object is what a key should not have been put around."""
+    """True if an object is what a key should not have been put around. One of the schema's own keys in another spelling
+    has its own object there: `{"text-range": {"path": "a"}}`, where `textRange` and `path` are declared.
+    """
+    if fold(key) in map(fold, known):
+        return False
     if key in _WRAPPERS:
         return True
     if not inner:

@@ -31,7 +31,7 @@ class Lessons:
 
     def add(self, model: str, ids: Iterable[str]) -> bool:
         """Keep a lesson; False if it was known, or there is no room for it."""
-        with self._memory.turn():
+        with self._memory.locked():
             known = self._all()
             before = self.of(model)
             after = before | {*ids}

@@ -29,7 +29,7 @@ SIZE = 14 * 1024 * 1024
 # Native order and alignment: a number is written in one go.
 _NUMBER = struct.Struct("Q")
 # How often the master asked for the file to be read, and the last of those that was done.
-_ASKED, _DONE = 0, 8
+_REQUESTED, _ACKNOWLEDGED = 0, 8
 _RULES, _MAX_RULES = 64, 2 * (256 + 16) * 1024
 _ERROR, _MAX_ERROR = 1100 * 1024, 8 * 1024
 _LESSONS, _MAX_LESSONS = 1120 * 1024, 32 * 1024
@@ -62,7 +62,7 @@ class Memory:
         self._one = threading.Lock()
         self.tally = SharedCounters(self._map, _TALLY, fd)
 
-    def turn(self) -> contextlib.AbstractContextManager[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
         return locked(self._one, self._fd, _TURN)
 
@@ -79,12 +79,12 @@ class Memory:
         return Published(number, text, os.fsdecode(source), tuple(keys))
 
     def publish(self, text: bytes, source: str, keys: Sequence[bytes] = ()) -> None:
-        """Put these rules and keys in force, which have no error; only in a `turn`. ValueError if they are too long."""
+        """Put these rules and keys in force, which have no error; only while `locked`. ValueError: too long."""
         self._rules.write(_framed((os.fsencode(source), text, *keys)))
         self.fail("")
 
     def fail(self, message: str) -> None:
-        """Note why the newer rules are not in force ("": they are); only in a `turn`."""
+        """Note why the newer rules are not in force ("": they are); only while `locked`."""
         self._error.write(message.encode("utf-8", "replace")[:_MAX_ERROR])
 
     def error(self) -> str:
@@ -92,7 +92,7 @@ class Memory:
         return self._error.read()[1].decode("utf-8", "ignore")
 
     def teach(self, data: bytes) -> bool:
-        """Keep what was learnt, in place of what was; only in a `turn`. False if it is too long."""
+        """Keep what was learnt, in place of what was; only while `locked`. False if it is too long."""
         if len(data) > _MAX_LESSONS:
             return False
         self._lessons.write(data)
@@ -102,14 +102,14 @@ class Memory:
         """What was learnt, and how often that has changed."""
         return self._lessons.read()
 
-    def asked(self) -> int:
-        """What to hand to `done` when the file that the master wants read was read; 0 if it wants none read."""
-        asked = self._number(_ASKED)
-        return asked if asked != self._number(_DONE) else 0
+    def reload_requested(self) -> int:
+        """The number of the reload that the master asked for by SIGHUP, 0 if none is due; for `acknowledge_reload`."""
+        requested = self._number(_REQUESTED)
+        return requested if requested != self._number(_ACKNOWLEDGED) else 0
 
-    def done(self, asked: int) -> None:
-        """The file was read as `asked`; only in a `turn`."""
-        _NUMBER.pack_into(self._map, _DONE, asked)
+    def acknowledge_reload(self, requested: int) -> None:
+        """The file was read for the reload of this number; only while `locked`."""
+        _NUMBER.pack_into(self._map, _ACKNOWLEDGED, requested)
 
     def _number(self, offset: int) -> int:
         number: int = _NUMBER.unpack_from(self._map, offset)[0]

@@ -104,7 +104,7 @@ class WorkerState:
 
     def reload(self) -> None:
         """Read settings and rules anew and publish them; RulesError if they cannot be used: then the old ones stay."""
-        with self.memory.turn():
+        with self.memory.locked():
             publish(self.memory)
         self.current()
 
@@ -155,18 +155,18 @@ def start_worker() -> WorkerState:
     Raises RulesError if the file cannot be used and there are no earlier rules.
     """
     memory = open_memory(environment().get(MEMORY_VARIABLE, ""))
-    with memory.turn():
-        asked = memory.asked()
+    with memory.locked():
+        requested = memory.reload_requested()
         first = memory.generation() == 0
-        if first or asked:
+        if first or requested:
             try:
                 publish(memory)
             except RulesError as error:
                 if first:
                     raise
                 log.error("the rules that were in force stay so: %s", error.message)
-        if asked:
-            memory.done(asked)
+        if requested:
+            memory.acknowledge_reload(requested)
     # The text before what is made of it: what is published meanwhile is taken at the first request.
     last = memory.published()
     settings, rules = load(text=RulesText(last.text, last.source))
@@ -181,7 +181,7 @@ def _drain() -> int | None:
 
 
 def publish(memory: Memory) -> None:
-    """Read rules and keys and put them in force for all workers, in a `turn`; if they are bad, RulesError."""
+    """Read rules and keys and put them in force for all workers, while the memory is locked; RulesError if bad."""
     try:
         text = rules_text()
         settings, rules = load(text=text)

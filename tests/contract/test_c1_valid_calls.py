@@ -44,7 +44,7 @@ def tool(schema: dict[str, Any], name: str = "tool") -> ToolSet:
 
 
 def test_the_rules_that_come_with_the_proxy_are_tried() -> None:
-    assert POLICY.guarded
+    assert POLICY.fallback_rules
 
 
 def test_the_corpus_is_large_and_no_line_is_there_twice() -> None:
@@ -86,7 +86,7 @@ def written(cut: list[str]) -> list[Chunk]:
 
 WAYS: dict[str, tuple[Callable[[list[str]], list[Chunk]], Policy]] = {
     "live": (deltas, POLICY),
-    "whole calls": (deltas, replace(POLICY, whole=True)),
+    "whole calls": (deltas, replace(POLICY, buffer_arguments=True)),
     "a whole answer": (all_at_once, POLICY),
     "in text": (written, POLICY),
 }

@@ -74,7 +74,7 @@ def test_f37_a_call_has_no_name() -> None:
             got = both_ways(name, text)
             assert (got.calls, got.text, got.finish) == ([], text, "stop")
             assert "no_call" in got.fixes
-    table = Policy(by_table=True)
+    table = Policy(infer_from_legacy_table=True)
     for arguments, meant in (
         ('{"filePath": "a"}', "read"),
         ('{"pattern": "*.py"}', "glob"),

@@ -121,7 +121,7 @@ def policy_of(text: str) -> Policy:
 
 def called(policy: Policy, name: str, values: JsonObject) -> tuple[str, JsonObject]:
     """A call after all the rules for its tool."""
-    for rule in rules_for((*policy.rules, *policy.guarded), name, case_sensitive=policy.case_sensitive):
+    for rule in rules_for((*policy.rules, *policy.fallback_rules), name, case_sensitive=policy.case_sensitive):
         name, values = apply_rule(rule, name, values, OFFERED)
     return name, values
 
@@ -138,9 +138,9 @@ def test_the_file_loads_as_it_is_and_its_settings_hold() -> None:
     assert (settings.hold_timeout, settings.max_held) == (120.0, 1048576)
     assert (settings.detailed_logging, settings.case_sensitive_tools) == (True, False)
     policy = rules.policy("Qwen3-Coder")
-    assert len(policy.rules) == 11 and policy.guarded == ()
+    assert len(policy.rules) == 11 and policy.fallback_rules == ()
     # A call without a name may be told by their table; nothing else differs from the built-in rules.
-    assert policy == Policy(rules=policy.rules, by_table=True)
+    assert policy == Policy(rules=policy.rules, infer_from_legacy_table=True)
     assert rules.client_names and rules.profile("m", "").parse == "auto"
 
 
@@ -262,13 +262,13 @@ def test_C9_no_built_in_rule_fills_in_what_no_model_wrote(
 ) -> None:
     """Who wants that has it in a file."""
     policy = load({}, {})[1].policy("m")
-    assert rules_for(policy.guarded, name, case_sensitive=False) == ()
+    assert rules_for(policy.fallback_rules, name, case_sensitive=False) == ()
     assert called(policy_of(FILE), name, values) == (new_name, after)
 
 
 def test_C9_what_a_built_in_rule_writes_the_schema_lists() -> None:
     """The values that its condition itself checks against."""
-    for rule in load({}, {})[1].policy("m").guarded:
+    for rule in load({}, {})[1].policy("m").fallback_rules:
         assert rule.action != "set_default" or rule.condition == "invalid_enum"
 
 
@@ -276,7 +276,7 @@ def test_C9_what_a_built_in_rule_writes_the_schema_lists() -> None:
 def test_C9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
     """A read that came with a content is a read all the same: the content may be empty, and the file with it."""
     policy = load({}, {})[1].policy("m")
-    assert not [rule for rule in policy.guarded if rule.action in ("rename_tool", "convert_tool_to_write")]
+    assert not [rule for rule in policy.fallback_rules if rule.action in ("rename_tool", "convert_tool_to_write")]
     values: JsonObject = {"filePath": "a", "content": content}
     assert called(policy, "read", values) == ("read", values)
 

@@ -361,17 +361,17 @@ def test_what_the_master_asks_for_is_done_once_and_asked_again(monkeypatch: pyte
     try:
         assert pid == str(os.getpid())
         memory = Memory(int(descriptor))
-        assert memory.asked() == 0
+        assert memory.reload_requested() == 0
         for _ in range(2):
             gunicorn_conf.on_reload(None)
             gunicorn_conf.on_reload(None)
-            asked = memory.asked()
+            asked = memory.reload_requested()
             gunicorn_conf.on_reload(None)  # while the file is being read
-            memory.done(asked)
-            again = memory.asked()
+            memory.acknowledge_reload(asked)
+            again = memory.reload_requested()
             assert 0 < asked < again
-            memory.done(again)
-            assert memory.asked() == 0
+            memory.acknowledge_reload(again)
+            assert memory.reload_requested() == 0
         assert os.environ[MEMORY_VARIABLE] == f"{pid}:{descriptor}"  # one memory for a master's whole life
     finally:
         os.close(int(descriptor))
@@ -386,7 +386,7 @@ def test_a_master_makes_its_own_memory_when_it_has_another_ones_or_one_of_anothe
         monkeypatch.setenv(MEMORY_VARIABLE, told)
         gunicorn_conf.on_reload(None)
         own = int(os.environ[MEMORY_VARIABLE].partition(":")[2])
-        assert own != fd and Memory(own).asked() == 1
+        assert own != fd and Memory(own).reload_requested() == 1
         os.close(own)
     os.close(fd)
 

@@ -488,7 +488,7 @@ def test_workers_share_what_was_learnt_until_the_rules_change() -> None:
         assert mine.add("m", ("one_call",)) and yours.add("m", ("pictures",)) and yours.add("n", ("alternate",))
         assert mine.of("m") == {"one_call", "pictures"} and mine.of("n") == {"alternate"}
         assert not mine.add("m", ("pictures",)), "it was known"
-        with one.turn():
+        with one.locked():
             one.publish(b"", "r.yaml")
         assert yours.of("m") == set() and yours.add("m", ("one_call",)) and mine.of("m") == {"one_call"}
 

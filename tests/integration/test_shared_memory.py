@@ -26,7 +26,7 @@ memory = Memory(int(sys.argv[1]))
 print("ready", flush=True)
 for number in itertools.count():
     letter = bytes([97 + number % 26])
-    with memory.turn():
+    with memory.locked():
         memory.publish(letter * (200_000 + number % 7), "/" + letter.decode())
         memory.fail(letter.decode() * 5000)
 """
@@ -61,13 +61,14 @@ def writing(fd: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def published(memory: Memory, text: bytes, source: str = "/r.yaml") -> None:
-    with memory.turn():
+    with memory.locked():
         memory.publish(text, source)
 
 
 def test_at_first_nothing_was_published() -> None:
     memory = Memory()
-    assert (memory.generation(), published_rules(memory), memory.error(), memory.asked()) == (0, (0, b"", ""), "", 0)
+    assert (memory.generation(), published_rules(memory)) == (0, (0, b"", ""))
+    assert (memory.error(), memory.reload_requested()) == ("", 0)
 
 
 def test_each_process_sees_what_another_published(fd: int) -> None:
@@ -81,7 +82,7 @@ def test_each_process_sees_what_another_published(fd: int) -> None:
 def test_an_error_leaves_the_rules_and_better_rules_end_the_error(fd: int) -> None:
     mine, other = Memory(fd), Memory(fd)
     published(mine, b"good")
-    with mine.turn():
+    with mine.locked():
         mine.fail("line 3 is none")
     assert (other.generation(), published_rules(other)[1], other.error()) == (1, b"good", "line 3 is none")
     published(other, b"better")
@@ -91,7 +92,7 @@ def test_an_error_leaves_the_rules_and_better_rules_end_the_error(fd: int) -> No
 def test_there_is_room_for_the_longest_files_and_paths_and_for_no_more() -> None:
     memory, path = Memory(), "/" + "p" * 4095
     keys = [path.encode() + b"\0" + b"k" * MAX_BYTES, path.encode() + b"\0" + b"u" * 4096, b""]
-    with memory.turn():
+    with memory.locked():
         memory.publish(b"x" * MAX_BYTES, path, keys)
     assert memory.published() == Published(1, b"x" * MAX_BYTES, path, tuple(keys))
     with pytest.raises(ValueError, match="bytes"):
@@ -102,7 +103,7 @@ def test_there_is_room_for_the_longest_files_and_paths_and_for_no_more() -> None
 def test_rules_and_keys_are_published_as_one(fd: int) -> None:
     mine, other = Memory(fd), Memory(fd)
     assert other.published() == Published()
-    with mine.turn():
+    with mine.locked():
         mine.publish(b"rules", "/r", (b"/k\0one", b"", b"/a\0two"))
     assert other.published() == Published(1, b"rules", "/r", (b"/k\0one", b"", b"/a\0two"))
     published(other, b"more")
@@ -111,7 +112,7 @@ def test_rules_and_keys_are_published_as_one(fd: int) -> None:
 
 def test_numbers_and_rules_do_not_wait_for_each_other(fd: int) -> None:
     """A reload that reads a slow file holds up no request that counts."""
-    with Memory(fd).turn():
+    with Memory(fd).locked():
         command = [sys.executable, "-c", COUNTER, str(fd)]
         assert subprocess.run(command, pass_fds=[fd], timeout=120, check=False).returncode == 0
 
@@ -119,7 +120,7 @@ def test_numbers_and_rules_do_not_wait_for_each_other(fd: int) -> None:
 def test_a_path_that_is_no_text_and_an_endless_message_are_kept_as_far_as_they_go() -> None:
     memory = Memory()
     published(memory, b"x", os.fsdecode(b"/\xff"))
-    with memory.turn():
+    with memory.locked():
         memory.fail("\N{EURO SIGN}" * 9000)
     assert published_rules(memory)[2] == os.fsdecode(b"/\xff")
     assert memory.error() == "\N{EURO SIGN}" * (8 * 1024 // 3)
@@ -161,7 +162,7 @@ def test_one_thread_and_one_process_has_its_turn_at_a_time(fd: int) -> None:
     def work() -> None:
         nonlocal inside, most
         for _ in range(20):
-            with memory.turn():
+            with memory.locked():
                 inside += 1
                 most = max(most, inside)
                 time.sleep(0.0005)
@@ -173,7 +174,7 @@ def test_one_thread_and_one_process_has_its_turn_at_a_time(fd: int) -> None:
         assert other.returncode == 0 or b"BlockingIOError" in other.stderr
         return other.returncode == 0
 
-    with memory.turn():
+    with memory.locked():
         assert not other_can()
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -202,7 +202,7 @@ def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rule
     """One of the release before, which ends soon, beside those of the next."""
     worker = start_worker()
     before = worker.current()
-    with worker.memory.turn():
+    with worker.memory.locked():
         worker.memory.publish(b"a_new_section: {}\n", str(rules))
     assert worker.current() is before and worker.current() is before
     rules.write_text("settings: {heartbeat: 3}\n")
@@ -306,7 +306,7 @@ def test_many_requests_that_come_after_a_reload_read_the_text_once(
         time.sleep(0.05)
         return load(**given)
 
-    with worker.memory.turn():
+    with worker.memory.locked():
         worker.memory.publish(b"settings: {heartbeat: 3}\n", str(rules))
     monkeypatch.setattr(module, "load", slow)
     seen = list[float]()

@@ -51,7 +51,7 @@ class ChatDialect:
         """A writer for one stream; `expand`: what passes is no chunk of a stream, so it is said anew."""
         return new_writer(self.options, expand=expand)
 
-    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as the events say it, the very bytes of `body` if that is the same."""
         options = self.options
         told = tuple(events)

@@ -84,7 +84,7 @@ class ChatWriter:
         self._has_role: set[int] = set()
         self._moved: set[int] = set()
 
-    def see(self, chunk: Chunk) -> None:
+    def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
         self._last = chunk.body
         for choice, said in _deltas(chunk.body):

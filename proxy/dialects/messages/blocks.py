@@ -113,7 +113,7 @@ class Blocks:
         self._refusal: list[str] = []
         self._name = ""
 
-    def see(self, body: JsonObject) -> None:
+    def observe_body(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
         self._keep_counts(as_object(body.get("usage")))
         self._refusal += _refusals(body)

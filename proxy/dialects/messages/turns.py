@@ -7,13 +7,12 @@ Source: the Anthropic API reference, "Create a Message": `messages`, `system`.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_text import Json, JsonObject, dump_inner
 from proxy.dialects.chat_turns import (
     AssistantTurn,
     UserTurn,
@@ -224,8 +223,8 @@ def _call(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObj
     losses.leave(block, _TOOL_USE, place)
     arguments = mapping(block, "input", place, needed=False)
     try:
-        text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:
+        text = dump_inner(arguments)
+    except ValueError:
         raise place.field("input").bad("is nested too deeply") from None
     function: JsonObject = {"name": nonempty_string(block, "name", place), "arguments": text}
     return {"id": server_id(nonempty_string(block, "id", place)), "type": "function", "function": function}

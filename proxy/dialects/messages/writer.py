@@ -46,10 +46,10 @@ class MessagesDialect:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
         return MessagesWriter(Blocks(self.asked))
 
-    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a message; raises the error of a `Failed` event."""
         blocks = Blocks(self.asked)
-        blocks.see(answer)
+        blocks.observe_body(answer)
         said = [given for event in events for given in blocks.take(event)]
         return dump_strict(_continued(assemble([*said, *blocks.end()]), self.asked.prefill))
 
@@ -62,9 +62,9 @@ class MessagesWriter:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
 
-    def see(self, chunk: Chunk) -> None:
+    def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the newest token counts, and the reply's id."""
-        self._blocks.see(chunk.body)
+        self._blocks.observe_body(chunk.body)
 
     def passes(self, around: bytes) -> bool:
         """Nothing leaves as it came."""

@@ -7,11 +7,10 @@ response": `input`; the items that only Codex sends are from its requests.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.codec.json_text import Json, JsonObject, dump_inner, load_json
 from proxy.dialects.chat_turns import (
     AssistantTurn,
     UserTurn,
@@ -323,11 +322,11 @@ def _object_text(text: str) -> str:
             return text
     except ValueError:
         pass
-    return json.dumps({"arguments": text}, ensure_ascii=False, separators=(",", ":"))
+    return dump_inner({"arguments": text})
 
 
 def _compact(value: Json, place: FieldPath) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:
+        return dump_inner(value)
+    except ValueError:
         raise place.bad("is nested too deeply") from None

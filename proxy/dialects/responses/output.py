@@ -86,7 +86,7 @@ class Output:
         # Why the response could not be kept, if it could not.
         self.not_kept: NotKept | None = None
 
-    def see(self, body: JsonObject) -> None:
+    def observe_body(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, and what it refuses."""
         self._keep_counts(as_object(body.get("usage")))
         for choice in as_list(body.get("choices"))[:1]:

@@ -47,13 +47,13 @@ class ResponsesDialect:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
         return ResponsesWriter(self.asked, self._output())
 
-    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
         return dump_strict(self._response(answer, events))
 
     def _response(self, answer: JsonObject, events: Iterable[Event]) -> JsonObject:
         output = self._output()
-        output.see(answer)
+        output.observe_body(answer)
         for event in events:
             output.take(event)
         response = output.end()[-1]["response"]
@@ -75,7 +75,7 @@ class CompactDialect(ResponsesDialect):
 
     compacts: bool = True
 
-    def whole(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a compacted response. UpstreamBroken for half a summary."""
         response = self._response(answer, events)
         if response["status"] != "completed":
@@ -94,9 +94,9 @@ class ResponsesWriter:
         self._sequence = 0
         self._output = Output(asked) if output is None else output
 
-    def see(self, chunk: Chunk) -> None:
+    def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the newest token counts."""
-        self._output.see(chunk.body)
+        self._output.observe_body(chunk.body)
 
     def passes(self, around: bytes) -> bool:
         """Nothing leaves as it came."""
@@ -183,6 +183,6 @@ class ItemTeller:
         before, after = self._before, self._after
         return b"".join([b"%b%b%b%d}\n\n" % (before, text, after, at) for at, text in enumerate(texts, first)])
 
-    def told(self, events: Iterable[Event]) -> None:
+    def record(self, events: Iterable[Event]) -> None:
         """Keep what these texts say, for the end of the item."""
         self._item.said += [event.text for event in events if isinstance(event, Text | Reasoning)]

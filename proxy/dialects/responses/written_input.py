@@ -5,9 +5,7 @@ vLLM keeps such a reply to the tool's grammar (`structured_outputs`), which it c
 
 from __future__ import annotations
 
-import json
-
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import JsonObject, dump_inner
 from proxy.dialects.block_start import TextKind
 from proxy.dialects.responses.output import Output, ReplyOptions
 from proxy.dialects.responses.tools import INPUT
@@ -34,7 +32,7 @@ class WrittenInputOutput(Output):
             self._has_begun = True
             events += self._of_call(CallOpened(0, 0, "", self._name))
             events += self._of_call(CallArguments(0, 0, f'{{"{INPUT}":"'))
-        escaped = json.dumps(text, ensure_ascii=False)[1:-1]
+        escaped = dump_inner(text)[1:-1]
         return [*events, *self._of_call(CallArguments(0, 0, escaped))]
 
     def end(self) -> list[JsonObject]:

@@ -257,9 +257,9 @@ def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
 def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -> None:
     env = {"TOOL_PROXY_INFER_NAMES": "table"}
     policy = load({"repair_typos": "true", "case_sensitive_tools": "true"}, env)[1].policy("m")
-    assert (policy.by_table, policy.typos, policy.case_sensitive) == (True, True, True)
+    assert (policy.infer_from_legacy_table, policy.typos, policy.case_sensitive) == (True, True, True)
     policy = load({}, {})[1].policy("m")
-    assert (policy.by_table, policy.typos, policy.case_sensitive) == (False, False, False)
+    assert (policy.infer_from_legacy_table, policy.typos, policy.case_sensitive) == (False, False, False)
 
 
 def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:

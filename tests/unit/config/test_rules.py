@@ -190,7 +190,7 @@ def test_a_format_that_is_off_must_be_a_known_one() -> None:
     with pytest.raises(RulesError) as caught:
         parse_rules(text, "r.yaml", formats=format_names())
     assert caught.value.message == "r.yaml:4: there is no format 'jason'; use 'json'"
-    assert parse_rules(text, "r.yaml").policy("a").off == {"json", "jason"}
+    assert parse_rules(text, "r.yaml").policy("a").disabled_formats == {"json", "jason"}
     assert {"json", "list", "fence", "<tool_call>", "[TOOL_CALLS]", "harmony", "start"} <= format_names()
 
 
@@ -202,7 +202,8 @@ models:
   - {match: "*", ids: mistral, formats: }
 """
     )
-    assert found.policy("Kimi-K2") == Policy(ids="kimi", whole=True, off=frozenset({"json", "fence"}))
+    disabled = frozenset({"json", "fence"})
+    assert found.policy("Kimi-K2") == Policy(ids="kimi", buffer_arguments=True, disabled_formats=disabled)
     assert found.policy("x") == Policy(ids="mistral")
     assert found.profile("Kimi-K2", "").reasoning == "both"
     assert found.profile("x", "").reasoning == "as_is"
@@ -316,11 +317,11 @@ RULE = "fixes: [{parameter: p, condition: exists, action: remove_parameter}]"
 
 def test_the_built_in_rules_are_guarded_and_the_users_own_are_not() -> None:
     base = parsed(f"tools: {{a: {{{RULE}}}}}")
-    assert [rule.tool for rule in base.policy("m").guarded] == ["a"] and base.policy("m").rules == ()
+    assert [rule.tool for rule in base.policy("m").fallback_rules] == ["a"] and base.policy("m").rules == ()
     silent = parsed("models: []", base)
-    assert silent.policy("m").guarded == base.tools
+    assert silent.policy("m").fallback_rules == base.tools
     own = parsed(f"tools: {{b: {{{RULE}}}}}", base)
-    assert [rule.tool for rule in own.policy("m").rules] == ["b"] and own.policy("m").guarded == ()
+    assert [rule.tool for rule in own.policy("m").rules] == ["b"] and own.policy("m").fallback_rules == ()
 
 
 def test_a_built_in_rule_stays_guarded_in_a_copy_of_the_file() -> None:
@@ -328,16 +329,16 @@ def test_a_built_in_rule_stays_guarded_in_a_copy_of_the_file() -> None:
     built_in = parse_rules((REPO / "rules.yaml").read_bytes(), "built-in")
     text = (REPO / "rules.yaml").read_text()
     copied = parse_rules(text.encode(), "r.yaml", built_in)
-    assert (copied.policy("m").guarded, copied.policy("m").rules) == (built_in.tools, ())
+    assert (copied.policy("m").fallback_rules, copied.policy("m").rules) == (built_in.tools, ())
     more = text.replace("\ntools:\n", f"\ntools:\n  mine: {{{RULE}}}\n")
     policy = parse_rules(more.encode(), "r.yaml", built_in).policy("m")
-    assert (policy.guarded, [rule.tool for rule in policy.rules]) == (built_in.tools, ["mine"])
+    assert (policy.fallback_rules, [rule.tool for rule in policy.rules]) == (built_in.tools, ["mine"])
 
 
 @pytest.mark.parametrize("text", ["tools:", "tools: {}", "tools: null"])
 def test_an_empty_tools_section_turns_the_built_in_rules_off(text: str) -> None:
     policy = parsed(text, parsed(f"tools: {{a: {{{RULE}}}}}")).policy("m")
-    assert policy.rules == policy.guarded == ()
+    assert policy.rules == policy.fallback_rules == ()
 
 
 def test_a_rule_for_some_models_is_a_rule_for_them_alone() -> None:
@@ -348,15 +349,15 @@ def test_a_rule_for_some_models_is_a_rule_for_them_alone() -> None:
 
 def test_only_a_users_file_without_models_has_names_told_by_the_table() -> None:
     theirs = parsed("tools: {}", Rules())
-    assert theirs.policy("m").by_table
-    assert not parsed("models: []", Rules()).policy("m").by_table
-    assert not parsed("tools: {}").policy("m").by_table
+    assert theirs.policy("m").infer_from_legacy_table
+    assert not parsed("models: []", Rules()).policy("m").infer_from_legacy_table
+    assert not parsed("tools: {}").policy("m").infer_from_legacy_table
 
 
 def test_the_settings_say_how_rules_name_tools_and_what_else_is_repaired() -> None:
     theirs, ours = parsed("", Rules()), parsed("")
-    assert not dataclasses.replace(theirs, infer_names="schema").policy("m").by_table
-    assert dataclasses.replace(ours, infer_names="table").policy("m").by_table
+    assert not dataclasses.replace(theirs, infer_names="schema").policy("m").infer_from_legacy_table
+    assert dataclasses.replace(ours, infer_names="table").policy("m").infer_from_legacy_table
     policy = dataclasses.replace(ours, case_sensitive_tools=True, repair_typos=True).policy("m")
     assert policy == Policy(case_sensitive=True, typos=True)
 

@@ -348,7 +348,7 @@ def test_the_completion_of_a_call_is_recorded() -> None:
     assert closed.fixes
 
 
-@pytest.mark.parametrize("policy", [PLAIN, Policy(whole=True)])
+@pytest.mark.parametrize("policy", [PLAIN, Policy(buffer_arguments=True)])
 def test_what_stands_behind_a_whole_call_is_content(policy: Policy) -> None:
     """C4: the call is whole, and nothing that the model wrote is lost; a few characters and closers are junk (F31)."""
     content_of = {"} and more": " and more", "}\nAnd so.": "\nAnd so.", "}}": "", "} </tool_call>\n": ""}

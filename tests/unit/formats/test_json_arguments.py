@@ -14,7 +14,7 @@ from proxy.formats.spans import CallSpan, TextSpan
 from proxy.tools.toolset import ToolSet
 from tests.failures.test_failures_damage import INNER, TOOLS, broken
 from tests.support.client_view import argued, streamed, whole
-from tests.support.helpers import all_cuts, ends, says
+from tests.support.helpers import all_cuts, ends, function, offered, says
 
 pytestmark = pytest.mark.once
 
@@ -229,3 +229,23 @@ def test_arguments_before_the_name_are_read_by_the_schema_of_the_tool_that_is_na
         assert read(unknown, 4) == ([], unknown)
         lone = text.replace(', "name": "write"', "")
         assert read(lone, 4) == ([], lone)
+
+
+_EDITS = '{"edits": [{"new": "f("}], "path": "z")"}], "path": "p"}'
+_ITEMS = '{"edits": [{"new": "x"}], "path": "z"}], "path": "p"}'
+_LIST = '{"path": "a", "edits": [{"new": "x"}], "path": "q"}], "path": ["p"]}'
+_NUMBER = '{"range": {"of": "x"}, "edits": "z", "line": -7}, "edits": [{"new": "x"}]}'
+
+
+@pytest.mark.parametrize("text", [_EDITS, _ITEMS, _LIST, _NUMBER])
+@pytest.mark.parametrize("written", ["[TOOL_CALLS]{}[ARGS]{}", "[TOOL_CALLS]{}{}", "[TOOL_CALLS]{} {}\n\nI edit it."])
+def test_a_key_behind_arguments_that_nothing_encloses_says_that_they_go_on(written: str, text: str) -> None:
+    """A string of a nested object shows its own end and a key of the outer one: how far it goes is not known (C9)."""
+    item = {"type": "object", "properties": {"new": {"type": "string"}}}
+    properties = {"edits": {"type": "array", "items": item}, "path": {"type": "string"}}
+    tools = offered(function("edit", properties, "edits"))
+    reply = written.format("edit", text)
+    for cut in all_cuts(reply):
+        assert streamed(*map(says, cut), ends(), cuts=0, tools=tools).calls == []
+    got = whole({"content": reply}, tools=tools)
+    assert (got.calls, got.text) == ([], reply)

@@ -140,7 +140,7 @@ def test_F34_an_alias_of_a_key_is_a_matter_of_a_rule() -> None:
 def test_a_built_in_rule_never_touches_what_the_schema_accepts() -> None:
     rule = ToolRule("default", "tool", ("path",), "missing_or_empty", "set_default", default=("x",))
     for text, arguments in (('{"path": ""}', '{"path": ""}'), ("{}", '{"path": "x"}')):
-        found = repaired(SCHEMA, text, policy=Policy(guarded=(rule,)))
+        found = repaired(SCHEMA, text, policy=Policy(fallback_rules=(rule,)))
         assert found is not None
         assert found.arguments == arguments
 
@@ -148,7 +148,7 @@ def test_a_built_in_rule_never_touches_what_the_schema_accepts() -> None:
 def streamed(tools: ToolSet, cut: list[str], *, whole: bool, finish: str = "tool_calls") -> tuple[bool, list[str], str]:
     """Whether the reply failed, what left of a streamed call's arguments, and the text that came of it."""
     opened = calls(piece(0, "", name="tool", id="call_1"))
-    engine = new_engine(tools, policy=Policy(whole=whole))
+    engine = new_engine(tools, policy=Policy(buffer_arguments=whole))
     events = run([opened, *(calls(piece(0, part)) for part in cut), ends(finish)], engine)
     seen = view(events)
     assert bool(events) and (seen.failed is not None) is isinstance(events[-1], Failed)

@@ -487,3 +487,20 @@ def test_no_key_is_renamed_to_one_that_another_place_has() -> None:
     found, _ = mended(schema, values)
     assert isinstance(found, dict)
     assert len(found) == len(values)
+
+
+@pytest.mark.parametrize("key", ["text-range", "text_range", "TextRange", "TEXTRANGE"])
+@pytest.mark.parametrize("written", [{"path": "a"}, '{"path": "a"}'])
+@pytest.mark.parametrize("closed", [{}, {"additionalProperties": False}])
+def test_another_spelling_of_a_key_is_no_wrapper(key: str, written: Json, closed: JsonObject) -> None:
+    """Even where its object has keys that the outer one declares too: the string would lose its key (C9)."""
+    inner = {"type": "object", "properties": {"path": {"type": "string"}}}
+    properties: JsonObject = {"path": {"type": "string"}, "textRange": inner}
+    schema: JsonObject = {"type": "object", "properties": properties, "required": ["textRange"], **closed}
+    assert mended(schema, {key: written})[0] == {"textRange": {"path": "a"}}
+
+
+@pytest.mark.parametrize(("key", "own"), [("Input", "input"), ("args", "Args"), ("arguments", "ARGUMENTS")])
+def test_a_wrappers_usual_name_that_a_tool_declares_is_its_key(key: str, own: str) -> None:
+    schema: JsonObject = {"type": "object", "properties": {own: {"type": "object"}}, "required": [own]}
+    assert mended(schema, {key: {"a": 1}})[0] == {own: {"a": 1}}

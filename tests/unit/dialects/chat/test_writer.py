@@ -48,7 +48,7 @@ def written(event: Event, source: Chunk | None = None, **given: Any) -> list[Any
     """The chunks that one event becomes."""
     one = writer(**given)
     if source is not None:
-        one.see(source)
+        one.observe_chunk(source)
     return bodies(one.write(event))
 
 
@@ -131,9 +131,9 @@ def test_reasoning_goes_by_the_name_that_the_server_uses(key: str, place: str) -
 
 def test_the_name_of_the_reasoning_is_remembered() -> None:
     one = writer()
-    one.see(chunk(delta(reasoning_content="so")))
+    one.observe_chunk(chunk(delta(reasoning_content="so")))
     one.write(Reasoning(0, "so"))
-    one.see(says("a"))
+    one.observe_chunk(says("a"))
     assert bodies(one.write(Reasoning(0, "then")))[0]["choices"][0]["delta"] == {"reasoning_content": "then"}
 
 

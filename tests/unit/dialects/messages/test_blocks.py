@@ -49,7 +49,7 @@ def finished(reason: str = "stop", **entry: Any) -> Finished:
 def stream(events: Iterable[Event], *, seen: JsonObject | None = None) -> bytes:
     """The bytes of a stream that the server finished."""
     writer = MessagesWriter(Blocks(ASKED))
-    writer.see(Chunk(seen or {"id": "chatcmpl-42"}, b""))
+    writer.observe_chunk(Chunk(seen or {"id": "chatcmpl-42"}, b""))
     said = b"".join(map(writer.write, events))
     try:
         return said + writer.end()
@@ -414,7 +414,7 @@ def test_every_stream_may_end_in_an_error(events: list[Event], after: int) -> No
 def test_a_whole_message_is_what_the_stream_builds(events: list[Event]) -> None:
     events = [*strict(events), finished()]
     blocks = Blocks(ASKED)
-    blocks.see({"id": "chatcmpl-42"})
+    blocks.observe_body({"id": "chatcmpl-42"})
     whole = assemble([*(given for event in events for given in blocks.take(event)), *blocks.end()])
     streamed = check_stream(stream(events))
     assert whole["content"] == streamed["content"]

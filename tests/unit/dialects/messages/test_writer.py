@@ -90,7 +90,7 @@ def test_an_event_is_two_lines_and_ascii_stays_readable() -> None:
 
 def test_a_stream_is_these_very_bytes() -> None:
     made = writer()
-    made.see(Chunk({"id": "chatcmpl-4_2", "usage": {"prompt_tokens": 3, "completion_tokens": 0}}, b""))
+    made.observe_chunk(Chunk({"id": "chatcmpl-4_2", "usage": {"prompt_tokens": 3, "completion_tokens": 0}}, b""))
     assert made.write(Text(0, "Hé")) == (
         b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_42","type":"message",'
         b'"role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,'
@@ -99,7 +99,7 @@ def test_a_stream_is_these_very_bytes() -> None:
         b'{"type":"text","text":""}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
         b'"delta":{"type":"text_delta","text":"H\xc3\xa9"}}\n\n'
     )
-    made.see(Chunk({"usage": {"prompt_tokens": 3, "completion_tokens": 2}}, b""))
+    made.observe_chunk(Chunk({"usage": {"prompt_tokens": 3, "completion_tokens": 2}}, b""))
     assert made.write(Finished(0, "stop", None)) == b""
     assert made.end() == (
         b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\nevent: message_delta\n'
@@ -112,7 +112,7 @@ def test_a_stream_is_these_very_bytes() -> None:
 @pytest.mark.parametrize(("given_", "made"), [(None, "msg_id1"), (7, "msg_id1"), ("", "msg_id1"), ("é-x_1", "msg_x1")])
 def test_a_message_has_an_id_whatever_the_server_calls_it(given_: Any, made: str) -> None:
     now = writer()
-    now.see(Chunk({"id": given_}, b""))
+    now.observe_chunk(Chunk({"id": given_}, b""))
     assert check_stream(now.write(Text(0, "a")) + now.end())["id"] == made
 
 
@@ -130,7 +130,7 @@ def test_an_error_ends_the_block_and_nothing_means_success() -> None:
 
 
 def whole(*events: Event, answer: dict[str, Any] | None = None) -> dict[str, Any]:
-    return check_message(DIALECT.whole(b"", answer or completion(""), events))
+    return check_message(DIALECT.complete_answer(b"", answer or completion(""), events))
 
 
 OPENED = CallOpened(0, 0, "call_1", "write_file")
@@ -156,13 +156,13 @@ def test_a_call_that_was_cut_is_no_call(half: str) -> None:
 
 def test_a_failure_in_a_whole_answer_is_raised() -> None:
     with pytest.raises(UpstreamBroken, match="no"):
-        DIALECT.whole(b"", completion("a"), [Failed(UpstreamBroken("no"))])
+        DIALECT.complete_answer(b"", completion("a"), [Failed(UpstreamBroken("no"))])
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "timeout"])
 def test_a_whole_answer_that_the_server_gave_up_is_an_error(reason: str) -> None:
     with pytest.raises(UpstreamBroken, match=reason):
-        DIALECT.whole(b"", completion("a"), [Text(0, "a"), Finished(0, reason, None)])
+        DIALECT.complete_answer(b"", completion("a"), [Text(0, "a"), Finished(0, reason, None)])
 
 
 def test_of_events_only_those_of_a_message_are_put_together() -> None:
@@ -189,7 +189,7 @@ def test_a_whole_message_is_what_the_stream_of_the_same_events_makes(pieces: lis
     events.append(Finished(0, "tool_calls" if 0 in pieces else "stop", None))
     now = writer()
     answer = completion("")
-    now.see(Chunk(answer, b""))
+    now.observe_chunk(Chunk(answer, b""))
     assert whole(*events, answer=answer) == check_stream(b"".join(map(now.write, events)) + now.end())
 
 

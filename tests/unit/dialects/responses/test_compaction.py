@@ -214,12 +214,12 @@ def test_a_context_that_is_full_is_told_by_its_code() -> None:
 
 
 def test_whole_it_is_the_response() -> None:
-    made = ResponsesDialect(options(), compacts=True).whole(b"", {}, [Text(0, SUMMARY), END])
+    made = ResponsesDialect(options(), compacts=True).complete_answer(b"", {}, [Text(0, SUMMARY), END])
     assert summary_of(check_response(made)) == SUMMARY
 
 
 def test_compact_is_answered_by_a_compacted_response() -> None:
-    made = json.loads(CompactDialect(options()).whole(b"", {}, [Text(0, SUMMARY), END]))
+    made = json.loads(CompactDialect(options()).complete_answer(b"", {}, [Text(0, SUMMARY), END]))
     assert summary_of(made) == SUMMARY
     assert made.keys() == {"id", "object", "created_at", "output", "usage"}
     assert made["object"] == "response.compaction"
@@ -228,4 +228,4 @@ def test_compact_is_answered_by_a_compacted_response() -> None:
 @pytest.mark.parametrize(("limit", "error"), [(1, UpstreamBroken), (None, ContextFull)])
 def test_half_a_summary_is_no_compacted_response(limit: int | None, error: type[ProxyError]) -> None:
     with pytest.raises(error):
-        CompactDialect(options(limit=limit)).whole(b"", {}, [Text(0, "The pl"), CUT])
+        CompactDialect(options(limit=limit)).complete_answer(b"", {}, [Text(0, "The pl"), CUT])

@@ -202,8 +202,8 @@ def test_half_a_pair_of_surrogates_in_arguments_is_no_character() -> None:
 
 def test_words_by_which_the_model_says_no_are_a_refusal() -> None:
     writer = ResponsesWriter(options())
-    writer.see(Chunk({"choices": [{"delta": {"refusal": "I can"}}]}, b""))
-    writer.see(Chunk({"choices": [{"delta": {"refusal": "not"}}]}, b""))
+    writer.observe_chunk(Chunk({"choices": [{"delta": {"refusal": "I can"}}]}, b""))
+    writer.observe_chunk(Chunk({"choices": [{"delta": {"refusal": "not"}}]}, b""))
     (item,) = check_stream(writer.write(END) + writer.end())["output"]
     assert item["content"] == [{"type": "refusal", "refusal": "I cannot"}]
 
@@ -315,14 +315,14 @@ def test_a_failure_is_the_whole_stream(beats: int) -> None:
 def test_a_whole_answer_is_the_last_response() -> None:
     answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
     given = (Reasoning(0, "hm"), Text(0, "a"), opened(), said("{}"), END)
-    response = check_response(ResponsesDialect(options()).whole(b"", answer, given))
+    response = check_response(ResponsesDialect(options()).complete_answer(b"", answer, given))
     assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
     assert response["usage"]["total_tokens"] == 3
 
 
 def test_a_whole_answer_that_fills_the_context_is_an_error() -> None:
     with pytest.raises(ContextFull) as caught:
-        ResponsesDialect(options(limit=None)).whole(b"", {}, (Text(0, "a"), Finished(0, "length", None)))
+        ResponsesDialect(options(limit=None)).complete_answer(b"", {}, (Text(0, "a"), Finished(0, "length", None)))
     assert (caught.value.status, error_code(caught.value)) == (400, "context_length_exceeded")
 
 

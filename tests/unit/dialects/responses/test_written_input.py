@@ -104,5 +104,5 @@ def test_a_reply_of_nothing_is_no_call() -> None:
 
 def test_whole_it_is_the_same() -> None:
     tools = offering(("apply_patch", Called(Kind.CUSTOM, "apply_patch")))
-    made = ResponsesDialect(options(tools=tools), written="apply_patch").whole(b"", {}, [Text(0, INPUT), END])
+    made = ResponsesDialect(options(tools=tools), written="apply_patch").complete_answer(b"", {}, [Text(0, INPUT), END])
     assert calls_of(check_response(made)) == [("apply_patch", INPUT)]

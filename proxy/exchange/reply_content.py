@@ -16,8 +16,8 @@ _OTHER_WORDS = ("refusal", "audio", "images")
 _MATCHED = ("stop_reason", "matched_stop")
 
 
-class Saying(IntEnum):
-    """How much a reply says; blanks and thoughts are no answer."""
+class ContentLevel(IntEnum):
+    """How much there is in a reply; blanks and thoughts are no answer."""
 
     NOTHING = 0
     BLANK = 1
@@ -25,8 +25,8 @@ class Saying(IntEnum):
     ANSWER = 3
 
 
-class Said:
-    """The events of a reply, listened to. Reasoning that a server left in the text (`<think>…</think>`) is none the
+class ReplyContent:
+    """What the events of a reply amount to. Reasoning that a server left in the text (`<think>…</think>`) is none the
     less thought.
     """
 
@@ -35,32 +35,32 @@ class Said:
         self._choices: set[int] = set()
         self._blanks = 0
         self._finish: Finished | None = None
-        self.saying = Saying.NOTHING
+        self.level = ContentLevel.NOTHING
         # There is an answer: then nothing more has to be listened to.
         self.answered = False
         # What would end the reasoning that the reply's text leaves open, `</think>`; known at its end.
         self.open_thought = ""
 
-    def hear(self, events: Iterable[Event]) -> None:
+    def observe(self, events: Iterable[Event]) -> None:
         """Listen to what the engine says."""
         for event in events:
             if isinstance(event, Unchanged):
-                self.hear(event.events)
+                self.observe(event.events)
             else:
-                self._hear(event)
+                self._observe(event)
 
-    def see(self, body: JsonObject) -> None:
+    def observe_body(self, body: JsonObject) -> None:
         """Look at a chunk, or a whole answer, for what is no event of the engine's."""
         for entry in objects_in(body.get("choices")):
             said = as_object(entry.get("delta") or entry.get("message"))
             if any(said.get(name) for name in _OTHER_WORDS):
-                self._raise(Saying.ANSWER)
+                self._raise(ContentLevel.ANSWER)
 
     def used_without_a_word(self, tokens: int) -> bool:
         """True if more tokens were used than what was said can have taken: at most one for each blank, and the end's.
         A parser may have swallowed a call.
         """
-        return self.saying <= Saying.BLANK and tokens > self._blanks + 1
+        return self.level <= ContentLevel.BLANK and tokens > self._blanks + 1
 
     def ended_without_answer(self) -> bool:
         """True for a reply of one choice that ended by itself, by no stop sequence, and holds no answer."""
@@ -74,7 +74,7 @@ class Said:
             return False
         return self._finish.reason == "stop" and not _was_stopped(self._finish)
 
-    def _hear(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
         match event:
             case Usage() | Rest():
                 return
@@ -85,13 +85,13 @@ class Said:
             case Text():
                 self._text(event.text)
             case _:
-                self._raise(Saying.ANSWER)
+                self._raise(ContentLevel.ANSWER)
         self._choices.add(getattr(event, "choice", 0))
 
     def _text(self, text: str) -> None:
         if not text.strip():
             self._blanks += len(text)
-        self._raise(Saying.BLANK)
+        self._raise(ContentLevel.BLANK)
         self._read(self._thoughts.feed(text))
 
     def _read(self, pieces: Iterable[TextPart]) -> None:
@@ -102,13 +102,13 @@ class Said:
         if not text.strip():
             return
         if thinking:
-            self._raise(Saying.THOUGHT)
+            self._raise(ContentLevel.THOUGHT)
         else:
-            self._raise(Saying.ANSWER)
+            self._raise(ContentLevel.ANSWER)
 
-    def _raise(self, saying: Saying) -> None:
-        self.saying = max(self.saying, saying)
-        self.answered = self.saying is Saying.ANSWER
+    def _raise(self, level: ContentLevel) -> None:
+        self.level = max(self.level, level)
+        self.answered = self.level is ContentLevel.ANSWER
 
 
 def _was_stopped(finish: Finished) -> bool:

@@ -6,17 +6,17 @@ import pytest
 
 from proxy.codec.json_text import JsonObject
 from proxy.engine.events import CallOpened, Chunk, Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
-from proxy.exchange.said import Said, Saying
+from proxy.exchange.reply_content import ContentLevel, ReplyContent
 from proxy.exchange.second_try import EarlierTry, Why, summed, why_again
 from tests.support.helpers import all_cuts
 
 STOP = Finished(0, "stop", None)
 
 
-def said(*events: Event) -> Said:
+def said(*events: Event) -> ReplyContent:
     """All of them heard."""
-    heard = Said()
-    heard.hear(events)
+    heard = ReplyContent()
+    heard.observe(events)
     return heard
 
 
@@ -28,38 +28,38 @@ def texts(text: str) -> list[tuple[Event, ...]]:
 @pytest.mark.parametrize(
     "text,saying,open_thought",
     [
-        (" \n", Saying.BLANK, ""),
-        ("<think>\n</think>\n", Saying.BLANK, ""),
-        ("<think>a</think>", Saying.THOUGHT, ""),
-        ("<think>a", Saying.THOUGHT, "</think>"),
-        ("<think>a</think>b", Saying.ANSWER, ""),
-        ("<thi", Saying.ANSWER, ""),
-        ("a", Saying.ANSWER, ""),
-        ("a <think>b</think>", Saying.ANSWER, ""),
-        ("<|channel|>analysis<|message|>a<|end|>", Saying.THOUGHT, ""),
+        (" \n", ContentLevel.BLANK, ""),
+        ("<think>\n</think>\n", ContentLevel.BLANK, ""),
+        ("<think>a</think>", ContentLevel.THOUGHT, ""),
+        ("<think>a", ContentLevel.THOUGHT, "</think>"),
+        ("<think>a</think>b", ContentLevel.ANSWER, ""),
+        ("<thi", ContentLevel.ANSWER, ""),
+        ("a", ContentLevel.ANSWER, ""),
+        ("a <think>b</think>", ContentLevel.ANSWER, ""),
+        ("<|channel|>analysis<|message|>a<|end|>", ContentLevel.THOUGHT, ""),
     ],
 )
-def test_thoughts_in_the_text_are_thoughts_at_every_cut(text: str, saying: Saying, open_thought: str) -> None:
+def test_thoughts_in_the_text_are_thoughts_at_every_cut(text: str, saying: ContentLevel, open_thought: str) -> None:
     for events in texts(text):
         heard = said(*events, STOP)
-        assert heard.ended_without_answer() is (saying < Saying.ANSWER)
-        assert (heard.saying, heard.open_thought) == (saying, open_thought)
+        assert heard.ended_without_answer() is (saying < ContentLevel.ANSWER)
+        assert (heard.level, heard.open_thought) == (saying, open_thought)
 
 
 @pytest.mark.parametrize(
     "event,saying",
     [
-        (Reasoning(0, "a"), Saying.THOUGHT),
-        (Reasoning(0, " "), Saying.NOTHING),
-        (CallOpened(0, 0, "id", "run"), Saying.ANSWER),
-        (Usage({}), Saying.NOTHING),
-        (Rest(0, Chunk({}, b"")), Saying.NOTHING),
-        (Unchanged(b"", (Text(0, "a"),)), Saying.ANSWER),
-        (Unchanged(b"", ()), Saying.NOTHING),
+        (Reasoning(0, "a"), ContentLevel.THOUGHT),
+        (Reasoning(0, " "), ContentLevel.NOTHING),
+        (CallOpened(0, 0, "id", "run"), ContentLevel.ANSWER),
+        (Usage({}), ContentLevel.NOTHING),
+        (Rest(0, Chunk({}, b"")), ContentLevel.NOTHING),
+        (Unchanged(b"", (Text(0, "a"),)), ContentLevel.ANSWER),
+        (Unchanged(b"", ()), ContentLevel.NOTHING),
     ],
 )
-def test_each_event_says_so_much(event: Event, saying: Saying) -> None:
-    assert said(event).saying is saying
+def test_each_event_says_so_much(event: Event, saying: ContentLevel) -> None:
+    assert said(event).level is saying
 
 
 @pytest.mark.parametrize("finish", [None, Finished(0, "length", None), Finished(0, "tool_calls", None)])
@@ -98,8 +98,8 @@ def test_tokens_without_a_word_were_swallowed(events: list[Event], tokens: int, 
 @pytest.mark.parametrize("word", ["refusal", "audio", "images"])
 @pytest.mark.parametrize("where", ["delta", "message"])
 def test_other_words_are_an_answer(word: str, where: str) -> None:
-    heard = Said()
-    heard.see({"choices": [{where: {word: "No."}}]})
+    heard = ReplyContent()
+    heard.observe_body({"choices": [{where: {word: "No."}}]})
     assert heard.answered
 
 

@@ -1,0 +1,108 @@
+"""The table of `codec/json_text.py`, tried cell by cell: surrogates, huge integers, keys given twice, depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from proxy.codec.json_text import (
+    Json,
+    canonical,
+    dump,
+    dump_inner,
+    dump_json,
+    dump_request,
+    dump_strict,
+    load_chunk,
+    load_json,
+    load_prefix,
+    read_json,
+)
+
+SURROGATE = "\ud800"
+HUGE = 10**30
+DEEP = "[" * 200_000 + "]" * 200_000
+Reader = Callable[[str], Json]
+
+
+def _load_chunk(text: str) -> Json:
+    return load_chunk(text.encode())
+
+
+def _load_prefix(text: str) -> Json:
+    value, end = load_prefix(text + " and more", 0)
+    assert end == len(text)
+    return value
+
+
+READERS: dict[str, Reader] = {"load_json": load_json, "load_chunk": _load_chunk, "load_prefix": _load_prefix}
+
+
+@pytest.mark.parametrize("name", [*READERS, "read_json"])
+def test_readers_take_lone_surrogates(name: str) -> None:
+    assert {**READERS, "read_json": read_json}[name]('"\\ud800"') == SURROGATE
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_last_of_two_equal_keys_counts(name: str) -> None:
+    assert READERS[name]('{"a": 1, "a": 2}') == {"a": 2}
+
+
+def test_a_calls_arguments_have_no_key_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        read_json('{"a": 1, "a": 2}')
+
+
+@pytest.mark.parametrize("name", [*READERS, "read_json"])
+def test_what_is_nested_beyond_the_stack_is_a_value_error(name: str) -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        {**READERS, "read_json": read_json}[name](DEEP)
+
+
+def test_huge_integers() -> None:
+    assert (load_json(str(HUGE)), read_json(str(HUGE)), _load_prefix(str(HUGE))) == (HUGE, HUGE, HUGE)
+    assert _load_chunk(str(HUGE)) == 1e30
+
+
+@pytest.mark.parametrize("name", ["load_json", "load_chunk", "read_json"])
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "[-Infinity]"])
+def test_what_is_no_number_of_json_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        {**READERS, "read_json": read_json}[name](text)
+
+
+@pytest.mark.parametrize(
+    ("write", "surrogate"),
+    [
+        (lambda value: dump_json(value).decode(), '{"a":"\\ud800é"}'),
+        (lambda value: dump_strict(value).decode(), '{"a":"\ufffdé"}'),
+        (lambda value: dump_request(value).decode(), '{"a":"\\ud800\\u00e9"}'),
+        (dump, '{"a": "\\ud800\\u00e9"}'),
+        (dump_inner, '{"a":"\ud800é"}'),
+    ],
+    ids=["dump_json", "dump_strict", "dump_request", "dump", "dump_inner"],
+)
+def test_writers(write: Callable[[Json], str], surrogate: str) -> None:
+    written = write({"a": f"{SURROGATE}é"})
+    assert written.replace("\\u00e9", "é") == surrogate.replace("\\u00e9", "é")
+    assert write({"a": HUGE}).replace(" ", "") == f'{{"a":{HUGE}}}'
+
+
+def test_a_calls_numbers_stay_as_they_were_written() -> None:
+    for text in ("1.10", "1e999", "-0.0", "1E5", "9" * 5000):
+        assert dump(read_json(f'{{"a": {text}}}')) == f'{{"a": {text}}}'
+
+
+@pytest.mark.parametrize("write", [dump, dump_inner])
+def test_what_cannot_be_written_is_a_value_error(write: Callable[[Json], str]) -> None:
+    value: Json = 1
+    for _ in range(200_000):
+        value = [value]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        write(value)
+
+
+def test_the_same_arguments_have_the_same_text() -> None:
+    assert canonical('{"b": 1, "a": [2]}') == canonical('{"a":[2],"b":1}')
+    assert canonical("not JSON") == "not JSON"
