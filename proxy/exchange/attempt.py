@@ -199,7 +199,7 @@ class Attempt:
         broken = self.broken
         assert broken is not None, "for that it was asked for again"
         answer = answer_instead(self._answer, broken, call, counts)
-        return self._made(dump_json(answer), answer, self._exchange.engine(False, call.name))
+        return self._made(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
 
     @property
     def broken(self) -> Text | None:
