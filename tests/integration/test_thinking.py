@@ -92,6 +92,30 @@ def test_thinking_that_is_switched_off_is_not_looked_for(inside: Inside, streame
 
 
 @pytest.mark.parametrize("streamed", [True, False])
+def test_what_the_servers_grammar_begins_with_is_no_thought(inside: Inside, streamed: bool) -> None:
+    """The prompt opens one all the same; arguments that the server gives as text are a call (F87)."""
+    asked: list[dict[str, Any]] = [
+        {"tool_choice": {"type": "function", "function": {"name": "write_file"}}},
+        {"response_format": {"type": "json_object"}},
+    ]
+    given = '{"path": "a", "content": "b"}'
+    found = [in_chat(inside, PROMPTED, given, streamed=streamed, **more)[0] for more in asked]
+    assert found[0][0] == "" and found[0][2:] == WANTED[2:] and not found[0][1]
+    assert found[1] == ("", given, [], "stop")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_that_the_client_began_is_no_thought(inside: Inside, streamed: bool) -> None:
+    with Upstream(serving(" are you?", streamed=streamed)) as server:
+        server.paths["/v1/models"] = MODELS
+        talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "How"}]
+        body = {"model": "tiny", "max_tokens": 9, "messages": talk, "stream": streamed}
+        data = inside(server.url, PROMPTED).post(MESSAGES, json=body).data
+    message = (check_stream if streamed else check_message)(data)
+    assert [(block["type"], block.get("text")) for block in message["content"]] == [("text", " are you?")]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
 def test_without_a_word_of_the_rules_a_servers_text_is_its_own(inside: Inside, streamed: bool) -> None:
     """C1: a server that finds calls may find thoughts, too; so the text stays, marks and all."""
     found, _ = in_chat(inside, "", "<think>a</think>Hello.", streamed=streamed)
