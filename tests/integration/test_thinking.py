@@ -266,6 +266,31 @@ def test_a_suffix_of_the_models_name_switches_thinking(inside: Inside) -> None:
                 assert (asked["model"], asked["chat_template_kwargs"]) == ("Qwen/Qwen3-8B", wanted)
 
 
+SWITCHED = {
+    "family: qwen3.5": {"chat_template_kwargs": {"enable_thinking": False}},
+    "family: kimi-k3": {"chat_template_kwargs": {"thinking": False}},
+    "family: minimax-m3": {"chat_template_kwargs": {"thinking_mode": "disabled"}},
+    "family: gpt-oss": {"reasoning_effort": "low"},
+    "family: minimax-m2": {},
+    "family: qwen3.5, thinking: none": {},
+    "thinking: enable_thinking": {"chat_template_kwargs": {"enable_thinking": False}},
+    "parse: auto": {},
+}
+
+
+@pytest.mark.parametrize("said", SWITCHED)
+def test_a_messages_client_switches_the_thinking_of_a_known_family(inside: Inside, said: str) -> None:
+    """Where the rules name no switch it is the family's own."""
+    with Upstream([answer(completion("a"))]) as server:
+        server.paths["/v1/models"] = MODELS
+        body = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+        front = inside(server.url, f'models:\n  - {{match: "*", {said}}}\n')
+        assert front.post(MESSAGES, json={**body, "thinking": {"type": "disabled"}}).status_code == 200
+        asked = json.loads(server.seen[0].body)
+    names = ("chat_template_kwargs", "reasoning_effort", "thinking")
+    assert {name: asked[name] for name in names if name in asked} == SWITCHED[said]
+
+
 @pytest.mark.parametrize("rules", [SPLIT, PROMPTED])
 def test_a_server_with_its_own_parser_is_untouched(inside: Inside, rules: str) -> None:
     sent = [ROLE, delta({"reasoning_content": "Hm, <think>"}), text("Hi "), text("you."), finish(), DONE]
