@@ -8,8 +8,10 @@ from proxy.formats.reasoning import ALL_MARKERS, Thoughts
 from proxy.thinking.families import Family, Opens
 
 # The fields in which clients say what the whole reply must look like: vLLM, llama.cpp, SGLang.
-_GRAMMARS = ("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice")
-_GRAMMARS += ("grammar", "json_schema", "regex", "ebnf")
+_GRAMMARS = (
+    *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),
+    *("grammar", "json_schema", "regex", "ebnf"),
+)
 
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
