@@ -206,7 +206,7 @@ class Attempt:
         broken = self.broken
         assert broken is not None, "for that it was asked for again"
         answer = answer_instead(self._answer, broken, call, counts)
-        return self._made(dump_json(answer), answer, self._exchange.engine(False, call.name))
+        return self._made(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
 
     @property
     def broken(self) -> Text | None:
@@ -297,7 +297,13 @@ class Attempt:
         if self._exchange.observe or not self._engine.wants_count:
             return
         yield from self._exchange.wait.on_a_thread()
-        self._engine.counted(self._exchange.count(self._engine.thoughts))
+        self._engine.counted(self._exchange.count(self._thoughts_before + self._engine.thoughts))
+
+    @property
+    def _thoughts_before(self) -> str:
+        """The thoughts of the tries before, whose tokens are in the usage of this one."""
+        earlier = self._earlier
+        return "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
 
     def _open_lane(self) -> ReplyLane | None:
         """The lane, if nothing but text is awaited now."""
@@ -391,9 +397,10 @@ class Attempt:
             return answer
         reader = self._exchange.engine(self._up.raw_text, self._plan.guided)
         reader.feed(as_chunk(answer))
+        reader.finish(done=True)
         if not reader.thoughts:
             return answer
-        tokens = self._exchange.count(reader.thoughts)
+        tokens = self._exchange.count(self._thoughts_before + reader.thoughts)
         if not tokens:
             return answer
         return {**answer, "usage": with_thought_tokens(usage, tokens)}

@@ -326,7 +326,7 @@ class StreamReply:
             return events[:at]
         if self._said.open_thought:
             return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
-        if self._engine.thoughts:
+        if self.silence is Why.THOUGHT and self._engine.thoughts:
             # They have left without the line ends behind them, and others may follow.
             return (*events[:at], Reasoning(0, "\n\n"))
         return events[:at]

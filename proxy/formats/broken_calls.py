@@ -98,6 +98,9 @@ class BrokenCalls:
         """A candidate of which nothing will come is still read, in a text that has not all left."""
         if self.state is not Waiting.NOTHING or candidate.start != self._line_at:
             return
+        if candidate.start < buffer.base:
+            # Its beginning has left: what stands at the front now is inside of it.
+            return
         head = buffer.part(candidate.start, candidate.start + _HEAD)
         opener = _opener_of(head.decode("utf-8", "replace").lstrip())
         tool = candidate.evidence.tool
@@ -123,7 +126,8 @@ class BrokenCalls:
             if self._keeps(piece):
                 self._kept.append(piece)
                 continue
-            yield from self.give_up()
+            if self._kept:
+                yield from self.give_up()
             yield piece
         if self.state is _WAITING and not self._may_end(text):
             yield from self.give_up()
@@ -144,7 +148,7 @@ class BrokenCalls:
         return call.tool if _is_whole(text(call.start, self._kept[-1].end), call) else ""
 
     def _keeps(self, piece: Piece) -> bool:
-        if self._call is None:
+        if self._call is None or self.state is not _WAITING:
             return False
         if isinstance(piece, ThoughtMark):
             return False

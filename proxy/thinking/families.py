@@ -129,6 +129,8 @@ FAMILIES = (
     ),
     Family("minimax-m2", ("*minimax-m2*",), prompt=_ALWAYS, fields=_CONTENT),
     Family("qwen3-thinking", ("*qwen3*thinking*", "*qwq*"), prompt=_ALWAYS, fields=_CONTENT),
+    # The smallest ones think only where they are asked to.
+    Family("qwen3.5-small", ("*qwen3.5-0.8b*", "*qwen3.5-2b*"), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT),
     Family("qwen3.5", ("*qwen3.[5-9]*",), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
     Family("qwen3", ("*qwen3-[0-9]*b*",), switch=_ENABLE, fields=_CONTENT),
     Family("glm-4.7", ("*glm-4.[7-9]*", "*glm-5*"), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
@@ -161,7 +163,12 @@ FAMILIES = (
         (reasoning.THINK, shown("<answer>", "</answer>")),
         switch=_ENABLE,
     ),
-    Family("command-r7b", ("*command-r7b*",), (reasoning.COHERE, _RESPONSE), switch=_ENABLE),
+    Family(
+        "command-r7b",
+        ("*command-r7b*", "*command-a-03*", "*command-a-vision*", "*command-a-translate*"),
+        (reasoning.COHERE, _RESPONSE),
+        switch=_ENABLE,
+    ),
     Family(
         "cohere",
         ("*command-a*", "*cohere*moe*"),

@@ -7,12 +7,20 @@ from proxy.codec.json_text import JsonObject
 from proxy.formats.reasoning import ALL_MARKERS, Thoughts
 from proxy.thinking.families import Family, Opens
 
+# The fields in which clients say what the whole reply must look like: vLLM, llama.cpp, SGLang.
+_GRAMMARS = (
+    *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),
+    *("grammar", "json_schema", "regex", "ebnf"),
+)
+
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
     """The thoughts of the reply to a request, as it goes up; of a model of no known family nothing is known."""
     if family is None:
         return Thoughts(ALL_MARKERS, unknown=True)
     opens = _opens(family, is_on(body, family))
+    if opens is Opens.YES and (_goes_on(body) or _is_guided(body)):
+        opens = Opens.UNKNOWN
     begun = family.markers[0].opener if opens is Opens.YES else ""
     return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN)
 
@@ -21,6 +29,21 @@ def _opens(family: Family, on: bool | None) -> Opens:
     if on is None:
         return family.prompt.unsaid
     return family.prompt.on if on else family.prompt.off
+
+
+def _goes_on(body: JsonObject) -> bool:
+    """True if the model goes on with the last message instead of beginning one: a thought may be open in that."""
+    return bool(body.get("continue_final_message")) or body.get("add_generation_prompt") is False
+
+
+def _is_guided(body: JsonObject) -> bool:
+    """True if the server's grammar decides how the reply begins: one that does not know thoughts leaves none."""
+    choice = body.get("tool_choice")
+    if choice == "required" or isinstance(choice, dict):
+        return True
+    if as_object(body.get("response_format")).get("type", "text") != "text":
+        return True
+    return any(body.get(name) for name in _GRAMMARS)
 
 
 def is_on(body: JsonObject, family: Family) -> bool | None:

@@ -254,7 +254,9 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
         apart = thoughts_told(asked.thoughts, wanted.model, profile, parse, blocks=ordered)
         task = make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
         if forced:
-            return Engine(replace(task, forced=forced, one_call=True))
+            # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
+            maybe = None if apart is None else replace(apart, begun="", unknown=True)
+            return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
         return Engine(replace(task, hold_broken=Why.BROKEN in ask_again))
 
     return Exchange(

@@ -39,7 +39,7 @@ from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.request_body import parse_body
-from proxy.web.thinking import with_thinking
+from proxy.web.thinking import switch_of, with_thinking
 from proxy.worker.response_store import ResponseStore
 
 # How Claude Code calls itself.
@@ -254,7 +254,7 @@ def translated(
     options = ModelOptions(
         model=served,
         server=kind,
-        thinking=profile.thinking,
+        thinking=switch_of(snapshot.rules, profile, served),
         reasoning_history=_reasoning_history(ctx, served, profile),
         server_tools=profile.server_tools or "",
         compaction=profile.compaction,

@@ -18,6 +18,18 @@ def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: st
     return think(body, ThinkingRules(family, profile.thinking, profile.reasoning_history, suffix))
 
 
+def switch_of(rules: Rules, profile: Profile, model: str) -> str:
+    """The switch by which what a translated client says of thinking reaches the model: what the rules name, or, where
+    they say nothing, one that becomes the family's own.
+    """
+    family = family_of(model, profile.family)
+    if family is None or rules.entry(model).thinking is not None:
+        return profile.thinking
+    if family.switch is not None:
+        return "enable_thinking"
+    return profile.thinking if family.efforts is None else "reasoning_effort"
+
+
 def thoughts_told(given: Thoughts, model: str, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
     """The thoughts that are told from the text of a reply, `given` as the family has them; None if none are. `parse`
     says who looks for calls in it. A client that has thoughts in `blocks` of their own gets those that the reply itself

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import Inside
 from tests.integration.test_second_try import BROKEN, TOOL, asked, counted, models, said, told, usage
 from tests.real import llama
+from tests.support.helpers import received
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_message, check_stream
 from tests.support.responses_ask import ask as ask_response
@@ -160,6 +161,45 @@ def test_where_a_thought_and_a_text_have_left_nothing_is_thought_behind_them(ins
         server.paths["/tokenize"] = [answer({}, 404)]
         found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
     assert (found["thoughts"], found["text"], found["calls"]) == ("Hm.", BEFORE, ["write_file"])
+
+
+THINKS = 'models: [{match: "*", broken_calls: retry, %s}]'
+# A reply with a thought, and the rules by which it is told apart.
+THOUGHTS = {
+    "opened": (THINKS % "reasoning: split, family: qwen3", "<think>\nHm.\n</think>\n\n"),
+    "in the prompt": (THINKS % "reasoning: split, family: qwen3.5", "Hm.\n</think>\n\n"),
+    "learnt": (THINKS % "family: qwen3.5", "Hm.\n</think>\n\n"),
+}
+NO_PARSER = [answer({"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}, 400)]
+
+
+def thinking() -> Script:
+    """The same from a server that lets the model think first."""
+    message = {"role": "assistant", "content": f"So.\n</think>\n\n{json.dumps(ARGUMENTS)}"}
+    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+
+
+@pytest.mark.parametrize("second", [guided, bare, thinking])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("before", ["", BEFORE])
+@pytest.mark.parametrize("how", THOUGHTS)
+def test_a_thought_before_it_stays_one(inside: Inside, how: str, before: str, streamed: bool, second: Any) -> None:
+    """As it would without a second try: nothing is said behind it, and it is told apart where the proxy has learnt to
+    parse, and where a model that was made to call closes no thought.
+    """
+    rules, thought = THOUGHTS[how]
+    refused = [NO_PARSER] if how == "learnt" else []
+    with upstream(*refused, told(thought + before + CALL, used=9, streamed=streamed), second()) as server:
+        server.paths["/tokenize"] = [answer({}, 404)]
+        data = inside(server.url, rules=rules).post(CHAT, json=asked(streamed)).data
+    if streamed:
+        got = received(data)[0]
+        reasoning, content = got.reasoning, got.text
+    else:
+        message = json.loads(data)["choices"][0]["message"]
+        reasoning, content = message["reasoning_content"], message["content"] or ""
+    assert (reasoning, content.strip()) == ("Hm.", before.strip())
+    assert arguments_of(data, streamed) == [ARGUMENTS]
 
 
 def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) -> None:

@@ -92,6 +92,30 @@ def test_thinking_that_is_switched_off_is_not_looked_for(inside: Inside, streame
 
 
 @pytest.mark.parametrize("streamed", [True, False])
+def test_what_the_servers_grammar_begins_with_is_no_thought(inside: Inside, streamed: bool) -> None:
+    """The prompt opens one all the same; arguments that the server gives as text are a call (F87)."""
+    asked: list[dict[str, Any]] = [
+        {"tool_choice": {"type": "function", "function": {"name": "write_file"}}},
+        {"response_format": {"type": "json_object"}},
+    ]
+    given = '{"path": "a", "content": "b"}'
+    found = [in_chat(inside, PROMPTED, given, streamed=streamed, **more)[0] for more in asked]
+    assert found[0][0] == "" and found[0][2:] == WANTED[2:] and not found[0][1]
+    assert found[1] == ("", given, [], "stop")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_that_the_client_began_is_no_thought(inside: Inside, streamed: bool) -> None:
+    with Upstream(serving(" are you?", streamed=streamed)) as server:
+        server.paths["/v1/models"] = MODELS
+        talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "How"}]
+        body = {"model": "tiny", "max_tokens": 9, "messages": talk, "stream": streamed}
+        data = inside(server.url, PROMPTED).post(MESSAGES, json=body).data
+    message = (check_stream if streamed else check_message)(data)
+    assert [(block["type"], block.get("text")) for block in message["content"]] == [("text", " are you?")]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
 def test_without_a_word_of_the_rules_a_servers_text_is_its_own(inside: Inside, streamed: bool) -> None:
     """C1: a server that finds calls may find thoughts, too; so the text stays, marks and all."""
     found, _ = in_chat(inside, "", "<think>a</think>Hello.", streamed=streamed)
@@ -242,6 +266,31 @@ def test_a_suffix_of_the_models_name_switches_thinking(inside: Inside) -> None:
                 assert (asked["model"], asked["chat_template_kwargs"]) == ("Qwen/Qwen3-8B", wanted)
 
 
+SWITCHED = {
+    "family: qwen3.5": {"chat_template_kwargs": {"enable_thinking": False}},
+    "family: kimi-k3": {"chat_template_kwargs": {"thinking": False}},
+    "family: minimax-m3": {"chat_template_kwargs": {"thinking_mode": "disabled"}},
+    "family: gpt-oss": {"reasoning_effort": "low"},
+    "family: minimax-m2": {},
+    "family: qwen3.5, thinking: none": {},
+    "thinking: enable_thinking": {"chat_template_kwargs": {"enable_thinking": False}},
+    "parse: auto": {},
+}
+
+
+@pytest.mark.parametrize("said", SWITCHED)
+def test_a_messages_client_switches_the_thinking_of_a_known_family(inside: Inside, said: str) -> None:
+    """Where the rules name no switch it is the family's own."""
+    with Upstream([answer(completion("a"))]) as server:
+        server.paths["/v1/models"] = MODELS
+        body = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+        front = inside(server.url, f'models:\n  - {{match: "*", {said}}}\n')
+        assert front.post(MESSAGES, json={**body, "thinking": {"type": "disabled"}}).status_code == 200
+        asked = json.loads(server.seen[0].body)
+    names = ("chat_template_kwargs", "reasoning_effort", "thinking")
+    assert {name: asked[name] for name in names if name in asked} == SWITCHED[said]
+
+
 @pytest.mark.parametrize("rules", [SPLIT, PROMPTED])
 def test_a_server_with_its_own_parser_is_untouched(inside: Inside, rules: str) -> None:
     sent = [ROLE, delta({"reasoning_content": "Hm, <think>"}), text("Hi "), text("you."), finish(), DONE]
@@ -271,6 +320,26 @@ def test_the_tokens_of_thoughts_are_counted_by_the_server(inside: Inside, stream
     assert got == {**USED, "completion_tokens_details": {"reasoning_tokens": 3}}
     message = (check_stream if streamed else json.loads)(told_again)
     assert message["usage"]["output_tokens_details"] == {"thinking_tokens": 3}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_thoughts_of_both_tries_are_counted(inside: Inside, streamed: bool) -> None:
+    """As the tokens of both are: the first reply was only thought."""
+
+    def told(said: str) -> Any:
+        usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
+        return stream(ROLE, text(said), finish(), usage, DONE) if streamed else [answer(completion(said, usage=USED))]
+
+    rules = SPLIT.replace("}", ", retry: 1}")
+    replies = [told("<think>a"), [answer({"count": 2})], told("<think>b</think>Hi."), [answer({"count": 5})]]
+    with Upstream(*replies) as server:
+        server.paths["/v1/models"] = MODELS
+        asked = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {"stream": False}
+        data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE], **asked)).data
+        counted = [json.loads(seen.body)["prompt"] for seen in server.seen if seen.path == "/tokenize"]
+    got = received(data).usage[-1] if streamed else json.loads(data)["usage"]
+    assert counted == ["a", "ab"]
+    assert (got["completion_tokens"], got["completion_tokens_details"]) == (14, {"reasoning_tokens": 5})
 
 
 @pytest.mark.parametrize("script", [[answer({}, 404)], [answer(b"no json")], [answer({"count": None})]])

@@ -9,6 +9,7 @@ import pytest
 from proxy.codec.json_text import JsonObject
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import CallClosed, Chunk, Event, Text, Unchanged
+from proxy.formats.reasoning import Thoughts
 from proxy.tools.toolset import Tool, ToolSet
 from tests.support.helpers import all_cuts
 
@@ -112,6 +113,38 @@ def test_nothing_else_is_a_broken_call_that_ends_the_reply(text: str) -> None:
         events, engine = events_of(parts)
         assert engine.broken_call is None
         assert heard(events) == heard(without)
+
+
+@pytest.mark.parametrize("opener", ["<tool_call>", "<function=bash>\n<parameter=command>\nls\n"])
+def test_a_tag_inside_of_what_began_before_it_is_no_beginning(opener: str) -> None:
+    """Also where that beginning has left, so that the tag is the first of what waits."""
+    text = f"{BODY}{opener}{BODY}\n</tool_call>"
+    for parts in all_cuts(text):
+        events, engine = events_of(parts)
+        assert engine.broken_call is None and heard(events) == (text, [])
+
+
+@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
+@pytest.mark.parametrize("behind", ["</think>", "</think>\n", "\n</think>\n</tool_call>\n", "\n</think>\nDone."])
+@pytest.mark.parametrize("before", ["", "Hm.</think>", "<think>Hm.</think>\n", f"{CALL}</think>\n"])
+def test_the_end_of_a_thought_behind_it_at_every_cut(before: str, behind: str, given: Thoughts) -> None:
+    """A mark ends the waiting, and what stands behind it leaves in its place."""
+    text = f"{before}{CALL}{behind}"
+    task = replace(TASK, thoughts=given)
+    events, engine = events_of([text], task)
+    without, _ = events_of([text], replace(task, hold_broken=False))
+    assert heard(events) == heard(without)
+    for parts in all_cuts(text):
+        again, other = events_of(parts, task)
+        assert heard(again) == heard(events)
+        assert other.broken_call == engine.broken_call
+
+
+@pytest.mark.parametrize("before", [f"{CALL}</think>\n", f"So: {CALL}</think>", "Hm.</think></think>\n"])
+def test_a_call_that_was_thought_of_before_is_seen_behind_the_thought(before: str) -> None:
+    for parts in all_cuts(before + CALL):
+        _, engine = events_of(parts, replace(TASK, thoughts=Thoughts(begun="<think>")))
+        assert engine.broken_call is not None and engine.broken_call.text == CALL
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])

@@ -85,6 +85,10 @@ def test_names_are_told_as_servers_have_them() -> None:
         "Qwen/Qwen3-8B-FP8": "qwen3",
         "Qwen/Qwen3-30B-A3B-Thinking-2507": "qwen3-thinking",
         "Qwen3.6-35B-A3B": "qwen3.5",
+        "Qwen/Qwen3.5-27B": "qwen3.5",
+        "Qwen/Qwen3.5-2B": "qwen3.5-small",
+        "CohereLabs/c4ai-command-a-03-2025": "command-r7b",
+        "CohereLabs/command-a-reasoning-08-2025": "cohere",
         "Qwen/Qwen3-Coder-30B-A3B-Instruct": None,
         "Qwen2.5-7B-Instruct": None,
         "zai-org/GLM-4.6": "glm-4.5",
@@ -123,3 +127,31 @@ def test_a_switch_decides_what_the_prompt_opens() -> None:
     assert known("mimo").prompt.unsaid is Opens.UNKNOWN and thoughts_of({}, known("mimo")).unknown
     assert is_on({"reasoning_effort": "low"}, known("gpt-oss")) is False
     assert is_on({"reasoning_effort": "high"}, known("gpt-oss")) is True
+
+
+NOT_OPENED: list[JsonObject] = [
+    # The prompt ends in what the client began the answer with.
+    {"continue_final_message": True},
+    {"add_generation_prompt": False},
+    # The server's grammar decides how the reply begins.
+    {"tool_choice": "required"},
+    {"tool_choice": {"type": "function", "function": {"name": "bash"}}},
+    {"response_format": {"type": "json_object"}},
+    {"structured_outputs": {"regex": "a+"}, "tool_choice": "none"},
+    {"grammar": "root ::= [a-z]+"},
+]
+OPENED: list[JsonObject] = [
+    {"continue_final_message": False, "add_generation_prompt": True},
+    {"tool_choice": "auto", "response_format": {"type": "text"}},
+    {"tool_choice": "none", "response_format": None, "structured_outputs": None},
+]
+
+
+def test_where_the_reply_begins_with_something_else_it_is_unknown() -> None:
+    """Text is an answer then, until the end of a thought comes."""
+    qwen = known("qwen3.5")
+    for body in NOT_OPENED:
+        assert thoughts_of(body, qwen) == Thoughts(qwen.markers, unknown=True)
+        assert thoughts_of(body, known("qwen3")) == Thoughts(qwen.markers)
+    for body in OPENED:
+        assert thoughts_of(body, qwen) == Thoughts(qwen.markers, "<think>")
