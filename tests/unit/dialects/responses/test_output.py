@@ -97,6 +97,26 @@ def test_text_is_a_message() -> None:
     }
 
 
+@pytest.mark.parametrize("kind", [Text, Reasoning])
+@pytest.mark.parametrize(
+    ("said", "deltas"),
+    [
+        (["a \ud83d", "\ude00 b"], ["a ", "\N{GRINNING FACE} b"]),
+        (["\ud83d", "\ude00"], ["\N{GRINNING FACE}"]),
+        (["a", "\ud83d", "\ud83d", "\ude00"], ["a", "\ufffd", "\N{GRINNING FACE}"]),
+        (["a", "\ude00", "b\ud83d"], ["a", "\ufffd", "b", "\ufffd"]),
+        (["a\ud83d", "b"], ["a", "\ufffdb"]),
+        (["\N{GRINNING FACE}", "\uffe5"], ["\N{GRINNING FACE}", "\uffe5"]),
+    ],
+)
+def test_a_character_that_comes_in_halves_is_one(kind: Any, said: list[str], deltas: list[str]) -> None:
+    """Servers that count in UTF-16 cut between the halves; what clients join of the deltas is the text at the end."""
+    data = stream(*(kind(0, text) for text in said), END)
+    name = "output_text.delta" if kind is Text else "reasoning_text.delta"
+    assert [body["delta"] for body in bodies(data, name)] == deltas
+    assert check_stream(data)["output"][0]["content"][0]["text"] == "".join(deltas)
+
+
 def test_details_of_the_usage_are_carried() -> None:
     counts: JsonObject = {
         **{"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}},
