@@ -37,6 +37,8 @@ SEARCH = "tool_search"
 INPUT = "input"
 _CHOICES = ("auto", "none", "required")
 _PLACE = BODY.field("tool_choice")
+# The choices that name one tool.
+_NAMING = frozenset(("function", "custom", SEARCH, *OTHER_TOOL_ROWS))
 _SYNTAXES = {"lark": "grammar", "regex": "regex"}
 _NO_TOOLS = "there are no tools to choose from"
 
@@ -250,7 +252,7 @@ def forced_tool(fields: JsonObject) -> str:
 
 
 def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) -> JsonObject:
-    """`tools`, `tool_choice` and `parallel_tool_calls` of the chat request.
+    """`tools`, `tool_choice` and `parallel_tool_calls` of the chat request; no choice where the client offers nothing.
 
     Raises BadRequest for a choice that cannot be kept.
     """
@@ -261,7 +263,9 @@ def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) 
                 losses.lost(name, _NO_TOOLS)
         _check_kind(choice)
         if isinstance(choice, dict):
-            _check_object(choice, tools)
+            kind = nonempty_string(choice, "type", _PLACE)
+            if tools.gone or kind not in _NAMING:
+                _check_object(choice, tools)
         return {}
     fields: JsonObject = {"tools": tools.functions}
     _check_kind(choice)
