@@ -32,6 +32,7 @@ from proxy.errors import (
     Unavailable,
     UpstreamBroken,
     UpstreamRefused,
+    refusal,
 )
 from tests.support.helpers import all_cuts
 from tests.support.responses_checker import calls_of, check_response, check_stream, events, text_of
@@ -346,6 +347,8 @@ def test_a_whole_answer_that_fills_the_context_is_an_error() -> None:
     assert (caught.value.status, error_code(caught.value)) == (400, "context_length_exceeded")
 
 
+# As servers that follow OpenAI say it; the words are their own.
+TOO_LONG = {"message": "Too long.", "type": "invalid_request_error", "code": "context_length_exceeded"}
 OVERFLOW = "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."
 
 
@@ -364,6 +367,9 @@ OVERFLOW = "This model's maximum context length is 4096 tokens. However, your re
         (UpstreamRefused("no", status=500), "server_error", "server_error"),
         (UpstreamRefused(OVERFLOW, status=400), "context_length_exceeded", "context_length_exceeded"),
         (UpstreamRefused(OVERFLOW, status=500), "context_length_exceeded", "context_length_exceeded"),
+        (refusal(TOO_LONG, status=400), "context_length_exceeded", "context_length_exceeded"),
+        (refusal(TOO_LONG), "context_length_exceeded", "context_length_exceeded"),
+        (refusal({**TOO_LONG, "code": ["x"]}, status=400), "invalid_prompt", "invalid_prompt"),
     ],
 )
 def test_errors_have_the_codes_by_which_codex_goes_on(error: ProxyError, code: str | None, failed: str) -> None:
