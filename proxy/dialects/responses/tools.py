@@ -73,8 +73,18 @@ class OfferedTools:
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def called(self, name: str) -> Called:
-        """The tool that the server calls by this name; one that was not offered is a function (F40)."""
-        return self.by_name.get(name) or Called(Kind.FUNCTION, name)
+        """The tool that the server calls by this name; one that was not offered is a function (F40).
+
+        Models leave out a namespace: to the client that is a tool which it does not know. If only one has the name, it
+        is meant.
+        """
+        known = self.by_name.get(name)
+        if known is not None:
+            return known
+        alike = [called for called in self.by_name.values() if called.name == name]
+        if len(alike) == 1:
+            return alike[0]
+        return Called(Kind.FUNCTION, name)
 
     def name_of(self, name: str, namespace: str) -> str:
         """The name under which the server knows a tool, offered or not."""

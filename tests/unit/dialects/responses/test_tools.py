@@ -84,6 +84,21 @@ def test_a_function_with_a_joined_name_keeps_it(first: bool) -> None:
     assert translation.tools.called(other) == Called(Kind.FUNCTION, "close", "agents")
 
 
+@pytest.mark.parametrize(
+    ("tools", "name", "namespace"),
+    [
+        ([SPACE, TOOL], "close", "agents"),
+        ([SPACE, {**SPACE, "name": "files"}], "close", ""),
+        ([SPACE, {**TOOL, "name": "close"}], "close", ""),
+        ([SPACE], "open", ""),
+    ],
+)
+def test_a_call_without_its_namespace_is_of_the_only_tool_of_that_name(tools: Any, name: str, namespace: str) -> None:
+    """Codex answers "unsupported call" to a bare name."""
+    called = sent(ask(tools=tools)).tools.called(name)
+    assert (called.kind, called.name, called.namespace) == (Kind.FUNCTION, name, namespace)
+
+
 def test_names_of_two_namespaces_that_join_to_one_are_told_apart() -> None:
     one = {**SPACE, "name": "a__b", "tools": [{**TOOL, "name": "c"}]}
     two = {**SPACE, "name": "a", "tools": [{**TOOL, "name": "b__c"}]}
