@@ -237,4 +237,7 @@ def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> Ups
     text = message if isinstance(message, str) and message else "the model server reported an error"
     if text != message or kind != fields.get("type"):
         body = None  # clients read both: it is said anew
-    return UpstreamRefused(text, status=status or _STATUS_OF_KIND.get(kind, 502), kind=kind, body=body)
+    refused = UpstreamRefused(text, status=status or _STATUS_OF_KIND.get(kind, 502), kind=kind, body=body)
+    if code == CONTEXT_FULL:
+        refused.code = CONTEXT_FULL  # servers that say it so have words of their own
+    return refused

@@ -16,8 +16,10 @@ from proxy.dialects.messages.writer import MessagesDialect, MessagesWriter
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
 from proxy.tools.toolset import ToolSet
+from tests.failures import test_own_corpus as corpus
+from tests.failures import test_recordings as recordings
 from tests.support import responses_view
-from tests.support.client_view import ROLE, streamed, whole, wire
+from tests.support.client_view import ROLE, of_bytes, streamed, whole, wire
 from tests.support.helpers import ends, function, new_engine, offered, random_cut, says
 from tests.support.messages_checker import check_message, check_stream
 from tests.support.responses_checker import calls_of, text_of
@@ -195,3 +197,20 @@ def test_forms_of_other_suites_are_their_calls_in_both_fronts(name: str) -> None
     text, calls, left = SUITE[name]
     for seen in (*in_chat(text, TRAVEL), *in_messages(text, TRAVEL), *in_responses(text, TRAVEL)):
         assert (seen[0], seen[1].strip(), seen[2]) == (calls, left, "tool_calls")
+
+
+@pytest.mark.parametrize("row", corpus.ROWS, ids=[row["id"] for row in corpus.ROWS])
+def test_each_reply_of_the_corpus_is_in_responses_what_it_is_in_chat(row: corpus.Row) -> None:
+    """Streamed and whole; `streamed` and `whole` compare the two, and read Responses strictly."""
+    parts = random_cut(row["text"], random.Random(3))
+    got = streamed(*map(says, parts), ends(row["finish"]), cuts=1, tools=corpus.TOOLS)
+    assert [*got.names] == [call["name"] for call in row["calls"]]
+    got = whole({"content": row["text"]}, row["finish"], tools=corpus.TOOLS)
+    assert [*got.names] == [call["name"] for call in row["calls"]]
+
+
+@pytest.mark.parametrize("name", recordings.STREAMS)
+def test_each_recorded_stream_is_in_responses_what_it_is_in_chat(name: str) -> None:
+    """`of_bytes` compares the two."""
+    data = (recordings.FOLDER / name).read_bytes()
+    of_bytes(data, cuts=1, tools=recordings.tools_for(name), raw_text="-none-" in name)

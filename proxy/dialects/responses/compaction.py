@@ -32,8 +32,9 @@ _DIGITS = 16
 
 
 def packed(summary: str) -> str:
-    """The summary as a client keeps it."""
-    return f"{_MARK}.{_digest(summary)}.{summary}"
+    """The summary as a client keeps it: a lone surrogate is no character, and two halves of one are it."""
+    readable = summary.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return f"{_MARK}.{_digest(readable)}.{readable}"
 
 
 def unpacked(content: str) -> str:

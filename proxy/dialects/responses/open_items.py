@@ -25,6 +25,16 @@ class TextItem:
     index: int
     id: str
     said: list[str] = field(default_factory=list)
+    # The first half of a character, as long as the second one has not come: `"\ud83d"`, then `"\ude00"`.
+    half: str = ""
+
+    def whole_characters(self, text: str) -> str:
+        """The next text with the half before it, without one at its end."""
+        text = self.half + text
+        self.half = ""
+        if "\ud800" <= text[-1:] <= "\udbff":
+            text, self.half = text[:-1], text[-1]
+        return text
 
     @property
     def part(self) -> JsonObject:

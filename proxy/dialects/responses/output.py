@@ -171,7 +171,7 @@ class Output:
     def open_text(self, *, reasoning: bool) -> TextItem | None:
         """The item that the next text, or the next reasoning, goes on, if that is all that it does."""
         item = self._text
-        if item is None:
+        if item is None or item.half:
             return None
         wanted = "thinking" if reasoning else "text"
         return item if item.kind == wanted else None
@@ -182,7 +182,7 @@ class Output:
         if self._text is not None and self._text.kind == kind:
             if not text:
                 return []
-            return [self._delta(self._text, text)]
+            return self._delta(self._text, text)
         text = self._start_of_text.take(kind, text)
         if not text:
             return []
@@ -192,24 +192,32 @@ class Output:
         self._text = opened = TextItem(kind, index, f"{prefix}_{self._asked.id}_{index}")
         added = self._added(index, opened.item("in_progress", []))
         part = self._of_item("response.content_part.added", opened, content_index=0, part=part_of(kind, ""))
-        return [*before, added, part, self._delta(opened, text)]
+        return [*before, added, part, *self._delta(opened, text)]
 
-    def _delta(self, item: TextItem, text: str) -> JsonObject:
+    def _delta(self, item: TextItem, text: str) -> list[JsonObject]:
+        if item.half or text[-1:] >= "\ud800":
+            text = item.whole_characters(text)
+        if not text:
+            return []
         item.said.append(text)
-        return delta_event(item, text)
+        return [delta_event(item, text)]
 
     def _end_text(self, status: str) -> list[JsonObject]:
         """The end of the item of text or reasoning that is open, if one is."""
         item, self._text = self._text, None
         if item is None:
             return []
+        rest: list[JsonObject] = []
+        if item.half:
+            item.said.append(item.half)
+            rest = [delta_event(item, item.half)]
         text = "".join(item.said)
         if item.kind == "thinking":
             done = self._of_item("response.reasoning_text.done", item, content_index=0, text=text)
         else:
             done = self._of_item("response.output_text.done", item, content_index=0, text=text, logprobs=[])
         part = self._of_item("response.content_part.done", item, content_index=0, part=item.part)
-        return [done, part, self._done(item.index, item.item(status, [item.part]))]
+        return [*rest, done, part, self._done(item.index, item.item(status, [item.part]))]
 
     def _refused(self) -> list[JsonObject]:
         """The words by which the model says no, where a server has a field of their own for them."""

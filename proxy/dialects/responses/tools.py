@@ -37,6 +37,8 @@ SEARCH = "tool_search"
 INPUT = "input"
 _CHOICES = ("auto", "none", "required")
 _PLACE = BODY.field("tool_choice")
+# The choices that name one tool.
+_NAMING = frozenset(("function", "custom", SEARCH, *OTHER_TOOL_ROWS))
 _SYNTAXES = {"lark": "grammar", "regex": "regex"}
 _NO_TOOLS = "there are no tools to choose from"
 
@@ -71,8 +73,18 @@ class OfferedTools:
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def called(self, name: str) -> Called:
-        """The tool that the server calls by this name; one that was not offered is a function (F40)."""
-        return self.by_name.get(name) or Called(Kind.FUNCTION, name)
+        """The tool that the server calls by this name; one that was not offered is a function (F40).
+
+        Models leave out a namespace: to the client that is a tool which it does not know. If only one has the name, it
+        is meant.
+        """
+        known = self.by_name.get(name)
+        if known is not None:
+            return known
+        alike = [called for called in self.by_name.values() if called.name == name]
+        if len(alike) == 1:
+            return alike[0]
+        return Called(Kind.FUNCTION, name)
 
     def name_of(self, name: str, namespace: str) -> str:
         """The name under which the server knows a tool, offered or not."""
@@ -250,7 +262,7 @@ def forced_tool(fields: JsonObject) -> str:
 
 
 def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) -> JsonObject:
-    """`tools`, `tool_choice` and `parallel_tool_calls` of the chat request.
+    """`tools`, `tool_choice` and `parallel_tool_calls` of the chat request; no choice where the client offers nothing.
 
     Raises BadRequest for a choice that cannot be kept.
     """
@@ -261,7 +273,9 @@ def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) 
                 losses.lost(name, _NO_TOOLS)
         _check_kind(choice)
         if isinstance(choice, dict):
-            _check_object(choice, tools)
+            kind = nonempty_string(choice, "type", _PLACE)
+            if tools.gone or kind not in _NAMING:
+                _check_object(choice, tools)
         return {}
     fields: JsonObject = {"tools": tools.functions}
     _check_kind(choice)

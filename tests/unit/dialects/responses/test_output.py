@@ -32,6 +32,7 @@ from proxy.errors import (
     Unavailable,
     UpstreamBroken,
     UpstreamRefused,
+    refusal,
 )
 from tests.support.helpers import all_cuts
 from tests.support.responses_checker import calls_of, check_response, check_stream, events, text_of
@@ -95,6 +96,26 @@ def test_text_is_a_message() -> None:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 5,
     }
+
+
+@pytest.mark.parametrize("kind", [Text, Reasoning])
+@pytest.mark.parametrize(
+    ("said", "deltas"),
+    [
+        (["a \ud83d", "\ude00 b"], ["a ", "\N{GRINNING FACE} b"]),
+        (["\ud83d", "\ude00"], ["\N{GRINNING FACE}"]),
+        (["a", "\ud83d", "\ud83d", "\ude00"], ["a", "\ufffd", "\N{GRINNING FACE}"]),
+        (["a", "\ude00", "b\ud83d"], ["a", "\ufffd", "b", "\ufffd"]),
+        (["a\ud83d", "b"], ["a", "\ufffdb"]),
+        (["\N{GRINNING FACE}", "\uffe5"], ["\N{GRINNING FACE}", "\uffe5"]),
+    ],
+)
+def test_a_character_that_comes_in_halves_is_one(kind: Any, said: list[str], deltas: list[str]) -> None:
+    """Servers that count in UTF-16 cut between the halves; what clients join of the deltas is the text at the end."""
+    data = stream(*(kind(0, text) for text in said), END)
+    name = "output_text.delta" if kind is Text else "reasoning_text.delta"
+    assert [body["delta"] for body in bodies(data, name)] == deltas
+    assert check_stream(data)["output"][0]["content"][0]["text"] == "".join(deltas)
 
 
 def test_details_of_the_usage_are_carried() -> None:
@@ -326,6 +347,8 @@ def test_a_whole_answer_that_fills_the_context_is_an_error() -> None:
     assert (caught.value.status, error_code(caught.value)) == (400, "context_length_exceeded")
 
 
+# As servers that follow OpenAI say it; the words are their own.
+TOO_LONG = {"message": "Too long.", "type": "invalid_request_error", "code": "context_length_exceeded"}
 OVERFLOW = "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."
 
 
@@ -344,6 +367,9 @@ OVERFLOW = "This model's maximum context length is 4096 tokens. However, your re
         (UpstreamRefused("no", status=500), "server_error", "server_error"),
         (UpstreamRefused(OVERFLOW, status=400), "context_length_exceeded", "context_length_exceeded"),
         (UpstreamRefused(OVERFLOW, status=500), "context_length_exceeded", "context_length_exceeded"),
+        (refusal(TOO_LONG, status=400), "context_length_exceeded", "context_length_exceeded"),
+        (refusal(TOO_LONG), "context_length_exceeded", "context_length_exceeded"),
+        (refusal({**TOO_LONG, "code": ["x"]}, status=400), "invalid_prompt", "invalid_prompt"),
     ],
 )
 def test_errors_have_the_codes_by_which_codex_goes_on(error: ProxyError, code: str | None, failed: str) -> None:

@@ -84,6 +84,21 @@ def test_a_function_with_a_joined_name_keeps_it(first: bool) -> None:
     assert translation.tools.called(other) == Called(Kind.FUNCTION, "close", "agents")
 
 
+@pytest.mark.parametrize(
+    ("tools", "name", "namespace"),
+    [
+        ([SPACE, TOOL], "close", "agents"),
+        ([SPACE, {**SPACE, "name": "files"}], "close", ""),
+        ([SPACE, {**TOOL, "name": "close"}], "close", ""),
+        ([SPACE], "open", ""),
+    ],
+)
+def test_a_call_without_its_namespace_is_of_the_only_tool_of_that_name(tools: Any, name: str, namespace: str) -> None:
+    """Codex answers "unsupported call" to a bare name."""
+    called = sent(ask(tools=tools)).tools.called(name)
+    assert (called.kind, called.name, called.namespace) == (Kind.FUNCTION, name, namespace)
+
+
 def test_names_of_two_namespaces_that_join_to_one_are_told_apart() -> None:
     one = {**SPACE, "name": "a__b", "tools": [{**TOOL, "name": "c"}]}
     two = {**SPACE, "name": "a", "tools": [{**TOOL, "name": "b__c"}]}
@@ -173,18 +188,27 @@ def test_without_tools_the_choice_goes(given: Any, tools: list[Any]) -> None:
     assert {"tool_choice", "parallel_tool_calls"} <= lost(translation).keys()
 
 
+@pytest.mark.parametrize("kind", ["function", "custom", "web_search", "mcp"])
+@pytest.mark.parametrize("tools", [[], None], ids=["empty", "none"])
+def test_without_tools_a_choice_by_name_goes_too(kind: str, tools: Any) -> None:
+    translation = sent(ask(tools=tools, tool_choice={"type": kind, "name": "run"}))
+    assert not {"tools", "tool_choice"} & translation.body.keys()
+    assert "tool_choice" in lost(translation)
+
+
 @pytest.mark.parametrize(
     ("given", "tools", "words"),
     [
         ("any", [TOOL], "tool_choice: must be one of auto, none, required, or an object"),
         (7, [TOOL], "tool_choice: must be one of"),
         ({"type": "function", "name": "no"}, [TOOL], "tool_choice.name: 'no' is none of the tools"),
-        ({"type": "function", "name": "run"}, [], "tool_choice: there are no tools; offer"),
+        ({"type": "function", "name": "run"}, [WEB], "tool_choice: there are no tools; offer"),
         ({"type": "web_search_preview"}, [TOOL], "tool_choice: the tool of type 'web_search_preview' is not offered"),
-        ({"type": "web_search_preview"}, [], "tool_choice: the tool of type 'web_search_preview' is not offered"),
+        ({"type": "web_search_preview"}, [WEB], "tool_choice: the tool of type 'web_search_preview' is not offered"),
         ({"type": "allowed_tools", "mode": "x", "tools": []}, [TOOL], "tool_choice.mode: 'x' is none of"),
         ({"type": "allowed_tools", "mode": "auto", "tools": []}, [TOOL], "tool_choice.tools: none of them is a tool"),
         ({}, [TOOL], "tool_choice.type: Field required"),
+        ({}, [], "tool_choice.type: Field required"),
     ],
 )
 def test_a_choice_that_cannot_be_kept_is_refused(given: Any, tools: list[Any], words: str) -> None:
