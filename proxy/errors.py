@@ -221,6 +221,11 @@ _STATUS_OF_KIND = {
 }
 
 
+def _words(given: object, otherwise: str) -> str:
+    """A text that is given, if it says something."""
+    return given if isinstance(given, str) and given else otherwise
+
+
 def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> UpstreamRefused:
     """The upstream's own error, from the `error` member of its JSON: an object, or (vLLM's 401) a string.
 
@@ -228,13 +233,12 @@ def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> Ups
     `type`, else 502.
     """
     fields = error if isinstance(error, dict) else {"message": error}
-    kind = fields.get("type")
-    kind = kind if isinstance(kind, str) and kind else "upstream_error"
+    kind = _words(fields.get("type"), "upstream_error")
     code = fields.get("code")
     if not status and isinstance(code, int) and 400 <= code <= 599:
         status = code
     message = fields.get("message")
-    text = message if isinstance(message, str) and message else "the model server reported an error"
+    text = _words(message, "the model server reported an error")
     if text != message or kind != fields.get("type"):
         body = None  # clients read both: it is said anew
     refused = UpstreamRefused(text, status=status or _STATUS_OF_KIND.get(kind, 502), kind=kind, body=body)
