@@ -279,9 +279,11 @@ class Choice(TextCalls):
     def _mark(self, mark: ThoughtMark) -> list[Event]:
         """A mark of a thought is no text, and tells what the text behind it is."""
         events = self._held.discard(mark.end)
-        self._held.turn(thinking=mark.thinking)
         if mark.stray:
+            # It was all said as text, which goes on: the line ends between the two keep them apart.
             self.audit.append(UNOPENED)
+        else:
+            self._held.turn(thinking=mark.thinking)
         return events
 
     def _answer_in_thought(self) -> list[Event]:

@@ -152,7 +152,7 @@ def test_where_it_is_unknown_text_stays_until_a_thought_ends(family: Family) -> 
     for tools in (True, False):
         given = Thoughts(family.markers, unknown=True)
         for cut in all_cuts(f"Hm, so.{thought.closers[0]}\n\nDone.", FEW):
-            assert said(cut, given, tools=tools) == ("", "Hm, so.Done.", [], "stop", ["unopened_thought"])
+            assert said(cut, given, tools=tools) == ("", "Hm, so.\n\nDone.", [], "stop", ["unopened_thought"])
         for cut in all_cuts(f"{thought.opener}Hm.{thought.closers[0]}It ends with {thought.closers[0]}.", FEW):
             text = f"It ends with {thought.closers[0]}."
             assert said(cut, given, tools=tools) == ("Hm.", text, [], "stop", [])
