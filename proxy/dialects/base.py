@@ -66,6 +66,10 @@ class Dialect(Protocol):
     def verbatim(self) -> bool:
         """True if what the upstream wrote can leave as it came."""
 
+    @property
+    def keeps(self) -> bool:
+        """True if a reply is kept in a file at its end, which may block."""
+
     def writer(self, *, expand: bool) -> Writer:
         """A writer for one stream. `expand`: what passes is no chunk of a stream, so it is said anew."""
 

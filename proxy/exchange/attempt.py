@@ -147,6 +147,7 @@ class Attempt:
         if self._plan.guided:
             yield self._instead(whole)
             return
+        yield from self.before_it_is_kept()
         made = self._observed(whole) if exchange.observe else self._whole(whole)
         if self.kept:
             self._unsent = made
@@ -285,12 +286,18 @@ class Attempt:
         yield from self._count_thoughts()
         if reply.ends_long:
             yield from wait.on_a_long_step()
+        yield from self.before_it_is_kept()
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
         self.silence, self.left = reply.silence, reply.left
         if reply.started or not reply.kept:
             yield self._ready(ended=True)
+
+    def before_it_is_kept(self) -> Iterator[bytes]:
+        """What ends the reply may have to wait for the file that it is kept in: not on a thread that others need."""
+        if self._exchange.dialect.keeps:
+            yield from self._exchange.wait.on_a_thread()
 
     def _count_thoughts(self) -> Iterator[bytes]:
         """Have the tokens of the thoughts counted, if the usage is to say how many they were."""

@@ -71,6 +71,7 @@ class _Tries:
         plan = yield from self._exchange.once_more(self._plan, attempt.silence, attempt.broken, kept=attempt.kept)
         if plan is None:
             if attempt.kept:
+                yield from attempt.before_it_is_kept()
                 yield attempt.end_after_all()
             self._exchange.note_calls(self._plan, attempt.calls)
             return False

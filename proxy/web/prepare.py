@@ -205,11 +205,11 @@ def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -
     return resume(body, store)
 
 
-def _keeper(ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed) -> Callable[[JsonObject], None]:
-    """What keeps the response, if it is to be kept."""
+def _keeper(ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed) -> Callable[[JsonObject], None] | None:
+    """What keeps the response; None if it is not to be kept."""
     store = response_store(ctx, environ)
     if store is None or not asked.keep:
-        return lambda response: None
+        return None
     keep = store.end if RUN in environ else store.keep
     return lambda response: keep(response, asked.given, asked.conversation)
 

@@ -11,6 +11,7 @@ import random
 import re
 import resource
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -289,6 +290,25 @@ def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: 
                 time.sleep(0.1)
             assert readers.longest_gap() < 1
         assert front.logged("another process keeps it locked").count("cannot be written") >= 1
+
+
+def test_a_locked_store_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
+    """Each of two responses waits five seconds to be kept, and then has failed."""
+    kept = tmp_path / "kept.db"
+    asked = {"model": "tiny", "input": "Hi", "stream": True}
+    gate = Gate()
+    with Upstream(*[PACED] * 50, *[[*BEGIN, gate, *END]] * 2) as upstream:
+        upstream.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
+        with fifty_paced(proxy, upstream, "--store", str(kept)) as (_, readers):
+            responses = [readers.post(asked, "/v1/responses") for _ in range(2)]
+            with closing(sqlite3.connect(kept)) as other:
+                other.execute("BEGIN EXCLUSIVE")
+                readers.begin_gaps()
+                gate.open()
+                gate.open()
+                readers.wait(lambda: all(each.ended for each in responses), 20)
+            assert all(b"response.failed" in each.data for each in responses)
+            assert readers.longest_gap() < 2
 
 
 def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(proxy: Start) -> None:

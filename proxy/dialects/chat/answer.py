@@ -46,6 +46,7 @@ class ChatDialect:
 
     options: ChatOptions
     verbatim: ClassVar[bool] = True
+    keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> ChatWriter:
         """A writer for one stream; `expand`: what passes is no chunk of a stream, so it is said anew."""

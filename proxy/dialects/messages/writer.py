@@ -41,6 +41,7 @@ class MessagesDialect:
 
     asked: ReplyOptions
     verbatim: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> MessagesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""

@@ -62,7 +62,7 @@ class ReplyOptions:
     context: int | None = None
     created_at: int = 0
     now: Callable[[], int] = lambda: 0
-    keep: Callable[[JsonObject], None] = lambda response: None
+    keep: Callable[[JsonObject], None] | None = None
     progress: Progress = field(default_factory=Progress)
 
 
@@ -147,6 +147,8 @@ class Output:
         events += self._end_text("incomplete" if cut else "completed")
         events += self._refused()
         closing = self._closing(reason, cut)
+        if self._asked.keep is None:
+            return [*events, closing]
         try:
             self._asked.keep(as_object(closing["response"]))
         except NotKept as error:

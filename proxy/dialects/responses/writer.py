@@ -43,6 +43,11 @@ class ResponsesDialect:
     written: str = ""
     verbatim: ClassVar[bool] = False
 
+    @property
+    def keeps(self) -> bool:
+        """True if the response is to be kept."""
+        return self.asked.keep is not None
+
     def writer(self, *, expand: bool) -> ResponsesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
         return ResponsesWriter(self.asked, self._output())
