@@ -494,7 +494,7 @@ def test_no_key_is_renamed_to_one_that_another_place_has() -> None:
 @pytest.mark.parametrize("closed", [{}, {"additionalProperties": False}])
 def test_another_spelling_of_a_key_is_no_wrapper(key: str, written: Json, closed: JsonObject) -> None:
     """Even where its object has keys that the outer one declares too: the string would lose its key (C9)."""
-    inner = {"type": "object", "properties": {"path": {"type": "string"}}}
+    inner: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
     properties: JsonObject = {"path": {"type": "string"}, "textRange": inner}
     schema: JsonObject = {"type": "object", "properties": properties, "required": ["textRange"], **closed}
     assert mended(schema, {key: written})[0] == {"textRange": {"path": "a"}}
