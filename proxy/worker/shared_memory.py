@@ -21,7 +21,7 @@ from hashlib import blake2b
 from proxy.worker.shared_counters import SharedCounters, locked
 
 # The master makes it of this size: two numbers, the rules with their path and keys, one line of text, what was
-# learnt of the models, and the tally.
+# learnt of the models, and the counters.
 # Only the pages that are used take memory. A release that lays it out in another way must give it another size: by that
 # a reload tells that it needs a new one.
 SIZE = 14 * 1024 * 1024
@@ -36,8 +36,8 @@ _LESSONS, _MAX_LESSONS = 1120 * 1024, 32 * 1024
 _TALLY = 1200 * 1024
 _DIGEST = 16
 _TRIES = 1000
-# The byte of the file that a turn locks; the tally locks others.
-_TURN = 0
+# The byte of the file that `Memory.locked` locks; the counters lock others.
+_LOCK = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Memory:
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
-        return locked(self._one, self._fd, _TURN)
+        return locked(self._one, self._fd, _LOCK)
 
     def generation(self) -> int:
         """How often rules were published; 0 is never. Cheap: asked before each request."""
