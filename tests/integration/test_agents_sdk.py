@@ -17,7 +17,7 @@ from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunC
 
 from tests.conftest import Front
 from tests.support.messages_client import HERMES, INPUT, MODELS, cards, reply
-from tests.support.scripted import SSE, Act, Script, chunked, opened
+from tests.support.scripted import SSE, Act, Script, answer, chunked, opened
 from tests.support.scripted import arguments as fragment
 
 pytestmark = pytest.mark.once
@@ -83,6 +83,7 @@ def test_reasoning_and_text_beside_the_call_do_no_harm(front: Front, api: str, s
     """Each API has them in its own way; the call is run all the same, once."""
     front.upstream.play(reply(streamed, f"<think>hm</think>I write it.\n{HERMES}"), reply(streamed, "All done."))
     front.upstream.paths[MODELS] = cards("tiny")
+    front.upstream.paths["/tokenize"] = [answer({"count": 1})]  # the thoughts are counted
     ran = run(front, api, streamed)
     assert (ran.said, ran.calls) == ("All done.", [INPUT])
 
