@@ -242,6 +242,10 @@ def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> Ups
     if text != message or kind != fields.get("type"):
         body = None  # clients read both: it is said anew
     refused = UpstreamRefused(text, status=status or _STATUS_OF_KIND.get(kind, 502), kind=kind, body=body)
-    if code == CONTEXT_FULL:
-        refused.code = CONTEXT_FULL  # servers that say it so have words of their own
+    refused.code = _known_code(code)
     return refused
+
+
+def _known_code(code: object) -> str:
+    """The code that says a full context, beside which servers have words of their own; "" for any other."""
+    return CONTEXT_FULL if code == CONTEXT_FULL else ""

@@ -146,15 +146,18 @@ class Output:
                 events += self._end_call(index)
         events += self._end_text("incomplete" if cut else "completed")
         events += self._refused()
-        closing = self._closing(reason, cut)
+        return [*events, *self._kept(self._closing(reason, cut))]
+
+    def _kept(self, closing: JsonObject) -> list[JsonObject]:
+        """The last event, once its response is kept; that it failed, if it could not be."""
         if self._asked.keep is None:
-            return [*events, closing]
+            return [closing]
         try:
             self._asked.keep(as_object(closing["response"]))
         except NotKept as error:
             self.not_kept = error
-            return [*events, *self.fail(error)]
-        return [*events, closing]
+            return self.fail(error)
+        return [closing]
 
     def fail(self, error: ProxyError) -> list[JsonObject]:
         """The end of a reply that cannot be finished: what is open stays so, for what is done counts for clients."""
