@@ -147,7 +147,8 @@ class Attempt:
         if self._plan.guided:
             yield self._instead(whole)
             return
-        yield from self.before_it_is_kept()
+        # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
+        yield from self._exchange.wait.on_a_thread()
         made = self._observed(whole) if exchange.observe else self._whole(whole)
         if self.kept:
             self._unsent = made

@@ -36,9 +36,11 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             goes_on = yield from tries.try_again(attempt, error)
             if goes_on:
                 continue
+            yield from attempt.before_it_is_kept()
             yield tries.fail(attempt, error)
             return
         except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
+            yield from attempt.before_it_is_kept()
             yield tries.crash(attempt, error)
             return
         finally:
