@@ -329,7 +329,8 @@ class Attempt:
             return
         self._unsent += reply.receive(part, _slice())
         while reply.unread:
-            yield self._beat() + self._ready()
+            # What was read is numbered already, so that a heartbeat comes behind it.
+            yield self._ready() + self._beat()
             self._unsent += reply.receive(b"", _slice())
 
     def _ready(self, *, ended: bool = False) -> bytes:

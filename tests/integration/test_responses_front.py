@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from proxy.config.api_keys import ClientKey, Keys
+from proxy.exchange import attempt
 from proxy.exchange.capture import read_capture
 from proxy.exchange.routing import conversation_of
+from proxy.upstream.answer_wait import AnswerWait
 from tests.conftest import Front, Inside, Start
 from tests.support.log_lines import line
 from tests.support.messages_client import CHAT, HERMES, INPUT, MODELS, call, cards, reply, serving
@@ -285,6 +287,19 @@ def test_heartbeats_repeat_the_response_before_and_in_it(proxy: Start) -> None:
     begun = names.index("response.output_item.added")
     before, after = names[:begun], names[begun:]
     assert before.count("response.in_progress") >= 2 and after.count("response.in_progress") >= 2
+
+
+def test_a_heartbeat_between_two_slices_comes_behind_what_was_read(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came at once is numbered as it is read."""
+    monkeypatch.setattr(attempt, "_slice", lambda: lambda: True)
+    monkeypatch.setattr(AnswerWait, "heartbeat_due", property(lambda wait: True))
+    script = [SSE + b"".join(map(chunked, (ROLE, text("So "), text("it"), text(" is."), finish(), DONE))) + LAST]
+    with Upstream(script) as server:
+        server.paths[MODELS] = cards("tiny")
+        response = inside(server.url).post(RESPONSES, json=ask(stream=True))
+        assert text_of(check_stream(response.data)) == "So it is."
 
 
 def test_a_second_try_behind_heartbeats_goes_on_with_the_numbers(proxy: Start) -> None:
