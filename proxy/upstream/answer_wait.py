@@ -199,11 +199,12 @@ class AnswerWait:
             data = self._received(call)
             if not call.status:
                 continue
-            if not self._patience.whole:
-                self._heard = now
             if data or headless:
                 headless = False
                 yield data
+            if not self._patience.whole:
+                # What the reader took, perhaps waiting for a thread, is no silence of the server's.
+                self._heard = time.monotonic()
 
     def _received(self, call: UpstreamCall) -> bytes:
         return call.receive(TURN) if self.driven else call.receive()

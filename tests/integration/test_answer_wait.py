@@ -181,6 +181,23 @@ def test_silence_after_the_head_is_a_timeout_that_names_the_setting() -> None:
         assert time.monotonic() - began < SOON
 
 
+def test_what_the_reader_takes_is_no_silence_of_the_servers() -> None:
+    """A driven stream that waited long for a thread is not late: what came meanwhile is looked at first."""
+    with Upstream() as server:
+        gate = server.gate()
+        server.play([SSE + chunked(b"one"), gate, chunked(b"two") + LAST])
+        with called(server) as call:
+            wait = AnswerWait(None, Timeouts(10, 0.2))
+            parts = wait.receive(call)
+            assert next(parts) == b"one"
+            gate.open()
+            wait.driven = True
+            time.sleep(0.4)  # the reader's own time
+            assert next(parts) is None and wait.parked and wait.deadline > time.monotonic()
+            wait.readable()
+            assert next(parts) == b"two"
+
+
 def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
     drops: list[Action] = [SSE]
     for _ in range(30):
