@@ -6,7 +6,7 @@ form is an error, the reader checks it itself (`dialects/validation.py`).
 
 from __future__ import annotations
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_text import Json, JsonObject, read_json
 
 
 def as_list(value: Json) -> list[Json]:
@@ -32,4 +32,14 @@ def as_text(value: Json) -> str:
 
 def objects_in(value: Json) -> list[JsonObject]:
     """The objects of a list; none if it is no list. `[{"a": 1}, 2]` -> `[{"a": 1}]`."""
-    return [item for item in as_list(value) if isinstance(item, dict)]
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, dict)]
+
+
+def is_object_text(text: str) -> bool:
+    """True if a text is the JSON of an object, with numbers of any size: 1e999 is one of JSON's."""
+    try:
+        return isinstance(read_json(text, dict), dict)
+    except ValueError:
+        return False

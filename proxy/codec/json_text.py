@@ -15,9 +15,13 @@
 
 "As written": fractions and integers of 4,000 digits and more are `VerbatimNumber`s, so that 1.10 and 1e999 stay what
 they are. None of the readers takes NaN or Infinity, but `load_prefix` and `canonical`, whose values go nowhere. What is
-not quite JSON is read by `literals.read_literal`, and by `repair`. Python's own `json` stays where its errors count
-(`web/request_body.py` says where a body breaks off), its pairs (`config/api_keys.py`), in lines for people (the log,
-`check`), in the forms of a secret (`codec/masking.py`), and in `server`, which imports nothing of the package.
+not quite JSON is read by `literals.read_literal`, and by `repair`. JSON files of people, with comments in them, are
+read and edited in place by `agents/jsonc_text.py`.
+
+Python's own `json` stays where its errors count (`web/request_body.py` says where a body breaks off), its pairs
+(`config/api_keys.py`), in lines for people (the log, `check`, the entry of `config/model_entry.py`), in indented files
+for people (`agents`, which also writes the strings of TOML so; the record of `setup`, the report of `doctor`), in the
+forms of a secret (`codec/masking.py`), and in `server`, which imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
-from typing import NoReturn, TypeAlias
+from itertools import chain
+from typing import NoReturn, TypeAlias, cast
 
 import orjson
 
@@ -37,7 +42,10 @@ JsonObject: TypeAlias = dict[str, Json]
 # Python reads no integer of more than 4,300 digits.
 _MAX_DIGITS = 4_000
 _DECODER = json.JSONDecoder()
-_CONTAINERS = frozenset((dict, list))
+# orjson reads integers beyond 64 bits as floats: where a text holds none of 19 digits, it reads what Python's own does.
+_DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
+_LONG_NUMBER = b"0" * 19
+_CONTAINERS: frozenset[type] = frozenset((dict, list))
 
 
 class VerbatimNumber(float):
@@ -53,8 +61,16 @@ def load_json(data: bytes | str) -> Json:
     Huge integers stay what they are, and escaped lone surrogates, which models do write, are taken. NaN and numbers
     beyond a float are none.
     """
+    if isinstance(data, bytes) and _LONG_NUMBER not in data.translate(_DIGITS_AS_ZEROS):
+        try:
+            fast: Json = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            pass  # what it refuses may be JSON all the same
+        else:
+            return fast
     try:
-        value: Json = json.loads(data, parse_constant=_refuse, parse_float=finite)
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+        value: Json = _STRICT.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     return value
@@ -124,9 +140,13 @@ def _whole(text: str) -> int | float:
 
 def is_deep(value: Json, levels: int = MAX_DEPTH) -> bool:
     """True if lists and objects stand in each other over more than so many levels: `[[1]]` and `[{}]` have two."""
-    level = [value]
+    level: list[JsonObject | list[Json]] = []
+    if isinstance(value, dict | list):
+        level.append(value)
     for _ in range(levels):
-        level = [child for item in level for child in _children(item) if child.__class__ in _CONTAINERS]
+        inside = [item.values() if isinstance(item, dict) else item for item in level]
+        found = [child for child in chain.from_iterable(inside) if child.__class__ in _CONTAINERS]
+        level = cast("list[JsonObject | list[Json]]", found)
         if not level:
             return False
     return True
@@ -223,6 +243,10 @@ def finite(text: str) -> float:
     if math.isinf(number):
         raise ValueError(f"{text[:32]} is beyond a number's range")
     return number
+
+
+# What `json.loads` would make anew for each text.
+_STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)
 
 
 def dump_request(body: JsonObject) -> bytes:

@@ -41,8 +41,9 @@ class Mask:
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._forms = tuple(sorted({form for secret in secrets for form in _forms(secret)}))
         self._rare = tuple((form, *_rarest(form)) for form in self._forms)
-        # What may be the last byte of the beginning of a secret.
-        self._inner = frozenset(b"".join(self._forms) + BYTES if self._forms else b"")
+        # The bytes of which the beginning of a secret may consist, escapes and all.
+        self._inner = b"".join(self._forms) + BYTES if self._forms else b""
+        self._may_be_last = frozenset(self._inner)
         self._escape = escape_of(frozenset(b"".join(self._forms)))
 
     @property
@@ -77,7 +78,11 @@ class Mask:
         return not self._may_go_on(data) and self._holds_none(data)
 
     def _may_go_on(self, data: bytes) -> bool:
-        return bool(data) and data[-1] in self._inner
+        """Only what stands behind the last byte that no secret has need be read: of `... "total_tokens":17}}` two."""
+        if not data or data[-1] not in self._may_be_last:
+            return False
+        end = data[len(data.rstrip(self._inner)) :]
+        return self.found(end).open < len(end)
 
     def _holds_none(self, data: bytes) -> bool:
         """Each event of each stream comes by here, so single bytes are looked for first: that takes a tenth of it."""
@@ -89,7 +94,7 @@ class Mask:
                 return False
         return True
 
-    def found(self, data: bytes, *, ended: bool = False) -> Found:
+    def found(self, data: bytes, *, ended: bool = False) -> FoundSecrets:
         """What of the secrets is in the data; `ended`: nothing follows it."""
         spans: list[Span] = []
         at, most = len(data), 0
@@ -106,7 +111,7 @@ class Mask:
         for start, end in sorted(spans, reverse=True):
             if start < at < end:
                 at = start
-        return Found(spans, at, most)
+        return FoundSecrets(spans, at, most)
 
     @cached_property
     def _fallbacks(self) -> tuple[list[int], ...]:
@@ -114,7 +119,7 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSecrets:
     """The secrets in some data by begin and end; from `open` on another one may have begun, with `begun` characters."""
 
     spans: list[Span]

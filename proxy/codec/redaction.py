@@ -41,6 +41,7 @@ _SHAPES = tuple(
 )
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _ESCAPES = frozenset(b"nrtbf")
+_NUMBERED = re.compile(rb"\\u[0-9A-Fa-f]{4}")
 # Of what comes in parts so many bytes wait for what follows, and so many at most.
 _KEPT = 16 * 1024
 _MAX_WAITING = 1024 * 1024
@@ -123,17 +124,20 @@ class Redactor:
         return redact_end(rest, self._credential)
 
 
-def redact_stream(data: bytes, credential: Secrets = "") -> bytes:
-    """The same for an event stream: also what is split over its events; those that had a part are written anew."""
+def redact_stream(data: bytes, credential: Secrets = "", within: tuple[str, ...] = ("choices",)) -> bytes:
+    """The same for an event stream: also what is split over its events; those that had a part are written anew.
+
+    `within` is where in a chunk the texts are; without it they may be anywhere, as in other dialects than chat.
+    """
     events = sse.Decoder(len(data) + 2).feed(data)
     texts: dict[_Path, _Joined] = {}
     for number, event in enumerate(events):
-        for same, path, text in _texts(_choices(event.data), (), ()):
+        for same, path, text in _texts(_inside(event.data, within), (), ()):
             texts.setdefault(same, _Joined()).add(number, path, text)
     changes: dict[int, list[tuple[_Path, str]]] = {}
     for pieces in texts.values():
         for number, path, text in pieces.redacted(credential):
-            changes.setdefault(number, []).append((path, text))
+            changes.setdefault(number, []).append(((*within, *path), text))
     rest = data[sum(len(event.raw) for event in events) :]
     joined = b"".join(_rewritten(event, changes.get(number, [])) for number, event in enumerate(events))
     return redact_end(joined + rest, credential)
@@ -160,8 +164,12 @@ def _shape_at(data: bytes, at: int, start: bytes, shape: re.Pattern[bytes]) -> r
 
 
 def _begins(data: bytes, at: int) -> bool:
-    """True if no word goes on here: `task-` is no key. The letter of an escaped line end is no word."""
+    """True if no word goes on here: `task-` is no key. The letter of an escaped line end is no word, and the digits of
+    `\\u003e` are none, as which some that write JSON have `>`.
+    """
     if at == 0 or data[at - 1] not in _WORD:
+        return True
+    if _NUMBERED.fullmatch(data, max(0, at - 6), at):
         return True
     return data[at - 1] in _ESCAPES and data[at - 2 : at - 1] == b"\\"
 
@@ -186,14 +194,15 @@ class _Joined:
                 yield number, path, now.decode("utf-8", "surrogatepass")
 
 
-def _choices(data: bytes | None) -> Json:
+def _inside(data: bytes | None, within: tuple[str, ...]) -> Json:
+    """What stands at a place of an event's body; None where there is none."""
     try:
         body = load_chunk(data or b"null")
     except ValueError:
         return None
-    if isinstance(body, dict):
-        return body.get("choices")
-    return None
+    for key in within:
+        body = body.get(key) if isinstance(body, dict) else None
+    return body
 
 
 def _texts(value: Json, same: _Path, path: _Path) -> Iterator[tuple[_Path, _Path, str]]:
@@ -225,7 +234,7 @@ def _rewritten(event: sse.ServerSentEvent, changes: list[tuple[_Path, str]]) -> 
     assert event.data is not None  # it held what changes
     body = load_chunk(event.data)
     for path, text in changes:
-        body = _replaced(body, ("choices", *path), text)
+        body = _replaced(body, path, text)
     return sse.encode(dump_json(body), event.name)
 
 

@@ -11,8 +11,7 @@ from hashlib import blake2b
 from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.tools.key_spelling import respelled
-from proxy.tools.schema import Schema, compile_schema
-from proxy.tools.schema_types import allowed_types, literal, parts, type_of, typed
+from proxy.tools.schema import Schema, compile_schema, literal, or_anything, type_of
 from proxy.tools.short_names import short_name
 
 _MAX_NAME = 256
@@ -50,13 +49,17 @@ class Tool:
         names = as_list(self.schema.get("required"))
         return frozenset(name for name in names if isinstance(name, str))
 
-    def typed(self, name: str, text: str, said: str = "") -> Json:
-        """The value of parameter `name` written as raw text; `said` is the type that the format itself gives it."""
-        if said == "string":
+    def parameter(self, name: str) -> Schema:
+        """The schema of a parameter's value; one that allows anything where it is not declared."""
+        return or_anything(self.compiled.properties.get(name))
+
+    def typed(self, name: str, text: str, declared: str = "") -> Json:
+        """The value of parameter `name` written as raw text; `declared` is the type that the format itself gives it."""
+        if declared == "string":
             return text
-        if said:
+        if declared:
             return literal(text)
-        return typed(text, self.properties.get(name), self.schema)
+        return self.parameter(name).typed(text)
 
     def meant(self, name: str, given: Iterable[str] = ()) -> str:
         """The parameter that `name` is another spelling of, if one that is not given is; else the name itself.
@@ -69,13 +72,13 @@ class Tool:
 
     def is_text(self, name: str) -> bool:
         """True if parameter `name` can be nothing but a string."""
-        return allowed_types(self.properties.get(name), self.schema) == {"string"}
+        return self.parameter(name).types == {"string"}
 
     def is_list(self, name: str) -> bool:
         """True if parameter `name` can be nothing but an array."""
-        return allowed_types(self.properties.get(name), self.schema) == {"array"}
+        return self.parameter(name).types == {"array"}
 
-    def fit(self, values: JsonObject) -> JsonObject:
+    def coerce_strings(self, values: JsonObject) -> JsonObject:
         """The values with each string that the schema does not allow as one read as the literal that it is."""
         fitted = dict(values)
         for key, value in values.items():
@@ -97,11 +100,10 @@ class Tool:
 
     def _allows_more(self, value: Json) -> bool:
         """True if the value of a key that is not declared may stand there."""
-        for part in parts(self.schema, self.schema):
-            if any(part.get(key) is False for key in ("additionalProperties", "unevaluatedProperties")):
+        for part in self.compiled.all_parts():
+            if any(part.source.get(key) is False for key in ("additionalProperties", "unevaluatedProperties")):
                 return False
-            others = part.get("additionalProperties")
-            if isinstance(others, dict) and type_of(value) not in allowed_types(others, self.schema):
+            if part.others is not None and type_of(value) not in part.others.types:
                 return False
         return True
 
@@ -111,10 +113,11 @@ class ToolSet:
 
     `resolve` repairs a name only by a unique match on a ladder (contract C3, F36): exact; known prefix, suffix or token
     residue stripped; Kimi's id with underscores (F8); said several times in a row (F39); letter case; `-`, `_` and `.`.
-    Never by likeness.
+    Never by likeness. `listed` are the tools as a request offers them.
     """
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], listed: Json = None) -> None:
+        self.listed = listed
         self._exact = {tool.name: tool for tool in tools}
         self._by_fold: tuple[dict[str, Tool | None], ...] | None = None
         self._answers: dict[str, Tool | None] = {}
@@ -232,7 +235,7 @@ def read_tools(tools: Json) -> ToolSet:
     digest = blake2b(data, digest_size=16).digest()
     found = _known.get(digest)
     if found is None:
-        found = ToolSet(_functions(tools))
+        found = ToolSet(_functions(tools), tools)
         for oldest in [*_known][: max(0, len(_known) - MAX_KNOWN + 1)]:
             _known.pop(oldest, None)
         if len(data) <= MAX_KEPT:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.codec.json_text import (
     Json,
@@ -36,7 +39,16 @@ def _load_prefix(text: str) -> Json:
     return value
 
 
-READERS: dict[str, Reader] = {"load_json": load_json, "load_chunk": _load_chunk, "load_prefix": _load_prefix}
+def _load_bytes(text: str) -> Json:
+    return load_json(text.encode())
+
+
+READERS: dict[str, Reader] = {
+    "load_json": load_json,
+    "of bytes": _load_bytes,
+    "load_chunk": _load_chunk,
+    "load_prefix": _load_prefix,
+}
 
 
 @pytest.mark.parametrize("name", [*READERS, "read_json"])
@@ -62,10 +74,32 @@ def test_what_is_nested_beyond_the_stack_is_a_value_error(name: str) -> None:
 
 def test_huge_integers() -> None:
     assert (load_json(str(HUGE)), read_json(str(HUGE)), _load_prefix(str(HUGE))) == (HUGE, HUGE, HUGE)
+    assert _load_bytes(f'[{HUGE}, "1"]') == [HUGE, "1"]
     assert _load_chunk(str(HUGE)) == 1e30
 
 
-@pytest.mark.parametrize("name", ["load_json", "load_chunk", "read_json"])
+# Numbers as texts, among them those at which readers part: 19 digits, the ends of 64 bits, of a float, minus zero.
+_NUMBERS = st.sampled_from(
+    [*("-0", "-0.0", "1e5", "1E-7", "0.1000000000000000055511151231257827", "1e308", "5e-324", "1e-400")]
+    + [f"{sign}{2**bits + more}" for sign in ("", "-") for bits in (53, 63, 64) for more in (-1, 0, 1)]
+)
+_STRINGS = st.text().map(json.dumps) | st.text().map(lambda text: json.dumps(text, ensure_ascii=False))
+_VALUES = st.recursive(
+    _NUMBERS | _STRINGS | st.sampled_from(["null", "true", "false"]),
+    lambda inner: st.lists(inner).map(lambda texts: f"[{', '.join(texts)}]")
+    | st.lists(st.tuples(_STRINGS, inner)).map(
+        lambda pairs: f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
+    ),
+)
+
+
+@given(_VALUES)
+def test_bytes_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    assert repr(load_json(data)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("name", ["load_json", "of bytes", "load_chunk", "read_json"])
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "[-Infinity]"])
 def test_what_is_no_number_of_json_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match="JSON"):

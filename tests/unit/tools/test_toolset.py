@@ -187,8 +187,8 @@ def test_a_type_that_the_format_itself_gives_decides() -> None:
 def test_strings_that_the_schema_does_not_allow_are_read_for_what_they_say() -> None:
     (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}}))
     values: JsonObject = {"a": "1", "b": "1", "c": "1", "d": "1"}
-    assert tool.fit(values) == {**values, "a": 1}
-    assert tool.fit({"a": "x", "b": 1, "c": [1]}) == {"a": "x", "b": 1, "c": [1]}
+    assert tool.coerce_strings(values) == {**values, "a": 1}
+    assert tool.coerce_strings({"a": "x", "b": 1, "c": [1]}) == {"a": "x", "b": 1, "c": [1]}
 
 
 def test_a_parameter_is_a_list_if_it_can_be_nothing_else() -> None:
