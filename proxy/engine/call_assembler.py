@@ -83,7 +83,7 @@ class CallAssembler:
 
     @property
     def refused(self) -> Counter[str]:
-        """What was no call, counted by the reason."""
+        """The numbers of pieces that were no call after all, by the reason."""
         return self._closer.refused
 
     @property
@@ -186,10 +186,10 @@ class CallAssembler:
     def _note(self, call: PendingCall, delta: CallDelta, *, begins: bool) -> None:
         """Note what the next delta of a call says, and whether it says it as clients expect it: name and id in the
         first one and nowhere else (F39, F45).
-
-        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": ""}}
-        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{"}} is one of those who repeat them.
         """
+        # One of those that repeat them:
+        #     {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": ""}}
+        #     {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{"}}
         call.note(delta)
         self.assigned.append(AssignedDelta(call, begins, delta.fragment, delta.fields))
         if delta.fields is not None:
@@ -256,11 +256,9 @@ class CallAssembler:
         return events + self._writer.release_whole(call)
 
     def _feed_complete(self, delta: CallDelta) -> list[Event]:
-        """A call that is said as a whole, late: what has not come of it is taken from there (F25).
-
-        {"delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": ""}}]}}
-        {"delta": {}, "message": {"tool_calls": [{"id": "call_1", "function": {"arguments": "{}"}}]}}
-        """
+        """Take a call that is said as a whole, late: what has not come of it is taken from there (F25)."""
+        # {"delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": ""}}]}}
+        # {"delta": {}, "message": {"tool_calls": [{"id": "call_1", "function": {"arguments": "{}"}}]}}
         self._writer.regular = False
         call = self._calls.completed_by(delta)
         if call is None:
@@ -316,11 +314,9 @@ class CallAssembler:
         return self._feed_behind(call, excess, index)
 
     def _feed_behind_empty(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
-        """What stands behind empty arguments: the true ones may, for no more than the brace has left (F25).
-
-        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
-        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}"}}
-        """
+        """Take what stands behind empty arguments: the true ones may, for no more than the brace has left (F25)."""
+        # {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
+        # {"index": 0, "function": {"arguments": "{\"command\": \"ls\"}"}}
         live = call.live
         assert live is not None, "empty arguments were read"
         call.irregular = True
@@ -336,12 +332,10 @@ class CallAssembler:
         return []
 
     def _feed_behind(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
-        """What stands behind a whole object: another call's, or content.
-
-        Servers that count all calls as the first (F41):
-            {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
-            {"index": 0, "function": {"arguments": "\\n{\\"command\\": \\"pwd\\"}"}}
-        """
+        """Take what stands behind a whole object: another call's, or content."""
+        # Servers that count all calls as the first (F41):
+        #     {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
+        #     {"index": 0, "function": {"arguments": "\n{\"command\": \"pwd\"}"}}
         arguments = excess.lstrip()
         if arguments.startswith("{"):
             events = self._feed_delta(CallDelta(index, None, "", arguments))

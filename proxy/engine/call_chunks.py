@@ -112,7 +112,7 @@ class CallChunks:
         return self._with_fields((*given, *events))
 
     def end(self, events: Sequence[Event], *, unchanged: bool, final: bool = False) -> tuple[Event, ...]:
-        """What leaves of earlier chunks because something else came, or because the reply is over (`final`).
+        """Return the events of earlier chunks that leave because something else came, or the reply is over (`final`).
 
         `unchanged`: what the events let go of the calls is what their chunks say.
         """
@@ -131,7 +131,7 @@ class CallChunks:
         return self._all_left()
 
     def give_up(self) -> tuple[Event, ...]:
-        """What may leave of the chunks that wait, written anew."""
+        """Return all that may leave of the chunks that wait, written anew."""
         return self._with_fields(self._given_up())
 
     def _given_up(self) -> tuple[Event, ...]:
@@ -149,17 +149,17 @@ class CallChunks:
 
     def _with_fields(self, events: Sequence[Event]) -> tuple[Event, ...]:
         """Events that are written anew, with what else the server says of their calls. No chunk waits any more."""
-        said: list[Event] = []
+        released: list[Event] = []
         for event in events:
             match event:
                 case CallArguments():
-                    said += self._arguments_with_fields(event)
+                    released += self._arguments_with_fields(event)
                 case CallClosed():
-                    said += self._last_fields(event)
-                    said.append(event)
+                    released += self._last_fields(event)
+                    released.append(event)
                 case _:
-                    said.append(event)
-        return tuple(said)
+                    released.append(event)
+        return tuple(released)
 
     def _arguments_with_fields(self, event: CallArguments) -> list[CallArguments]:
         """A fragment with the fields of its call; one more for each field that has another value meanwhile."""

@@ -56,13 +56,12 @@ class CallCloser:
     def _repeated_call(self, call: PendingCall, seen: dict[str, PendingCall]) -> PendingCall | None:
         """The call before this one that it is, sent again (F27); equal calls with ids of their own are two (F51).
 
-        `seen` are those before it by their arguments, to which it is added. Of
-
-        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
-        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
-
-        the second one is the first, sent again; with the id `call_2` it is another call.
+        `seen` are those before it by their arguments, to which it is added.
         """
+        # vLLM flushes the last delta of a stream twice; the second one is the first, sent again:
+        #     {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
+        #     {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
+        # With the id `call_2` the second one is another call: models do ask for the same thing twice.
         arguments = canonical(call.text.strip())
         if not arguments:
             return None
@@ -84,6 +83,7 @@ class CallCloser:
         if call.state is CallState.COMPLETE:
             return self._close_complete(call)
         if call.may_go_on:
+            # {"index": 0, "function": {"arguments": "{\"command\": \"ls\", } -l\"}"}}: its object seemed to end.
             call.rejoin()
             self._writer.unchanged = False
         opening = self._open_as_it_stands(call)
@@ -103,6 +103,8 @@ class CallCloser:
 
     def _close_complete(self, call: PendingCall) -> list[Event]:
         """Close a call that left as soon as it was whole. Blanks behind it are its own, if it left as it came (C1)."""
+        # {"index": 0, "function": {"arguments": "{\"command\": \"ls\"}"}}
+        # {"index": 0, "function": {"arguments": "\n"}}
         if call.may_go_on:
             return self._failed()
         arguments = call.final_arguments or ""
@@ -137,24 +139,25 @@ class CallCloser:
         return [*events, *self._trailing_text(call), self._closed(call, sent + rest)]
 
     def _failed(self) -> list[Event]:
-        """What the client has of a call is not what was meant, and cannot be taken back."""
+        """The error of a call of which the client has a part that was not meant, and cannot be taken back."""
         self._writer.unchanged = False
         self.refused["half_call"] += 1
         broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
         return [Failed(UpstreamBroken(broken))]
 
     def _missing_rest(self, call: PendingCall, live: LiveArguments, stopped: bool) -> str | None:
-        """What an open call still lacks; None if it cannot be finished (C4, half calls)."""
+        """The arguments that an open call still lacks; None if it cannot be finished (C4, half calls)."""
         ready = live.end()
         if live.complete:
             return ready + live.rest
         if not stopped and not live.closed:
             # Cut by `length`, arguments are left as cut: what is missing is not known.
+            #     {"index": 0, "function": {"arguments": "{\"command\": \"rm -r build"}}, finish_reason "length"
             return ready + live.rest
         return self._repaired_rest(call, live)
 
     def _repaired_rest(self, call: PendingCall, live: LiveArguments) -> str | None:
-        """What an open call that came to its end still lacks; None if it cannot be repaired."""
+        """The arguments that an open call at its end still lacks; None if it cannot be repaired."""
         repaired = self._repairer.repair(call.name, live.text, stopped=True)
         if repaired is None or repaired.arguments != live.text:
             return self._rest_as(call, live, repaired)
@@ -165,7 +168,7 @@ class CallCloser:
         return live.rest
 
     def _rest_as(self, call: PendingCall, live: LiveArguments, repaired: Repaired | None) -> str | None:
-        """What an open call lacks so that it says what it was repaired to; None if nothing can."""
+        """The arguments by which an open call says what it was repaired to; None if none can."""
         self._writer.unchanged = False
         if repaired is None:
             return None
@@ -208,7 +211,7 @@ class CallCloser:
         return not call.live.policy.hold_all
 
     def _give_back(self, call: PendingCall, name: str) -> list[Event]:
-        """What is no call is text: nothing that the model wrote is lost."""
+        """The text of what is no call: nothing that the model wrote is lost."""
         self._writer.unchanged = False
         if name:
             reason, why = "unreadable_arguments", "its arguments cannot be read"
@@ -224,11 +227,10 @@ class CallCloser:
         return [Text(self._writer.choice, written, broken="" if tool is None else tool.name)]
 
     def _trailing_text(self, call: PendingCall) -> list[Event]:
-        """What stood behind a call's object: junk is dropped (F31), everything else is content.
-
-        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}</tool_call>"}}
-        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"} lists the files"}}
-        """
+        """The text that stood behind a call's object: junk is dropped (F31), everything else is content."""
+        # Junk, and content:
+        #     {"index": 0, "function": {"arguments": "{\"command\": \"ls\"}</tool_call>"}}
+        #     {"index": 0, "function": {"arguments": "{\"command\": \"ls\"} lists the files"}}
         text = "".join(call.trailing)
         if not text:
             return []
@@ -248,10 +250,8 @@ class CallCloser:
 
 
 def split_objects(calls: list[PendingCall], limits: CallLimits) -> Iterator[PendingCall]:
-    """The calls, those without a name object by object (F41); UpstreamBroken if they are too many.
-
-    {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}{\\"command\\": \\"pwd\\"}"}} are two.
-    """
+    """The calls, those without a name object by object (F41); UpstreamBroken if they are too many."""
+    # Two calls: {"index": 0, "function": {"arguments": "{\"command\": \"ls\"}{\"command\": \"pwd\"}"}}
     count = len(calls)
     for call in calls:
         objects = [] if call.names else objects_in(call.text.strip())
@@ -269,11 +269,11 @@ def split_objects(calls: list[PendingCall], limits: CallLimits) -> Iterator[Pend
 def rejoin_parts(calls: Iterable[PendingCall]) -> list[PendingCall]:
     """The calls without those that began with nothing but a brace, and are no objects after all (F41).
 
-    What came of them stands behind the object of the call before: `f("}{")` without backslashes may come as
-
-    {"index": 0, "id": "call_1", "function": {"name": "run", "arguments": "{\\"code\\": \\"f(\\"}"}}
-    {"index": 0, "function": {"arguments": "{\\")\\"}"}}
+    What came of them stands behind the object of the call before.
     """
+    # One call with the code `f("}{")`, whose inner marks lack their backslashes:
+    #     {"index": 0, "id": "call_1", "function": {"name": "run", "arguments": "{\"code\": \"f(\"}"}}
+    #     {"index": 0, "function": {"arguments": "{\")\"}"}}
     whole: list[PendingCall] = []
     for call in calls:
         if call.split_from is None or _is_objects(call.text):

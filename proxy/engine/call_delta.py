@@ -72,11 +72,9 @@ def read_message_calls(message: JsonObject) -> Iterator[CallDelta]:
 
 
 def read_responses_event(body: JsonObject) -> CallDelta | None:
-    """The piece in an event of the Responses API on a chat stream; None for every other body.
-
-    {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{\\"command\\": "}
-    {"type": "response.function_call_arguments.done", "item_id": "fc_1", "arguments": "{\\"command\\": \\"ls\\"}"}
-    """
+    """The piece in an event of the Responses API on a chat stream; None for every other body."""
+    # {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{\"command\": "}
+    # {"type": "response.function_call_arguments.done", "item_id": "fc_1", "arguments": "{\"command\": \"ls\"}"}
     kind = body.get("type")
     if kind == f"{_EVENT}delta":
         text, complete = body.get("delta"), False
@@ -108,10 +106,8 @@ def _read(entry: JsonObject, *, complete: bool) -> CallDelta:
 
 
 def _read_next_fragment(entry: JsonObject) -> CallDelta | None:
-    """What most deltas are, read fast: an index and the next fragment, `{"index": 0, "function": {"arguments": "x"}}`.
-
-    None for every other delta.
-    """
+    """An index and the next fragment, as which most deltas come, read fast; None for every other delta."""
+    # {"index": 0, "function": {"arguments": "x"}}
     if len(entry) != 2:
         return None
     index = entry.get("index")
@@ -191,7 +187,8 @@ def _index(index: Json) -> int | None:
 
 
 def _id(given: Json) -> str | None:
-    """The id as a string; servers send numbers too (F44): `{"index": 0, "id": 7, "function": {"name": "bash"}}`."""
+    """The id as a string; servers send numbers too (F44)."""
+    # {"index": 0, "id": 7, "function": {"name": "bash"}}
     if isinstance(given, bool):
         return None
     if isinstance(given, int):

@@ -107,7 +107,7 @@ class UnsaidFields:
             self.add(new)
 
     def add_all(self, others: UnsaidFields) -> None:
-        """What another call has not said is this one's: it was a part of it, or the same."""
+        """Take over the fields that another call has not said: it was a part of this one, or the same."""
         for fields in others._waiting:
             self.add_new(fields)
 

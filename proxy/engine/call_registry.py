@@ -113,11 +113,9 @@ class CallRegistry:
         return self._by_id.get(delta.id)
 
     def _ends_before(self, call: PendingCall, delta: CallDelta) -> bool:
-        """True if a delta begins another call. One that has no arguments yet may take those of the delta (F25).
-
-        {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
-        {"index": 0, "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}
-        """
+        """True if a delta begins another call. One that has no arguments yet may take those of the delta (F25)."""
+        # {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
+        # {"index": 0, "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
         if not call.ends_before(delta):
             return False
         if not call.may_take(delta):

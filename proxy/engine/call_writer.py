@@ -82,6 +82,9 @@ class CallWriter:
             return []
         events: list[Event] = []
         if call.unresolved:
+            # Calls leave in the order of the model. Of two whose pieces come in turn (F47) the second one waits:
+            #     {"index": 0, "id": "call_1", "function": {"arguments": "{\"path\": "}}, its name comes later (F38)
+            #     {"index": 1, "id": "call_2", "function": {"name": "bash", "arguments": "{\"command\": "}}
             if self._calls.must_wait(call):
                 return []
             events = self.open(call)
@@ -102,6 +105,9 @@ class CallWriter:
         self.regular = self.unchanged = False
         written = self._written_before(repaired)
         if written is not None:
+            # The server parsed the call and left its text in the content, where the proxy found it first (F28):
+            #     {"content": "<tool_call>{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\"}}</tool_call>"}
+            #     {"tool_calls": [{"index": 0, "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}]}
             call.drop()
             why = "the call was in the content already"
             self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
@@ -140,12 +146,14 @@ class CallWriter:
     def _open(self, call: PendingCall, written: str, name: str) -> list[Event]:
         index = self._take_index()
         if index is None:
+            # `"parallel_tool_calls": false` in the request, which the server did not heed (F52).
             call.drop()
             self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
             return []
         call.open(index, self._id_of(call, index, name), name)
         self._unsaid[index] = call.fields
         if name != written:
+            # `functions.bash:0`, `Bash` (F36)
             why = "the only offered tool that this name can mean"
             call.fixes += (Repair("name", written, name, why, name),)
         if call.id != call.server_id:
@@ -159,6 +167,9 @@ class CallWriter:
     def _id_of(self, call: PendingCall, index: int, name: str) -> str:
         """The server's id if it is one, and no other call's; else a new one."""
         id_ = call.server_id
+        # None in any delta (F43); or the same for each call of the reply, or one of an earlier turn (F48):
+        #     {"index": 0, "id": "call_0", "function": {"name": "bash", "arguments": "{}"}}
+        #     {"index": 1, "id": "call_0", "function": {"name": "read", "arguments": "{}"}}
         if not id_ or id_ in self._used:
             id_ = self._new_id(index, name, call.server_id)
         self._used.add(id_)

@@ -122,7 +122,7 @@ class Choice(TextCalls):
         return True
 
     def lane(self, *, reasoning: bool) -> re.Pattern[bytes] | None:
-        """What matches a text that the fast path would take, whatever came before it; None if it takes none now."""
+        """The pattern of a text that the fast path would take, whatever came before it; None if it takes none now."""
         held = self._held
         if reasoning:
             if self.ordered and self.waits:
@@ -147,8 +147,8 @@ class Choice(TextCalls):
         """Take a piece of a call that has left; False if it would not have left as it came."""
         assembler = self._calls_of()
         events = assembler.feed((delta,))
-        said = "".join(event.fragment for event in events if isinstance(event, CallArguments))
-        return assembler.outcome is DeltaOutcome.LEFT and said == delta.fragment and not assembler.ended
+        fragments = "".join(event.fragment for event in events if isinstance(event, CallArguments))
+        return assembler.outcome is DeltaOutcome.LEFT and fragments == delta.fragment and not assembler.ended
 
     @property
     def held(self) -> bool:
@@ -201,14 +201,14 @@ class Choice(TextCalls):
 
     @property
     def thoughts(self) -> str:
-        """What was told from the text as thoughts so far; "" while it may still be the answer."""
+        """The thoughts that were told from the text so far; "" while they may still be the answer."""
         if self.scanner.marks.prompted:
             return ""
         return "".join(self._held.thoughts)
 
     @property
     def refused(self) -> Counter[str]:
-        """What began like a call and was none, by the reason."""
+        """The numbers of texts that began like a call and were none, by the reason."""
         structured = Counter[str]() if self._assembler is None else self._assembler.refused
         return self.scanner.refusals + structured
 
@@ -238,7 +238,7 @@ class Choice(TextCalls):
         if alone and self._is_only_reasoning(delta):
             return (chunk.unchanged((Reasoning(self.number, delta.reasoning),)),)
         held = self._held.receive(chunk, delta, forward_verbatim=alone)
-        spans = self.scanner.feed(delta.text) if held.data else ()
+        spans = self.scanner.feed(held.data) if held.data else ()
         may_pass = self._held.may_pass_by(held)
         if may_pass and spans == (TextSpan(held.start, held.end),) and self.broken.state is not _WAITING:
             # Nearly every chunk of every reply: prose, and nothing waits before it.
@@ -291,10 +291,10 @@ class Choice(TextCalls):
         if self.calls or not self.scanner.marks.prompted:
             return []
         events = self._held.split()
-        said = self._held.unopened
-        if said:
+        thought = self._held.unopened
+        if thought:
             self.audit.append(UNCLOSED)
-            events.append(Text(self.number, said))
+            events.append(Text(self.number, thought))
         return events
 
     def _release_text(self) -> tuple[Event, ...]:

@@ -27,7 +27,7 @@ def note_once(audit: list[Repair], repair: Repair) -> None:
 
 
 def of_dropped(span: CallSpan) -> list[Repair]:
-    """What is told of a part of the text, if it is dropped."""
+    """The audit record of a part of the text, if that is dropped; else none."""
     if span.calls or span.format not in _DROPPED:
         return []
     fix, why = _DROPPED[span.format]
@@ -35,12 +35,12 @@ def of_dropped(span: CallSpan) -> list[Repair]:
 
 
 def of_echo(text: str) -> Repair:
-    """What is told of content that only repeats a call (F28)."""
+    """The audit record of content that only repeats a call (F28)."""
     return Repair("echo", text, "", "the content only repeats a call")
 
 
 def of_finish(given: str | None, reason: str) -> list[Repair]:
-    """What is told of a finish: the server gave one, and the other left."""
+    """The audit record of a finish that is not the one that the server gave, or that says that the reply was cut."""
     if reason != given:
         return [Repair("finish", str(given), reason, "the finish says what left the proxy")]
     if was_cut(reason) and reason not in _USUAL_CUTS:

@@ -141,8 +141,16 @@ class Engine:
         return tuple(repair for choice in self._choices.values() for repair in choice.audit)
 
     @property
+    def repairs(self) -> int:
+        """How many repairs there are so far. Asked for with each part of a reply."""
+        count = 0
+        for choice in self._choices.values():
+            count += len(choice.audit)
+        return count
+
+    @property
     def refusals(self) -> Mapping[str, int]:
-        """What began like a call and was none, counted by the reason."""
+        """The numbers of texts that began like a call and were none, by the reason."""
         return sum((choice.refused for choice in self._choices.values()), Counter[str]())
 
     @property
@@ -234,7 +242,7 @@ class Engine:
         return Unchanged(raw, (kind(template.choice, text.decode("utf-8", "replace")),))
 
     def lane(self) -> Lane | None:
-        """What may pass now without being looked at event by event; None if nothing may."""
+        """The lane on which events may pass now without being looked at one by one; None if none may."""
         found = self._text_lane() or self._call_lane()
         if found is None:
             return None
@@ -284,16 +292,16 @@ class Engine:
                 reasoning = isinstance(content, Reasoning)
                 self._template = learn(chunk, content.choice, content.text, reasoning=reasoning)
             case (Unchanged(sequence=sequence, events=(CallArguments() as content,)),) if sequence == chunk.sequence:
-                self._learn_call(chunk, content.choice)
+                self._learn_call(chunk, content)
 
-    def _learn_call(self, chunk: Chunk, choice: int) -> None:
+    def _learn_call(self, chunk: Chunk, content: CallArguments) -> None:
         known = self._call_template
-        if known is not None and chunk.raw.startswith(known.before) and chunk.raw.endswith(known.after):
+        if known is not None and known.fits(chunk.raw):
             return
         [entry, *_] = objects_in(chunk.body.get("choices"))
         match read_choice(entry):
             case ChoiceDelta(calls=(delta,)):
-                self._call_template = learn_call(chunk, choice, delta)
+                self._call_template = learn_call(chunk, content.choice, content.index, delta)
 
     def release(self) -> tuple[Event, ...]:
         """Let go what is held, as text; only an end that was already said still waits."""
@@ -384,7 +392,7 @@ class Engine:
             scanner=self._scanner(TEXT, task.thoughts, broken),
             reasoning_scanner=self._scanner(REASONING) if may_call_in_reasoning else None,
             repairer=Repairer(tools, task.policy),
-            new_id=lambda index, name, given: self._new_id(number, index, name, given, used),
+            new_id=_NewIds(task, number, used),
             limits=CallLimits(task.max_calls, task.max_held),
             used=used,
             one_call=task.one_call,
@@ -415,21 +423,6 @@ class Engine:
             broken=broken,
         )
 
-    def _new_id(self, choice: int, index: int, name: str, given: str, used: set[str]) -> str:
-        """A new id in the style of the model's profile, the same at every cut; Kimi's own ids stay Kimi's (F8, F50).
-
-        `given` is the server's id, which is another call's already.
-        """
-        if self._task.policy.ids == "kimi" or _KIMI.fullmatch(given):
-            number = len(self._task.ids) + index
-            while f"functions.{name}:{number}" in used:
-                number += 1
-            return f"functions.{name}:{number}"
-        key = b"%b %d %d" % (self._task.seed, choice, index)
-        digits = blake2b(key, digest_size=12).hexdigest()
-        if self._task.policy.ids == "mistral":
-            return digits[:9]  # its templates take nine letters and digits (F49)
-        return f"call_{digits}"
 
 
 def _failed(error: Json) -> Failed:
@@ -468,3 +461,27 @@ def _is_only(part: Chunk, content: Sequence[Event], events: Sequence[Event]) -> 
         case (Rest(source=source),) if source is part:
             return not content
     return [*events] == [*content]
+
+
+@dataclass(frozen=True, slots=True)
+class _NewIds:
+    """New ids for the calls of a choice in the style of the model's profile, the same at every cut; Kimi's own ids stay
+    Kimi's (F8, F50). `used` are those that the choice has.
+    """
+
+    task: Task
+    choice: int
+    used: set[str]
+
+    def __call__(self, index: int, name: str, given: str) -> str:
+        """The id of a call; `given` is the server's, which is another call's already."""
+        if self.task.policy.ids == "kimi" or _KIMI.fullmatch(given):
+            number = len(self.task.ids) + index
+            while f"functions.{name}:{number}" in self.used:
+                number += 1
+            return f"functions.{name}:{number}"
+        key = b"%b %d %d" % (self.task.seed, self.choice, index)
+        digits = blake2b(key, digest_size=12).hexdigest()
+        if self.task.policy.ids == "mistral":
+            return digits[:9]  # its templates take nine letters and digits (F49)
+        return f"call_{digits}"

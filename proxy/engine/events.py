@@ -34,7 +34,7 @@ class Chunk:
         return Unchanged(self.raw, events, self.sequence)
 
     def part(self, entry: JsonObject, *, first: bool) -> Chunk:
-        """What a chunk of several choices says of one of them; what it says of no choice goes with the `first`."""
+        """The chunk of one choice, made of a chunk of several; what that says of no choice goes with the `first`."""
         body = self.body
         if not first:
             body = {key: value for key, value in body.items() if key in _ENVELOPE}
@@ -163,7 +163,7 @@ _NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 
 def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
-    """What a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
+    """All that a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
     entry = _first_object(body.get("choices"))
     delta = entry.get("delta")
     if not isinstance(delta, dict):

@@ -56,13 +56,24 @@ class Template:
 @dataclass(frozen=True, slots=True)
 class CallTemplate:
     """The bytes before and after the fragment in chunks that say nothing but the next of one call's arguments; `delta`
-    is such a piece.
+    is such a piece, `index` the number of the call in the engine's events. `counts` as in `Template`.
     """
 
     before: bytes
     after: bytes
     choice: int
+    index: int
     delta: CallDelta
+    counts: re.Pattern[bytes] | None = None
+
+    def fits(self, raw: bytes) -> bool:
+        """True for an event of this shape, whatever its fragment is."""
+        end = len(raw)
+        if self.counts is not None:
+            end = raw.rfind(_USAGE) + len(_USAGE)
+            if not self.counts.fullmatch(raw, end):
+                return False
+        return raw.startswith(self.before) and raw.endswith(self.after, 0, end)
 
 
 def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template | None:
@@ -71,21 +82,30 @@ def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template 
     if parts is None:
         return None
     before, after = parts
+    after, counts = _without_counts(after)
+    return Template(before, after, choice, reasoning, counts)
+
+
+def _without_counts(after: bytes) -> tuple[bytes, re.Pattern[bytes] | None]:
+    """What stands behind a text up to the usage that counts on, and what matches the rest; None without one."""
     fixed, counted, counts = after.rpartition(_USAGE)
     if not counted:
-        return Template(before, after, choice, reasoning)
-    pattern = re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts)))
-    return Template(before, fixed + counted, choice, reasoning, pattern)
+        return after, None
+    return fixed + counted, re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts)))
 
 
-def learn_call(chunk: Chunk, choice: int, delta: CallDelta) -> CallTemplate | None:
+def learn_call(chunk: Chunk, choice: int, index: int, delta: CallDelta) -> CallTemplate | None:
     """The template of a chunk that says this piece of a call and nothing else; None if others may be of another call,
     or it cannot be told where its fragment stands.
     """
     if delta.name or delta.id is not None or delta.complete or not delta.standard:
         return None
     parts = _around(chunk.raw, (_ARGUMENTS,), delta.fragment)
-    return None if parts is None else CallTemplate(*parts, choice, delta)
+    if parts is None:
+        return None
+    before, after = parts
+    after, counts = _without_counts(after)
+    return CallTemplate(before, after, choice, index, delta, counts)
 
 
 def _around(raw: bytes, keys: Sequence[bytes], text: str) -> tuple[bytes, bytes] | None:

@@ -93,7 +93,7 @@ class HeldText:
         return "".join(self._unopened)
 
     def turn(self, *, thinking: bool) -> None:
-        """What follows is a thought, or text again: all before it has left."""
+        """Take what follows for a thought, or for text again: all before it has left."""
         self._thinking, self._trims, self._blanks = thinking, True, ""
         self.plain = False
         self._unopened_left = 0
@@ -119,7 +119,7 @@ class HeldText:
         return not self.queue[0].final
 
     def text(self, start: int, end: int) -> str:
-        """What waits between two positions; looked for from the end, where little is asked for again and again."""
+        """The waiting text between two positions; read from the end, where little is asked for again and again."""
         parts: deque[bytes] = deque()
         for held in reversed(self.queue):
             if held.end <= start:
@@ -175,6 +175,7 @@ class HeldText:
         for held in self.queue:
             if held.start > end:
                 break
+            # The first chunk behind the call. One without a text, at the same place, led to it: its reasoning leaves.
             if held.start == end and held.data:
                 break
             events += self._release_reasoning_of(held)
@@ -201,11 +202,14 @@ class HeldText:
         """
         final = next((held for held in reversed(self.queue) if held.final), None)
         # Nothing follows the finish: what came behind it goes before it, and then it is written anew.
+        # {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        # {"choices": [{"index": 0, "delta": {"content": " Done."}, "finish_reason": null}]}
         if final is not self._last():
             keep_final = False
         waiting = [*self.queue]
         if final is not None and keep_final:
-            # What comes behind it says no text, but may say usage.
+            # What comes behind it says no text, but may say usage:
+            # {"choices": [{"index": 0, "delta": {}}], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
             waiting.remove(final)
             waiting.append(final)
         events: list[Event] = []
@@ -227,12 +231,12 @@ class HeldText:
         text = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim
         if text:
-            said = text.decode("utf-8", "surrogatepass")
+            piece = text.decode("utf-8", "surrogatepass")
             if self.plain:
-                events.append(Text(self._choice, said))
+                events.append(Text(self._choice, piece))
             else:
                 verbatim = False
-                events += self._apart(said)
+                events += self._apart(piece)
         held.sent = end
         if verbatim:
             return [held.chunk.unchanged(tuple(events))]
@@ -252,15 +256,15 @@ class HeldText:
         self.plain = not self._thinking
         if self.plain:
             return (Text(self._choice, text),)
-        said = text.rstrip("\r\n")
-        self._blanks = text[len(said) :][:_MAX_BLANKS]
+        piece = text.rstrip("\r\n")
+        self._blanks = text[len(piece) :][:_MAX_BLANKS]
         if self._unopened_left > 0:
-            self._unopened.append(said)
+            self._unopened.append(piece)
             self._unopened_left -= len(text)
-        if said and self._thoughts_left > 0:
-            self.thoughts.append(said)
-            self._thoughts_left -= len(said)
-        return (Reasoning(self._choice, said),) if said else ()
+        if piece and self._thoughts_left > 0:
+            self.thoughts.append(piece)
+            self._thoughts_left -= len(piece)
+        return (Reasoning(self._choice, piece),) if piece else ()
 
     def _with_rest(self, held: HeldChunk, events: Sequence[Event]) -> list[Event]:
         """Events of a chunk that does not leave as it came: the first of them carry what else it says, once."""

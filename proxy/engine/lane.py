@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from proxy.codec.json_text import load_json
-from proxy.engine.events import Reasoning, Text
+from proxy.engine.events import CallArguments, Reasoning, Text
 from proxy.engine.fast_path import CallTemplate, Template
 from proxy.formats.grammar import PLAIN_ESCAPE
 
@@ -23,19 +23,28 @@ ANY_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)++' % PLAIN_ESCAPE)
 # What goes on a string of a call's arguments, which are themselves in a string: `\\n` is its escape of a line end, and
 # `\\\"` that of a quotation mark, while `\"` would end it.
 IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\(?:[nrtbf/]|\\\\|\\"|u[0-9a-fA-F]{4}))++')
+# A string of JSON, whatever it says.
+_ANY_STRING = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
 _START, _END = b"data: ", b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The shape of the events that pass: the bytes before and after their texts, which `plain` matches."""
+    """The shape of the events that pass: the bytes before and after their texts, which `plain` matches.
+
+    `counted` matches a whole event of those that count tokens, too, and differ by these numbers as well; what they
+    count until then the events that are parsed say again, as the last one does.
+    """
 
     template: Template | CallTemplate
     plain: re.Pattern[bytes]
     joint: bytes
+    counted: re.Pattern[bytes] | None = None
 
     def texts(self, body: bytes) -> list[bytes] | None:
         """The texts of a body that is nothing but whole events of this shape; None for any other."""
+        if self.counted is not None:
+            return self._counted_texts(self.counted, body)
         before, after = self.template.before, self.template.after
         if not body.startswith(before) or not body.endswith(after):
             return None
@@ -48,22 +57,36 @@ class Lane:
                 return None
         return texts
 
+    def _counted_texts(self, event: re.Pattern[bytes], body: bytes) -> list[bytes] | None:
+        if not _is_unicode(body):
+            return None
+        texts = []
+        at = 0
+        while at < len(body):
+            found = event.match(body, at)
+            if found is None:
+                return None
+            if self.plain.fullmatch(found[1]) is None:
+                return None
+            texts.append(found[1])
+            at = found.end()
+        return texts or None
 
-    def events(self, text: bytes) -> tuple[Text | Reasoning, ...]:
-        """What such texts, joined, say; nothing but for text and reasoning."""
+    def events(self, text: bytes) -> tuple[Text | Reasoning | CallArguments, ...]:
+        """The events that such texts, joined, say."""
         if isinstance(self.template, CallTemplate):
-            return ()
+            return (CallArguments(self.template.choice, self.template.index, unescaped(text)),)
         kind = Reasoning if self.template.reasoning else Text
         return (kind(self.template.choice, unescaped(text)),)
 
 
 def unescaped(text: bytes) -> str:
-    """What texts of a lane, joined, stand for."""
+    """The text that JSON strings of a lane, joined, stand for."""
     if b"\\" not in text:
         return text.decode("utf-8", "replace")
-    said = load_json(b'"%b"' % text)
-    assert isinstance(said, str)
-    return said
+    decoded = load_json(b'"%b"' % text)
+    assert isinstance(decoded, str)
+    return decoded
 
 
 def _is_unicode(body: bytes) -> bool:
@@ -78,12 +101,28 @@ def _is_unicode(body: bytes) -> bool:
 
 
 def lane_of(template: Template | CallTemplate, plain: re.Pattern[bytes]) -> Lane | None:
-    """The lane for events of this shape; None if their ends are not plain to see, or they count something."""
+    """The lane for events of this shape; None if their ends are not plain to see."""
     before, after = template.before, template.after
-    if isinstance(template, Template) and template.counts is not None:
-        return None
+    if template.counts is not None:
+        return _counted_lane(template, template.counts, plain)
     if not before.startswith(_START) or not after.endswith(_END):
         return None
     if b"\n" in before or b"\r" in before or b"\r" in after or after.index(b"\n") != len(after) - len(_END):
         return None
     return Lane(template, plain, after + before)
+
+
+def _counted_lane(
+    template: Template | CallTemplate, counts: re.Pattern[bytes], plain: re.Pattern[bytes]
+) -> Lane | None:
+    """The same for events that count tokens behind their text."""
+    fixed = template.before + template.after
+    end = re.escape(_END)
+    if not fixed.startswith(_START) or not counts.pattern.endswith(end):
+        return None
+    if b"\r" in fixed + counts.pattern:
+        return None
+    if (fixed + counts.pattern).count(b"\n") != len(_END):
+        return None
+    around = re.escape(template.before), _ANY_STRING, re.escape(template.after), counts.pattern
+    return Lane(template, plain, b"", re.compile(b"%b(%b)%b%b" % around))

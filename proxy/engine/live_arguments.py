@@ -22,11 +22,13 @@ from proxy.engine.release_policy import ReleasePolicy
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_KEY, Context, Cursor, NotACall, Parsing
 from proxy.repair.schema_fixes import FIXES, apply_fixes
-from proxy.tools.schema import Schema, same, violations
+from proxy.tools.schema import Schema
 from proxy.tools.toolset import ToolSet
+from proxy.tools.validator import same, violations
 from proxy.transitions import next_state
 
-_STOPS_STRING = re.compile(rb'["\\\x00-\x1f]')
+# The inside of a string with its whole escapes, as RFC 8259 has them (section 7).
+_WITHIN_STRING = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
@@ -134,7 +136,7 @@ class LiveArguments:
         return self._take_safe()
 
     def take_excess(self) -> str:
-        """What came behind the object, if that is more than blanks; it is not given a second time."""
+        """Return the text behind the object, if that is more than blanks; it is not given a second time."""
         excess, self.excess = self.excess, ""
         return excess
 
@@ -161,7 +163,7 @@ class LiveArguments:
         return new.decode("utf-8", "surrogatepass")
 
     def tail(self, values: JsonObject) -> str | None:
-        """What must follow that which has left, so that all of it says these values; None if nothing can.
+        """The text that must follow what has left, so that all of it says these values; None if nothing can.
 
         Behind `{"command": "l` that is `s", "timeout": 10}` for `{"command": "ls", "timeout": 10}`.
         """
@@ -323,21 +325,21 @@ class LiveArguments:
         self._open_string = (key, start)
         self._allow()
         while True:
-            found = _STOPS_STRING.search(data, cursor.pos)
-            if found is None:
-                self._safe = cursor.pos = len(data)
+            within = _WITHIN_STRING.match(data, cursor.pos)
+            assert within is not None
+            self._safe = cursor.pos = within.end()
+            del within  # it would keep the window from growing
+            if cursor.pos == len(data):
                 yield
                 continue
-            mark = found.group()
-            self._safe = cursor.pos = found.start()
-            del found  # it would keep the window from growing
+            mark = self._buffer.slice(cursor.pos, cursor.pos + 1)
             if mark == b'"':
                 cursor.pos += 1
                 break
             if mark != b"\\":
                 raise NotACall  # a control character
             yield from self._escape()
-        return _loaded(self._buffer.part(start, cursor.pos))
+        return _loaded(self._buffer.slice(start, cursor.pos))
 
     def _escape(self) -> Parsing[None]:
         cursor, data = self._cursor, self._buffer.data
@@ -381,7 +383,7 @@ def _is_refused(value: Json, schema: Schema) -> bool:
 def _stays_text(schema: Schema) -> bool:
     """True if no fix can change a string here, whatever it says, unless it is empty."""
     # One of a forbidden length matters only if it could become something else.
-    return _takes_all(schema, {}, limited=schema.kinds != _STRING)
+    return _takes_all(schema, {}, limited=schema.types != _STRING)
 
 
 def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:
@@ -403,7 +405,7 @@ def _is_limited(schema: Schema, *, limited: bool) -> bool:
         return True
     if schema.values is not None:
         return True
-    if "string" not in schema.own:
+    if "string" not in schema.own_types:
         return True
     if not limited:
         return False

@@ -323,7 +323,7 @@ class PendingCall:
         self.live = LiveArguments(self.live.policy)
 
     def rejoin(self) -> None:
-        """What seemed to end its object did not: what followed is a part of its arguments."""
+        """Put what seemed to follow its object back into its arguments: the object had not ended."""
         assert self.live is not None, "only behind an object that was read something can follow"
         self.live.reopen("".join(self.trailing))
         self.trailing.clear()
@@ -350,7 +350,7 @@ class PendingCall:
         self.state = next_state(TRANSITIONS, self.state, step)
 
     def take_releasable(self) -> str:
-        """What may leave now; it is not given a second time."""
+        """Return the arguments that may leave now; they are not given a second time."""
         text = "".join(self.releasable)
         self.releasable.clear()
         return text

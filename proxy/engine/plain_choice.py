@@ -16,12 +16,12 @@ class PlainChoice(Choice):
 
     def _feed_calls(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         """Calls of which no tool was offered."""
-        said: list[Event] = [event for call in delta.calls for event in call_events(self.number, call)]
+        events: list[Event] = [event for call in delta.calls for event in call_events(self.number, call)]
         before = self._take_spans(self.scanner.release())
         rest = replace(delta, calls=())
         if rest.has_content or rest.finish:
-            return (*before, *self._feed_text(chunk, rest, False), *self._release_text(), *self._held.split(), *said)
-        return (*before, *with_rest(self.number, said, chunk))
+            return (*before, *self._feed_text(chunk, rest, False), *self._release_text(), *self._held.split(), *events)
+        return (*before, *with_rest(self.number, events, chunk))
 
     def _true_finish(self) -> str:
         """The finish reason of the server."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from proxy.codec.json_text import Json
 from proxy.repair.repairer import Repairer
 from proxy.repair.rule_actions import apply_rule, renames, touched
-from proxy.tools.schema import Schema, all_parts, children
+from proxy.tools.schema import Schema
 from proxy.tools.toolset import Tool
+from proxy.tools.validator import children
 
 
 def _accepts_all(_: str) -> bool:
@@ -40,7 +41,7 @@ class ReleasePolicy:
     def parts(self) -> tuple[Schema, ...]:
         """All that the schema may say of the arguments."""
         if not self._parts:
-            self._parts.append(all_parts(self.tool.compiled) if self.tool else ())
+            self._parts.append(self.tool.compiled.all_parts() if self.tool else ())
         return self._parts[0]
 
     def schemas(self, key: str) -> tuple[Schema, ...]:

@@ -21,7 +21,7 @@ def says_usage(chunk: Chunk) -> bool:
 
 def with_thought_tokens(usage: Mapping[str, Json], tokens: int) -> JsonObject:
     """The counts with that of the thoughts, which is never more than all that was said."""
-    said = usage.get("completion_tokens")
-    if isinstance(said, int):
-        tokens = min(tokens, said)
+    reported = usage.get("completion_tokens")
+    if isinstance(reported, int):
+        tokens = min(tokens, reported)
     return {**usage, _DETAILS: {**as_object(usage.get(_DETAILS)), _COUNT: tokens}}

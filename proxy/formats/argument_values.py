@@ -15,8 +15,8 @@ from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
 from proxy.codec.literals import printed_by_python, read_literal
 from proxy.parsing.cursor import NotACall, StringGoesOn, Unreadable
 from proxy.repair.argument_readers import ReadArguments, read_arguments
-from proxy.tools.schema import violations
 from proxy.tools.toolset import Tool
+from proxy.tools.validator import violations
 
 # The readers that read all of a text: nothing is left out, and nothing supplied.
 _READS_ALL = frozenset(("literals", "bare_keys", "lost_commas", "comments", "smart_quotes", "inner_quotes"))

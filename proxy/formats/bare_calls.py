@@ -107,7 +107,7 @@ def bare_arguments(cursor: Cursor, name: str) -> Parsing[RawCall]:
             break
     if cursor.void:
         raise cursor.rejected()
-    return RawCall(tool, name, dump(values if notation.loose else tool.fit(values)))
+    return RawCall(tool, name, dump(values if notation.loose else tool.coerce_strings(values)))
 
 
 def _name(cursor: Cursor) -> Parsing[str]:

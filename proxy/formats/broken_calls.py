@@ -87,6 +87,11 @@ class BrokenCalls:
         self._kept: list[Piece] = []
         self._line_at = -1
 
+    @property
+    def waits(self) -> bool:
+        """True while text waits."""
+        return self.state is _WAITING
+
     def begin(self, at: int, markdown: Markdown, *, first: bool) -> None:
         """A candidate begins here, as the `first` thing of the reply, or of what follows its reasoning, if it does."""
         if markdown.quoted or markdown.in_code or markdown.indented_code:
@@ -101,7 +106,7 @@ class BrokenCalls:
         if candidate.start < buffer.base:
             # Its beginning has left: what stands at the front now is inside of it.
             return
-        head = buffer.part(candidate.start, candidate.start + _HEAD)
+        head = buffer.slice(candidate.start, candidate.start + _HEAD)
         opener = _opener_of(head.decode("utf-8", "replace").lstrip())
         tool = candidate.evidence.tool
         if opener and tool and _is_meant(candidate, None):

@@ -20,6 +20,7 @@ from proxy.formats.markers import MARKER_CLOSERS, MARKER_OPENERS, WRAPPER_KINDS
 from proxy.formats.terminators import CALL_KINDS, TURN_ENDS, VALUE_KINDS, blanks, closes, turn_ends
 from proxy.formats.xml_tags import NO_TAG, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
+from proxy.parsing.literal_table import literal_table
 
 # End tags of one chain that are looked at.
 MAX_CHAIN = 8
@@ -225,7 +226,7 @@ class WrapperTags:
             self._marks[opener] = Mark(Level.WRAPPER, False, kind)
             self._marks |= {closer: Mark(Level.WRAPPER, True, kind) for closer in closers}
         self.literals = tuple(self._marks)
-        self._table = Literals(self.literals)
+        self._table = literal_table(self.literals)
 
     def read(self, cursor: Cursor) -> Parsing[Mark | None]:
         """Read one that stands here."""

@@ -55,7 +55,7 @@ def gemma_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         raise NotACall(f"the arguments cannot be read: {error}") from None
     if not isinstance(values, dict):
         raise NotACall("the arguments are no object")
-    return (RawCall(tool, name, dump(tool.fit(values))),)
+    return (RawCall(tool, name, dump(tool.coerce_strings(values))),)
 
 
 class _Behind(Enum):

@@ -47,10 +47,10 @@ def glm_pairs(cursor: Cursor, tool: Tool, first: str | None = None) -> Parsing[d
             while (yield from cursor.maybe(_key_again(cursor, key))):
                 pass  # a key that stands there twice is one
         cursor.reject_if(key in values or not key, f"the key {key!r} stands there twice")
-        said = yield from _type(cursor)
+        type_name = yield from _type(cursor)
         value = yield from _value(cursor, raw, key, values)
         meant = tool.meant(key, values)
-        values[key] = tool.typed(meant, value.text, said)
+        values[key] = tool.typed(meant, value.text, type_name)
         raw.check(meant, values[key], value)
         key = None
 
@@ -109,9 +109,9 @@ def _type(cursor: Cursor) -> Parsing[str]:
     if not (yield from tag_or_none(cursor)).opens(_TYPE):
         return ""
     yield from tag(cursor)
-    said = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
+    name = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
     yield from tag(cursor)
-    return said.decode("utf-8", "replace").strip()
+    return name.decode("utf-8", "replace").strip()
 
 
 def _value(cursor: Cursor, raw: RawValues, key: str, given: dict[str, Json]) -> Parsing[RawText]:

@@ -11,7 +11,7 @@ says that `{"` at the start of a line may begin a call, and that `unwrapped` rea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -70,17 +70,28 @@ class Grammar:
     """The formats that count in one mode of a reply, and patterns of the bytes that one of them can begin with.
 
     `in_code` is that for code, and finds what can end the code too. `plain` matches a text, as it stands in a string of
-    JSON, in which none can begin. `openers` matches a whole opener, and `longest` is
-    the length of one at most. `first` are for the first thing of a reply, whatever it begins with.
+    JSON, in which none can begin. `openers` matches a whole opener, the longest that stands somewhere; `standing` are
+    the formats that begin there then. `prefixes` are what may become one. `first` are for the first thing of a reply,
+    whatever it begins with.
     """
 
     first_byte: re.Pattern[bytes]
     in_code: re.Pattern[bytes]
     plain: re.Pattern[bytes]
     openers: re.Pattern[bytes]
-    longest: int
+    prefixes: frozenset[bytes]
+    standing: Mapping[bytes, tuple[Format, ...]]
     first: tuple[Format, ...]
     by_prefix: Mapping[bytes, tuple[Format, ...]]
+
+    def next_first(self, tried: int, here: bytes) -> int:
+        """The next of the formats for the first thing that may begin with this byte; their number if none does."""
+        if not here:
+            return tried
+        for number in range(tried, len(self.first)):
+            if self.first[number].opener[:1] in (b"", here):
+                return number
+        return len(self.first)
 
     def beginning(self, here: bytes) -> tuple[Format, ...]:
         """The formats that may begin with these bytes, the longest openers first."""
@@ -194,7 +205,6 @@ def _end(thoughts: Iterable[ReasoningMarkers]) -> tuple[Format, ...]:
     return tuple(Format("reasoning", c.encode(), mode=TEXT) for t in thoughts if t.may_begin for c in t.closers)
 
 
-@cache
 def grammars(
     *, json_reply: bool, raw_text: bool, thoughts: tuple[ReasoningMarkers, ...] = REASONING_MARKERS
 ) -> Mapping[str, Grammar]:
@@ -204,6 +214,19 @@ def grammars(
     `raw_text`: the proxy alone parses, so the text holds the model's own end-of-turn token. `thoughts` are the markers
     of reasoning.
     """
+    if thoughts is REASONING_MARKERS:
+        return _usual_grammars(json_reply, raw_text)
+    return _grammars(json_reply, raw_text, thoughts)
+
+
+@cache
+def _usual_grammars(json_reply: bool, raw_text: bool) -> Mapping[str, Grammar]:
+    """Those with the usual markers, which are asked for with each request: to hash the markers takes a while."""
+    return _grammars(json_reply, raw_text, REASONING_MARKERS)
+
+
+@cache
+def _grammars(json_reply: bool, raw_text: bool, thoughts: tuple[ReasoningMarkers, ...]) -> Mapping[str, Grammar]:
     # Without raw text the token leaked, if it is one: `</s>` is a tag of HTML too.
     tokens = [token for token in END_OF_TURN if raw_text or token.startswith(("<|", "<｜", "<end_of_turn>"))]
     ends = [Format("end_of_turn", each, end_of_turn, in_code=raw_text, glued=not raw_text) for each in encoded(*tokens)]
@@ -237,9 +260,20 @@ def _start(formats: Iterable[Format], *, residues: bool, forced: str = "") -> Fo
     return Format("start", b"", first_thing(parsers, residues=residues))
 
 
-@cache
 def thought_grammars(thoughts: tuple[ReasoningMarkers, ...]) -> Mapping[str, Grammar]:
     """The grammars of a reply in which there are thoughts and no calls: none are offered."""
+    if thoughts is REASONING_MARKERS:
+        return _usual_thought_grammars()
+    return _thought_grammars(thoughts)
+
+
+@cache
+def _usual_thought_grammars() -> Mapping[str, Grammar]:
+    return _thought_grammars(REASONING_MARKERS)
+
+
+@cache
+def _thought_grammars(thoughts: tuple[ReasoningMarkers, ...]) -> Mapping[str, Grammar]:
     begin = _begin(thoughts)
     found = {TEXT: _grammar((*begin, *_end(thoughts)), begin)}
     for thought in thoughts:
@@ -277,10 +311,22 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
         plain=_plain(ordered),
         in_code=re.compile(b"|".join([b"`", b"~", b"\\n", *in_code])),
         openers=re.compile(b"|".join(re.escape(item.opener) for item in ordered)),
-        longest=max(len(item.opener) for item in ordered),
+        prefixes=frozenset(_prefixes(ordered)),
+        standing={item.opener: _beginning_with(item.opener, ordered) for item in ordered},
         first=first,
         by_prefix=table,
     )
+
+
+def _beginning_with(opener: bytes, formats: Iterable[Format]) -> tuple[Format, ...]:
+    """The formats that begin where this opener stands: those that have it, or its beginning, for their own."""
+    return tuple(item for item in formats if opener.startswith(item.opener))
+
+
+def _prefixes(formats: Iterable[Format]) -> Iterator[bytes]:
+    """All that is not yet an opener and may become one."""
+    for item in formats:
+        yield from (item.opener[:length] for length in range(len(item.opener)))
 
 
 def _beginning_of(formats: Iterable[Format]) -> list[bytes]:

@@ -86,14 +86,17 @@ def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
             return value
         refusal: NotACall = StringGoesOn("a string goes on behind the arguments")
     except NotACall as reason:
-        refusal = unreadable(reason)
+        refusal = unreadable(reason.with_traceback(None))
     end, cursor.pos = cursor.pos, start
     if _may_look_for_name(cursor):
         loose = yield from cursor.maybe(_before_the_name(cursor, _ends_of(cursor)))
         if loose:
             return loose
     cursor.pos = end
-    raise refusal
+    try:
+        raise refusal
+    finally:
+        del refusal  # it refers to this frame, and so would keep the text until garbage is collected
 
 
 def _may_look_for_name(cursor: Cursor) -> bool:
@@ -154,7 +157,7 @@ def _enclosed_value(
                 yield from cursor.maybe(_surplus(cursor, closers))
             return value
     except NotACall as reason:
-        refusal = reason
+        refusal = reason.with_traceback(None)
     end = cursor.pos
     if cursor.may_reread():
         cursor.pos = start
@@ -171,7 +174,10 @@ def _enclosed_value(
         yield from past_the_reply(cursor)
     else:
         cursor.pos = end
-    raise unreadable(refusal)
+    try:
+        raise unreadable(refusal)
+    finally:
+        del refusal  # it refers to this frame, and so would keep the text until garbage is collected
 
 
 def _check_end(cursor: Cursor, value: bytes, closers: tuple[bytes, ...]) -> Parsing[None]:

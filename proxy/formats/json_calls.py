@@ -45,7 +45,7 @@ _ARRAY_GOES_ON = "the array goes on with something else"
 _AFTER_KEY = re.compile(rb"[^A-Za-z_]")
 
 
-class _Place(Enum):
+class _ObjectPlace(Enum):
     """Where an object stands, which says what may stand in it."""
 
     TOP = "by itself, or in an array that does"
@@ -67,9 +67,9 @@ class _Role(Enum):
 
 # What an object in an object may be the value of, and where it stands then.
 _SHAPES = {
-    (_Place.TOP, "function"): _Place.FUNCTION,
-    (_Place.LISTED, "function"): _Place.FUNCTION,
-    (_Place.TOP, "tool_call"): _Place.LISTED,
+    (_ObjectPlace.TOP, "function"): _ObjectPlace.FUNCTION,
+    (_ObjectPlace.LISTED, "function"): _ObjectPlace.FUNCTION,
+    (_ObjectPlace.TOP, "tool_call"): _ObjectPlace.LISTED,
 }
 
 
@@ -118,7 +118,7 @@ class _Members:
 
 def json_object(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one object that stands here."""
-    return (yield from _readable(_object(cursor, _Place.TOP, keyed=_counts_wider(cursor), alone=True)))
+    return (yield from _readable(_object(cursor, _ObjectPlace.TOP, keyed=_counts_wider(cursor), alone=True)))
 
 
 def _counts_wider(cursor: Cursor) -> bool:
@@ -136,7 +136,7 @@ def shown_json(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
 
 def json_array(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one array of objects that stands here."""
-    return (yield from _readable(_array(cursor, _Place.TOP)))
+    return (yield from _readable(_array(cursor, _ObjectPlace.TOP)))
 
 
 def _readable(parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, ...]]:
@@ -146,7 +146,7 @@ def _readable(parsing: Parsing[tuple[RawCall, ...]]) -> Parsing[tuple[RawCall, .
         raise unreadable(refusal) from None
 
 
-def _array(cursor: Cursor, place: _Place) -> Parsing[tuple[RawCall, ...]]:
+def _array(cursor: Cursor, place: _ObjectPlace) -> Parsing[tuple[RawCall, ...]]:
     yield from cursor.expect(b"[")
     calls: list[RawCall] = []
     some = False
@@ -194,7 +194,7 @@ def _array_ends_unmarked(cursor: Cursor, some: bool) -> Parsing[bool]:
 
 
 def _object(
-    cursor: Cursor, place: _Place, *, keyed: bool = False, alone: bool = False
+    cursor: Cursor, place: _ObjectPlace, *, keyed: bool = False, alone: bool = False
 ) -> Parsing[tuple[RawCall, ...]]:
     """Read an object: its call, or those that it lists. `keyed`: its key may be the name; `alone`: in no array."""
     yield from cursor.expect(b"{")
@@ -275,7 +275,7 @@ def _bare_key(cursor: Cursor) -> Parsing[str]:
     return (key or b"").decode()
 
 
-def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: bool) -> Parsing[None]:
+def _member(cursor: Cursor, key: str, members: _Members, place: _ObjectPlace, keyed: bool) -> Parsing[None]:
     """Read the value of a key. `keyed`: the key may be the name of a tool, and its value the arguments."""
     here = yield from cursor.byte()
     role = _role_of(cursor, key, here, members, place, keyed=keyed)
@@ -302,7 +302,7 @@ def _member(cursor: Cursor, key: str, members: _Members, place: _Place, keyed: b
         yield from cursor.value(0 if cursor.void else MAX_KEY)
 
 
-def _role_of(cursor: Cursor, key: str, here: bytes, members: _Members, place: _Place, *, keyed: bool) -> _Role:
+def _role_of(cursor: Cursor, key: str, here: bytes, members: _Members, place: _ObjectPlace, *, keyed: bool) -> _Role:
     """What a key is for, by its name, the first byte of its value, and what was read before."""
     wider = _counts_wider(cursor)
     names, arguments_keys = _KEYS[wider]
@@ -352,21 +352,21 @@ def _may_be_name(cursor: Cursor, key: str, here: bytes) -> bool:
     return key not in CALL_KEYS
 
 
-def _holds_calls(key: str, here: bytes, place: _Place, wider: bool) -> bool:
+def _holds_calls(key: str, here: bytes, place: _ObjectPlace, wider: bool) -> bool:
     """Whether the value of a key can be a call, or a list of them."""
     if here not in _OPENERS:
         return False
     if not wider:
         return False
     if here == b"[":
-        return (place, key) == (_Place.TOP, _LIST)
+        return (place, key) == (_ObjectPlace.TOP, _LIST)
     return (place, key) in _SHAPES
 
 
-def _inner(cursor: Cursor, key: str, members: _Members, place: _Place) -> Parsing[None]:
+def _inner(cursor: Cursor, key: str, members: _Members, place: _ObjectPlace) -> Parsing[None]:
     """Read the call, or the list of calls, that is the value of a key."""
     if key == _LIST:
-        members.inner = yield from _array(cursor, _Place.LISTED)
+        members.inner = yield from _array(cursor, _ObjectPlace.LISTED)
     else:
         members.inner = yield from _object(cursor, _SHAPES[place, key])
     members.wider = key != "function"

@@ -55,11 +55,11 @@ def _argument(cursor: Cursor, tool: Tool, raw: RawValues, values: dict[str, Json
     cursor.reject_if(word != "argument" or not fresh, "an argument was expected")
     value = yield from raw.read(_MARKUP, key, values, opener=cursor.text(start, cursor.pos))
     meant = tool.meant(key, values)
-    said = attributes.get("type", "")
-    values[key] = tool.typed(meant, value.text, said)
-    if said != "string" and isinstance(values[key], str):
+    type_name = attributes.get("type", "")
+    values[key] = tool.typed(meant, value.text, type_name)
+    if type_name != "string" and isinstance(values[key], str):
         # `type="null"<|sep|>null<|open|>argument key="note" type="string"<|sep|>x` is no null.
-        cursor.reject_if(value.begins_value and bool(said), "an end tag is missing, and no value fits")
+        cursor.reject_if(value.begins_value and bool(type_name), "an end tag is missing, and no value fits")
     raw.check(meant, values[key], value)
 
 

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\b[0-9]{1,9}\b")
 _BEGINNINGS = ('"', "'", ">")
 
 
-class Shape(Protocol):
+class PrefixRule(Protocol):
     """What the prefixes of the lines have in common, as far as they were seen."""
 
     def takes(self, written: str) -> bool:

@@ -7,21 +7,35 @@ import re
 from proxy.formats.grammar import Format, Grammar
 from proxy.formats.markers import encoded
 from proxy.formats.quotations import MARKS
-from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.buffer import MAX_MATCH, TextBuffer
 from proxy.parsing.cursor import MAX_BLANKS
 from proxy.parsing.markdown import Markdown
 
 QUOTES = encoded(*MARKS)
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _WORD_BYTE = re.compile(rb"[A-Za-z0-9_]")
+_BACKTICKS, _NOT_BACKTICK = b"``", re.compile(b"[^`]")
 _NOT_GLUED = (b" ", b"\t", b"`", *QUOTES)
 
 
 def beginning(buffer: TextBuffer, grammar: Grammar, at: int) -> tuple[Format, ...]:
     """The formats that may begin here."""
-    if buffer.end - at >= grammar.longest and not buffer.matches(grammar.openers, at):
+    here = buffer.slice(at, at + MAX_MATCH)
+    found = grammar.openers.match(here)
+    if found is not None and len(here) == MAX_MATCH:
+        return grammar.standing[found.group()]
+    if found is None and here not in grammar.prefixes:
         return ()
-    return grammar.beginning(buffer.part(at, at + 2))
+    return grammar.beginning(here[:2])
+
+
+def nothing_begins(buffer: TextBuffer, at: int) -> bytes:
+    """What is passed where no format begins: a byte, or the whole of a run of backticks."""
+    passed = buffer.slice(at, at + 2)
+    if passed != _BACKTICKS:
+        return passed[:1]
+    # Behind the first of a run none is the first thing of its line.
+    return buffer.slice(at, buffer.search(_NOT_BACKTICK, at))
 
 
 def may_follow(buffer: TextBuffer, item: Format, at: int) -> bool:
@@ -41,7 +55,7 @@ def may_stand(buffer: TextBuffer, markdown: Markdown, item: Format, at: int) -> 
 def begins_here(buffer: TextBuffer, item: Format, at: int) -> bool | None:
     """Whether the opener of a format stands here, and what can follow it; None if more text must tell."""
     end = at + len(item.opener)
-    here = buffer.part(at, end)
+    here = buffer.slice(at, end)
     if here == item.opener:
         return _follows(buffer, item, end)
     if buffer.ended:
@@ -57,5 +71,5 @@ def _follows(buffer: TextBuffer, item: Format, end: int) -> bool | None:
     if at - end > MAX_BLANKS:
         return False
     if at < buffer.end:
-        return buffer.part(at, at + 1) in item.then
+        return buffer.slice(at, at + 1) in item.then
     return False if buffer.ended else None

@@ -80,7 +80,7 @@ def python_arguments(cursor: Cursor, tool: Tool) -> Parsing[str]:
     while True:
         yield from cursor.blanks()
         if (yield from cursor.which((b")",))):
-            return dump(tool.fit(values))
+            return dump(tool.coerce_strings(values))
         key = yield from _keyword(cursor)
         if not key:
             if (yield from cursor.byte()) not in _POSITIONAL:

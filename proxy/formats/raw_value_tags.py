@@ -103,7 +103,7 @@ class SeenTags:
         quoted = yield from self._quoted(mark, start)
         if alone:
             self._note_key(mark, start, quoted)
-        if quoted is Quoted.YES or mark.key not in self._others:
+        if mark.key and (quoted is Quoted.YES or mark.key not in self._others):
             # It cannot end the value, so that its key says nothing.
             mark = replace(mark, key="")
         opened = self.open if self.placed else self.in_line

@@ -24,7 +24,6 @@ from proxy.formats.end_tag_chains import BLANKS, Level, Lines, Markup
 from proxy.formats.raw_value_ends import TWO_WAYS, ValueEnd, ValueEnds
 from proxy.formats.raw_value_tags import LINE_ENDS
 from proxy.parsing.cursor import Cursor, Parsing
-from proxy.tools.schema_types import allowed_types, is_unlisted
 from proxy.tools.toolset import Tool
 
 # How often in one call a value may end before another one that begins in it.
@@ -184,7 +183,7 @@ class RawValues:
         if doubted or read.begins_value:
             self._cursor.reject_if(not self.is_text(key), _NOTHING_FITS)
         if read.begins_value:
-            unlisted = is_unlisted(value, self._tool.properties.get(key), self._tool.schema)
+            unlisted = self._tool.parameter(key).is_unlisted(value)
             self._cursor.reject_if(unlisted, _NOTHING_FITS)
 
     def finish(self, given: Collection[str]) -> None:
@@ -204,7 +203,7 @@ class RawValues:
 
     def is_text(self, key: str) -> bool:
         """Whether the value of a key may be a text."""
-        return "string" in allowed_types(self._tool.properties.get(key), self._tool.schema)
+        return "string" in self._tool.parameter(key).types
 
     def _text(self, start: int, end: ValueEnd) -> str:
         """The text of the value, without the line end of the markup before a missing end tag."""

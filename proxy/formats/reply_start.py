@@ -53,7 +53,10 @@ def first_thing(parsers: Mapping[bytes, tuple[str, bytes, FormatParser]], *, res
 
     def first(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         yield from cursor.blanks()
-        if (yield from cursor.which(_TOKENS)):
+        leaked = yield from cursor.which(_TOKENS)
+        if leaked is not None:
+            while (yield from cursor.which((leaked,))):
+                pass
             return ()  # what leaked there is no text
         opener = yield from cursor.peek(_openers(known, cursor.context.tools.names if residues else None))
         if opener is None:

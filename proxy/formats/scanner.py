@@ -18,12 +18,13 @@ from collections.abc import Iterator, Mapping
 from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, PROMPTED, TEXT, Format, Grammar
-from proxy.formats.openers import beginning, begins_here, may_stand
+from proxy.formats.openers import beginning, begins_here, may_stand, nothing_begins
 from proxy.formats.places import PLACES, Place, PlaceStep
 from proxy.formats.reasoning import Thoughts
+from proxy.formats.repeated_text import MUCH, RepeatedText
+from proxy.formats.scan_limits import ScanLimits
 from proxy.formats.spans import CallSpan, Candidate, Piece, RejectedSpan, TextSpan, begun, parted
 from proxy.formats.thought_marks import ThoughtMarks
-from proxy.formats.tool_listings import lists_tools
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import NotACall, RawCall, Rejection
@@ -31,10 +32,6 @@ from proxy.parsing.markdown import Markdown
 from proxy.tools.toolset import ToolSet
 from proxy.transitions import next_state
 
-# A reply that goes on copying means none of it.
-MAX_COPIED = 32
-# How often in a reply a row that came to nothing is read again for a wrapped call in it.
-MAX_GOING_BACK = 4
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 # Asked for with every chunk: a global name is found faster than a member of an enum.
 _IN_TEXT, _BEHIND_CALL, _BEHIND_LISTING = Place.TEXT, Place.BEHIND_CALL, Place.BEHIND_LISTING
@@ -66,29 +63,26 @@ class Scanner:
     ) -> None:
         self.refusals: Counter[str] = Counter()
         self._tools = tools
-        self._off = off
         self._grammars = grammars
         self.marks = ThoughtMarks(thoughts)
         self._mode = f"{thoughts.begun}{PROMPTED}" if thoughts and thoughts.begun else mode
         self._grammar = grammars[self._mode]
-        self._copies = copies or Copies()
         self._max_held = max_held
-        self._calls_left = max_calls
+        self._limits = ScanLimits(copies or Copies(), off, max_held=max_held, max_calls=max_calls)
         self._refused = refused
         self._broken = broken
         self._buffer = TextBuffer()
+        self._repeated = RepeatedText(self._buffer)
         self._pos = 0
         self._markdown = Markdown()
         self._candidate: Candidate | None = None
         self._place = _IN_TEXT
         self._leftover_at = -1
         # Some text was let go.
-        self._said = False
+        self._has_text = False
         # Where the reply's first thing stands, and how many of the formats for it were tried.
         self._first_at = 0
         self._first_tried = 0
-        self._copied = 0
-        self._went_back = 0
         # Tools were listed somewhere in the reply.
         self._listed = False
 
@@ -113,11 +107,11 @@ class Scanner:
         self._mode, self._grammar = TEXT, self._grammars[TEXT]
         self.marks.told_apart()
 
-    def feed(self, text: str) -> tuple[Piece, ...]:
-        """Take the next text; give what is decided."""
+    def feed(self, text: str | bytes) -> tuple[Piece, ...]:
+        """Take the next text, which may be in UTF-8 already; give what is decided."""
         if self._buffer.ended:
             raise ValueError("feed after finish")
-        data = text.encode("utf-8", "surrogatepass")
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
         if self.fast_path(data):
             return (TextSpan(self._buffer.base - len(data), self._buffer.base),)
         self._buffer.data += data
@@ -147,7 +141,7 @@ class Scanner:
             return False
         self._passed(data)
         self._buffer.fast_path(data)
-        self._said = True
+        self._has_text = True
         self._pos = self._buffer.base
         return True
 
@@ -168,6 +162,7 @@ class Scanner:
         buffer, candidate = self._buffer, self._candidate
         if not buffer.data:
             return ()
+        self._repeated.forget()
         if candidate is not None and self._thought_ends_in(candidate, buffer.end):
             return (*self._scan(), *self._go_on(), *self._let_go())
         self._follow(buffer.end)
@@ -235,14 +230,15 @@ class Scanner:
         if quoted:
             raise NotACall(Rejection.QUOTED)
         calls = candidate.calls or ()
-        self._check(candidate, calls)
+        listed = self._listed if candidate.evidence.weak else self._place is _BEHIND_LISTING
+        self._limits.check(candidate, calls, behind_listing=listed)
         return calls
 
     def _found(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> Iterator[Piece]:
         """Take calls, or nothing but a token that is dropped."""
         evidence = candidate.evidence
         is_first = candidate.start == self._first_at
-        if is_first and self._said:
+        if is_first and self._has_text:
             # Blanks before the first call are its own, but not behind text.
             yield self._prose(self._buffer.search(_NOT_BLANK, candidate.start))
         found = self._take(calls, candidate.format, candidate.cursor.pos, evidence.weak)
@@ -257,10 +253,13 @@ class Scanner:
     def _refuse(self, candidate: Candidate, refusal: NotACall) -> None:
         """Go on behind what was no call: what was let go already is not looked at again."""
         cursor = candidate.cursor
+        if candidate.before.found is not None:
+            # It was decided by what stands far before it.
+            self._repeated.forget()
         self._note(candidate, refusal)
         seen = cursor.pos
         if cursor.back_to >= 0:
-            self._went_back += 1
+            self._limits.went_back += 1
         else:
             seen = max(seen, cursor.furthest)
         is_first = candidate.start == self._first_at
@@ -294,14 +293,14 @@ class Scanner:
         """Let go of what broke off behind calls: what its values show is no call."""
         if end <= self._pos:
             return
-        self._passed(self._buffer.part(self._pos, end))
+        self._passed(self._buffer.slice(self._pos, end))
         self._pos = end
         yield self._prose(end)
 
     def _follow(self, end: int) -> None:
         """Follow the Markdown up to a position."""
         seen = self._candidate.seen if self._candidate else self._pos
-        text = self._buffer.part(seen, end)
+        text = self._buffer.slice(seen, end)
         if self.marks.fresh:
             self.marks.passed(text)
         self._markdown.feed(text)
@@ -326,7 +325,7 @@ class Scanner:
         """Whether the thought ends in a candidate that is none, before a position; then it goes on there."""
         # A candidate reads past what ends a thought, for that may stand in a string of a call.
         start = max(candidate.start, self._buffer.base)
-        at = self.marks.first_closer(self._buffer.part(start, end))
+        at = self.marks.first_closer(self._buffer.slice(start, end))
         if at < 0:
             return False
         self._follow(max(candidate.seen, start + at))
@@ -340,48 +339,47 @@ class Scanner:
         """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
         buffer = self._buffer
         while self._pos < buffer.end and not self.marks.found:
-            if self._takes_no_more:
+            if self._limits.takes_no_more:
                 self._pos = buffer.end
                 self._move(PlaceStep.LEAVE)
                 return False
-            if self._is_first:
-                if self.marks.behind:
-                    self._pass_blanks()
-                if not self._try_first():
-                    return False
-                if self._candidate:
-                    return True
-                continue
-            if self._place is _BEHIND_CALL:
-                self._try_leftover()
-                if self._candidate:
-                    return True
-            at = self._pass_prose()
-            if at == buffer.end:
+            may_be_first = self._first_at == self._pos and self._is_first
+            goes_on = self._try_first() if may_be_first else self._look_on()
+            if self._candidate:
+                return True
+            if not goes_on:
                 return False
-            if self._opens(at):
-                return self._candidate is not None
         return False
 
-    @property
-    def _takes_no_more(self) -> bool:
-        """True if no further call would be taken."""
-        if self._calls_left <= 0:
+    def _look_on(self) -> bool:
+        """Go on to the next place where something may begin; False while more text is needed to tell."""
+        if self._place is _BEHIND_CALL:
+            self._try_leftover()
+            if self._candidate:
+                return True
+        at = self._pass_prose()
+        if at == self._buffer.end:
+            return False
+        if len(self._buffer.data) > MUCH and self._pass_repeated(at):
             return True
-        return self._copied >= MAX_COPIED
+        return not self._opens(at)
 
     def _try_first(self) -> bool:
         """Try the next of the formats for the reply's first thing; False while more text is needed for that."""
-        item = self._grammar.first[self._first_tried]
-        if self._begins(item, self._pos) is None:
-            return False
-        self._first_tried += 1
+        if self.marks.behind:
+            self._pass_blanks()
+        here = self._buffer.slice(self._pos, self._pos + 1)
+        self._first_tried = self._grammar.next_first(self._first_tried, here)
+        if self._is_first:
+            if self._begins(self._grammar.first[self._first_tried], self._pos) is None:
+                return False
+            self._first_tried += 1
         return True
 
     def _pass_blanks(self) -> None:
         """Pass the blanks behind a mark, so that what follows them is tried as the first thing."""
         at = self._buffer.search(_NOT_BLANK, self._pos)
-        self._markdown.feed(self._buffer.part(self._pos, at))
+        self._markdown.feed(self._buffer.slice(self._pos, at))
         self._pos = self._first_at = at
 
     def _try_leftover(self) -> None:
@@ -399,9 +397,23 @@ class Scanner:
         pattern = self._grammar.in_code if in_code else self._grammar.first_byte
         at = self._buffer.search(pattern, self._pos)
         if at > self._pos:
-            self._passed(self._buffer.part(self._pos, at))
+            self._passed(self._buffer.slice(self._pos, at))
             self._pos = at
         return at
+
+    def _pass_repeated(self, at: int) -> bool:
+        """Pass what repeats the text before it, in which there was no call; whether there was such text."""
+        if self._refused is not None or not self._repeated.may_go_on(at):
+            return False
+        if self._place is _BEHIND_CALL or self._broken.waits:
+            return False
+        is_first = self._first_at == at
+        around = (self.marks.state, self._broken.state, self._limits.state, self._first_tried)
+        state = (self._mode, self._place, is_first, self._has_text, self._listed, around)
+        self._pos = self._repeated.pass_on(at, state, self._markdown, self.refusals)
+        if is_first:
+            self._first_at = self._pos
+        return self._pos > at
 
     def _opens(self, at: int) -> bool:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
@@ -417,8 +429,9 @@ class Scanner:
                 return True
             if begins:
                 return False
-        self._passed(self._buffer.part(at, at + 1))
-        self._pos = at + 1
+        passed = nothing_begins(self._buffer, at)
+        self._passed(passed)
+        self._pos = at + len(passed)
         return False
 
     def _passed(self, text: bytes) -> None:
@@ -439,9 +452,8 @@ class Scanner:
         if item.mode:
             self._change(item, at, at + len(item.opener))
         else:
-            may_go_back = self._went_back < MAX_GOING_BACK
-            candidate = Candidate(item, self._buffer, at, self._tools, self._markdown, may_go_back=may_go_back)
-            self._candidate = begun(candidate, self._buffer, self._markdown)
+            back = self._limits.may_go_back
+            self._candidate = begun(item, self._buffer, at, self._tools, self._markdown, may_go_back=back)
             self._broken.begin(at, self._markdown, first=at == self._first_at)
         return True
 
@@ -449,13 +461,14 @@ class Scanner:
         """Go on in another mode behind what begins or ends the model's reasoning; no code goes on over a mark."""
         first = at == self._first_at
         mode = item.mode if first or item.mode == TEXT else f"{item.mode}{BEHIND_TEXT}"
-        self._markdown.feed(self._buffer.part(at, end))
+        self._markdown.feed(self._buffer.slice(at, end))
         if item.mode == TEXT:
             end = self.marks.closed(item.opener, at, end)
         else:
             self.marks.opened(item.mode, at, end)
         if self.marks.found:
             self._markdown = Markdown()
+            self._repeated.forget()
         self._pos = end
         self._move(PlaceStep.LEAVE)
         # Behind text and reasoning nothing is the reply's first thing.
@@ -463,26 +476,12 @@ class Scanner:
         self._mode, self._grammar = mode, self._grammars[mode]
         self._first_at, self._first_tried = (end, 0) if again else (-1, 0)
 
-    def _check(self, candidate: Candidate, calls: tuple[RawCall, ...]) -> None:
-        """Refuse what lists tools or was copied from a tool result (F89), and calls over the limits."""
-        cursor = candidate.cursor
-        listed = self._listed if candidate.evidence.weak else self._place is _BEHIND_LISTING
-        if lists_tools(calls, behind_listing=listed):
-            raise NotACall(Rejection.DEFINITION)
-        if calls and candidate.format in self._off:
-            raise NotACall(Rejection.FORMAT_OFF)
-        if cursor.pos - candidate.start > self._max_held or len(calls) > self._calls_left:
-            raise NotACall(Rejection.OVER_LIMIT)
-        if any(self._copies.hold(cursor.text(start, end)) for start, end in candidate.evidence.spans):
-            self._copied += 1
-            raise NotACall(Rejection.COPIED)
-
     def _prose(self, end: int) -> TextSpan:
         """Let go of the text up to `end`."""
         if self._place is not _IN_TEXT:
             self._move(PlaceStep.LEAVE)
         self._leftover_at = -1
-        self._said = True
+        self._has_text = True
         start = self._buffer.base
         self._buffer.drop(end)
         return TextSpan(start, end)
@@ -491,10 +490,11 @@ class Scanner:
         self._candidate = None
         if calls:
             self.marks.called()
-        self._calls_left -= len(calls)
+        self._limits.take(calls)
         start = self._buffer.base
         self._buffer.drop(end)
         self._pos = end
         self._markdown = Markdown()
+        self._repeated.forget()
         self._move(PlaceStep.TAKE)
         return CallSpan(start, end, calls, name, weak)

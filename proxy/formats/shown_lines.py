@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from itertools import accumulate, islice
 
-from proxy.formats.line_prefixes import CountedUp, SameForm, Shape
+from proxy.formats.line_prefixes import CountedUp, PrefixRule, SameForm
 
 # Characters of a prefix, and of the blanks and the edge of a frame behind a line.
 MAX_PREFIX = 400
@@ -173,7 +173,7 @@ class ShownLines:
                 if 0 < length < at:
                     yield first[:length]
 
-    def _follow(self, number: int, call: Sequence[str], edge: _Edge, shape: Shape) -> Spans | None:
+    def _follow(self, number: int, call: Sequence[str], edge: _Edge, shape: PrefixRule) -> Spans | None:
         """Where these lines stand from the line of this number on; None if they do not."""
         spans = []
         last = len(call) - 1
@@ -233,7 +233,7 @@ class _Edge:
         if len(shown) == self._width or (not fits and len(shown) > self._width):
             yield text[: len(text) - len(line)]
 
-    def is_empty(self, shown: str, shape: Shape) -> bool:
+    def is_empty(self, shown: str, shape: PrefixRule) -> bool:
         """Whether this shows an empty line."""
         if len(shown) > MAX_PREFIX + MAX_EDGE:
             return False

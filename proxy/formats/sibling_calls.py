@@ -17,11 +17,13 @@ def sibling_calls(
 ) -> Parsing[tuple[RawCall, ...]]:
     """Read one body behind `before` calls of its wrapper; no call if it stays text."""
     start, outside = cursor.pos, cursor.context.calls_before
-    cursor.context = replace(cursor.context, calls_before=outside + before)
+    if before:
+        cursor.context = replace(cursor.context, calls_before=outside + before)
     try:
         calls = yield from body(cursor)
         if cursor.resume(start):
             return ()
         return calls
     finally:
-        cursor.context = replace(cursor.context, calls_before=outside)
+        if before:
+            cursor.context = replace(cursor.context, calls_before=outside)

@@ -73,12 +73,35 @@ class RejectedSpan:
     why: str
 
 
+class QuotationBefore:
+    """The quotations that are open where the text ends that Markdown was followed in; `found` once it was looked."""
+
+    __slots__ = ("_markdown", "found")
+
+    def __init__(self, markdown: Markdown) -> None:
+        self._markdown = markdown
+        self.found: Quotation | None = None
+
+    @property
+    def quotation(self) -> Quotation:
+        """What was found, or is now."""
+        if self.found is None:
+            self.found = quotation(self._markdown.before.decode("utf-8", "replace"))
+        return self.found
+
+    def is_open(self) -> bool:
+        """Whether there is one."""
+        return bool(self.quotation)
+
+
 class Candidate:
     """A parser at work on a span that may become calls.
 
     `start` is where it begins, `seen` up to where the Markdown around it was followed; `calls` what was read, once it
-    is complete, `around` the quotations that are open before it, once they were looked for, and `decided` whether what
-    stands behind it does not matter any more.
+    is complete, `before` the quotations that are open before it, and `decided` whether what stands behind it does not
+    matter any more.
+
+    Nothing in it refers to it: its text, which may be long, is given back as soon as the candidate is.
     """
 
     def __init__(
@@ -93,9 +116,10 @@ class Candidate:
     ) -> None:
         self.item = item
         self.start = self.seen = start
-        self.cursor = Cursor(buffer, start, Context(tools, may_go_back=may_go_back, in_quotation=self._in_quotation))
+        self.before = QuotationBefore(markdown)
+        context = Context(tools, may_go_back=may_go_back, in_quotation=self.before.is_open)
+        self.cursor = Cursor(buffer, start, context)
         self.calls: tuple[RawCall, ...] | None = None
-        self.around: Quotation | None = None
         self.decided = False
         self._buffer, self._markdown = buffer, markdown
         self._next: Candidate | None = None
@@ -120,10 +144,6 @@ class Candidate:
             return True
         return self.evidence.format != ""
 
-    def _in_quotation(self) -> bool:
-        """Whether a quotation is open before it."""
-        return bool(self._quotation)
-
     def only_last(self) -> None:
         """Let the calls count only if the reply ends with them: they stand where code would."""
         self._parsing = _only_last(self.cursor, self._parsing)
@@ -146,12 +166,12 @@ class Candidate:
             return False
         if self.evidence.weak:
             return self._is_quoted_at_the_end
-        around = self._quotation
+        around = self.before.quotation
         while around:
             joined = self._join_next(limit)
             if not joined:
                 return joined
-            behind = self._buffer.part(self.cursor.pos, self.cursor.pos + MAX_BEHIND)
+            behind = self._buffer.slice(self.cursor.pos, self.cursor.pos + MAX_BEHIND)
             complete = self._buffer.ended or len(behind) == MAX_BEHIND
             ends = around.ends(behind.decode("utf-8", "replace"), complete=complete)
             if ends is not False:
@@ -178,22 +198,15 @@ class Candidate:
             return False
         return self._buffer.behind(self.start, QUOTES)
 
-    @property
-    def _quotation(self) -> Quotation:
-        """The quotations that are open before it, looked for once."""
-        if self.around is None:
-            self.around = quotation(self._markdown.before.decode("utf-8", "replace"))
-        return self.around
-
     def _begin_next(self, at: int, formats: Iterable[Format]) -> bool | None:
         """Whether another wrapper begins at a position behind the calls: it counts together with them."""
         for item in formats:
             if not item.strong:
                 continue
-            here = self._buffer.part(at, at + len(item.opener))
+            here = self._buffer.slice(at, at + len(item.opener))
             if here == item.opener:
                 self._next = Candidate(item, self._buffer, at, self.cursor.context.tools, self._markdown)
-                self._next.around = self.around
+                self._next.before.found = self.before.found
                 return True
             if item.opener.startswith(here) and not self._buffer.ended:
                 return None
@@ -225,10 +238,12 @@ class Candidate:
         return True
 
 
-def begun(candidate: Candidate, buffer: TextBuffer, markdown: Markdown) -> Candidate:
+def begun(
+    item: Format, buffer: TextBuffer, start: int, tools: ToolSet, markdown: Markdown, *, may_go_back: bool
+) -> Candidate:
     """A candidate as what stands before it lets it be; `markdown` is that."""
-    item = candidate.item
-    if item.opener and _is_quoted(item, buffer, candidate.start, markdown):
+    candidate = Candidate(item, buffer, start, tools, markdown, may_go_back=may_go_back)
+    if item.opener and _is_quoted(item, buffer, start, markdown):
         candidate.cursor.reject(Rejection.QUOTED)
     if item.strong and markdown.indented_code:
         candidate.only_last()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from proxy.formats.markers import encoded
-from proxy.formats.reasoning import SHARED_CLOSERS, Section, Thoughts
+from proxy.formats.reasoning import REASONING_MARKERS, SHARED_CLOSERS, ReasoningMarkers, Section, Thoughts
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_BLANKS
 from proxy.parsing.markdown import Markdown
@@ -65,9 +65,7 @@ class ThoughtMarks:
     def __init__(self, thoughts: Thoughts | None) -> None:
         self._unknown = thoughts is not None and thoughts.unknown
         self._inside = _Inside.PROMPTED if thoughts and thoughts.begun else _Inside.NOTHING
-        markers = thoughts.markers if thoughts else ()
-        self._closers = {thought.opener: encoded(*thought.closers) for thought in markers}
-        self._sections = {thought.opener: thought.section for thought in markers}
+        self._closers, self._sections = _tables(thoughts.markers if thoughts else ())
         self._opener = thoughts.begun if thoughts else ""
         self._back = MAX_BACK
         self.fresh = True
@@ -80,6 +78,11 @@ class ThoughtMarks:
     def prompted(self) -> bool:
         """True in a thought that the reply itself did not open."""
         return self._inside is _Inside.PROMPTED
+
+    @property
+    def state(self) -> object:
+        """All that the marks that come depend on."""
+        return self._inside, self._opener, self._unknown, self._back, self.fresh, self.behind
 
     @property
     def _thinking(self) -> bool:
@@ -133,7 +136,7 @@ class ThoughtMarks:
         end = at + len(closer)
         quote = _opening_quote(buffer.near(at), in_code=in_code)
         if quote:
-            behind = buffer.part(end, end + 1)
+            behind = buffer.slice(end, end + 1)
             if not behind and not buffer.ended:
                 return None
             if behind == quote:
@@ -173,6 +176,22 @@ class ThoughtMarks:
         return end
 
 
+def _tables(markers: tuple[ReasoningMarkers, ...]) -> tuple[dict[str, tuple[bytes, ...]], dict[str, Section]]:
+    """The closers, and what is marked, by opener."""
+    if markers is REASONING_MARKERS:
+        return _USUAL
+    return _made_tables(markers)
+
+
+def _made_tables(markers: tuple[ReasoningMarkers, ...]) -> tuple[dict[str, tuple[bytes, ...]], dict[str, Section]]:
+    closers = {thought.opener: encoded(*thought.closers) for thought in markers}
+    return closers, {thought.opener: thought.section for thought in markers}
+
+
+# Each reply has some scanners.
+_USUAL = _made_tables(REASONING_MARKERS)
+
+
 def _opening_quote(near: bytes, *, in_code: bool) -> bytes:
     """The mark that opens code or a quotation directly before a position; b"" if none does."""
     mark = near[-1:]
@@ -188,7 +207,7 @@ def _ends_line(buffer: TextBuffer, at: int) -> bool | None:
     behind = buffer.search(_IN_LINE, at)
     if behind == buffer.end and behind - at <= MAX_BLANKS:
         return True if buffer.ended else None
-    return buffer.part(behind, behind + 1) in (b"", b"\n")
+    return buffer.slice(behind, behind + 1) in (b"", b"\n")
 
 
 def _half(text: bytes, closer: bytes) -> int:

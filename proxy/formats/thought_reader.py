@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from proxy.formats.grammar import thought_grammars
-from proxy.formats.reasoning import Thoughts
+from proxy.formats.grammar import TEXT, thought_grammars
+from proxy.formats.reasoning import REASONING_MARKERS, Thoughts
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import Piece
 from proxy.formats.thought_marks import ThoughtMark
@@ -19,6 +19,12 @@ class TextPart:
 
     text: str
     thinking: bool
+
+
+def holds_no_mark(text: str) -> bool:
+    """True if nothing in a text can begin a mark: at the beginning of a reply it then is no thought."""
+    first_byte = thought_grammars(REASONING_MARKERS)[TEXT].first_byte
+    return first_byte.search(text.encode("utf-8", "surrogatepass")) is None
 
 
 class ThoughtReader:

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.parsing.cursor import RawCall
-from proxy.tools.schema_types import ALL_TYPES, allowed_types
+from proxy.tools.schema import ALL_TYPES
 from proxy.tools.toolset import Tool
 
 # What the schema of a tool without parameters consists of.
@@ -64,8 +64,8 @@ def names_a_schema(arguments: JsonObject, tool: Tool) -> bool:
 
 def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
     """Whether this is the schema of an object, rather than arguments of a tool with these keys."""
-    said = {"type", "properties"} & schema.keys()
-    if said <= {*own}:
+    keywords = {"type", "properties"} & schema.keys()
+    if keywords <= {*own}:
         return False
     if "properties" not in schema:
         return _is_object_type(schema["type"]) and not schema.keys() - _BARE
@@ -149,10 +149,9 @@ def _may_hold(schema: Json, value: JsonObject) -> bool:
 def _taken(tool: Tool, key: str) -> frozenset[str]:
     """The types that a tool takes for a parameter. What its schema says nothing of it does not take."""
     if key in tool.properties:
-        return allowed_types(tool.properties[key], tool.schema)
+        return tool.parameter(key).types
     if "patternProperties" in tool.schema:
         return ALL_TYPES
-    others = tool.schema.get("additionalProperties")
-    if isinstance(others, dict):
-        return allowed_types(others, tool.schema)
-    return ALL_TYPES if others is True else frozenset()
+    if tool.compiled.others is not None:
+        return tool.compiled.others.types
+    return ALL_TYPES if tool.schema.get("additionalProperties") is True else frozenset()

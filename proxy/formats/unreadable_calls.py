@@ -35,6 +35,9 @@ from proxy.parsing.cursor import (
 END_TOKENS = encoded(*END_OF_TURN)
 _AFTER_CALL = frozenset((b"\r", b"\n", b"<", b"["))
 _STRING = re.compile("[\"']")
+_QUOTE_OR_END = re.compile(rb'["}\n]')
+# So far is looked for the end of a line.
+_MAX_LINE = 4096
 
 
 def readable(
@@ -98,13 +101,23 @@ def _goes_to_the_end(cursor: Cursor, refusal: Unreadable) -> Parsing[bool]:
 def _is_string_open(cursor: Cursor) -> Parsing[bool]:
     """Whether the number of quotation marks up to the next brace, or to the line's end, is odd, so that a string may be
     open here: `{"command": "x", y" …`, and not `{"command": …, "all": true}`. None is behind an object that has ended.
+    Where neither comes, one may be open: what is left to be told at the end of the text would be told of each candidate
+    in it.
     """
     if cursor.text(cursor.pos - 1, cursor.pos) == "}":
         return False
-    odd = False
-    while (yield from cursor.past(b'"', b"}", b"\n")) == b'"':
-        odd = not odd
-    return odd
+    start, odd = cursor.pos, False
+    try:
+        while True:
+            yield from cursor.until(_QUOTE_OR_END, max(1, start + _MAX_LINE - cursor.pos))
+            if (yield from cursor.byte()) != b'"':
+                return odd
+            cursor.pos += 1
+            odd = not odd
+    except Truncated:
+        return odd
+    except NotACall:
+        return True
 
 
 def past_the_reply(cursor: Cursor) -> Parsing[None]:

@@ -241,7 +241,8 @@ class _Inside:
             try:
                 over = yield from self._read_next()
             except NotACall as reason:
-                self._give_up(reason)
+                if not self._give_up(reason):
+                    raise
                 over = True
             if over:
                 return tuple(self._calls)
@@ -303,8 +304,8 @@ class _Inside:
         """Whether all bodies so far have wrappers of their own."""
         return self._closed <= {Closed.WRAPPER}
 
-    def _give_up(self, reason: NotACall) -> None:
-        """Keep the calls that are closed themselves where a body is none; raises the reason if they do not count.
+    def _give_up(self, reason: NotACall) -> bool:
+        """Keep the calls that are closed themselves where a body is none; whether they count. Raises ValueGoesOn.
 
         `<tool_calls><tool_call>{…}</tool_call><tool_call>{"na` broke off behind a call that is whole.
         """
@@ -317,7 +318,7 @@ class _Inside:
         if cut and not (kept and self._only_wrappers):
             raise ValueGoesOn(reason.rejection, str(reason)) from None
         if not kept:
-            raise reason
+            return False
         cursor.evidence.cut_off = not self._only_wrappers
         if cursor.evidence.cut_off:
             cursor.go_back(self._closed_at)
@@ -325,6 +326,7 @@ class _Inside:
             # What follows has a wrapper of its own, and is read once more for itself.
             cursor.pos = self._closed_at
         cursor.context = self._context
+        return True
 
     def _may_have_cut_a_value(self, reason: NotACall) -> bool:
         """Whether a raw value of the calls before may go on in what is none, and did not only break off."""

@@ -40,12 +40,14 @@ _CALL_ENDS = (b"</function>",)
 
 def tagged_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read one call that stands here, opening tag and all."""
-    lined = cursor.begins_line(cursor.pos) if cursor.context.enclosures else None
+    begin = cursor.pos
+    lined = cursor.begins_line(begin) if cursor.context.enclosures else None
     opener = yield from tag(cursor)
     if not opener.names(CALL_KINDS):
         raise NotACall("a tag that names a function was expected")
+    written = (cursor.written(begin),)
     tool = cursor.tool(opener.name)
-    while (yield from cursor.maybe(_again(cursor, opener))):
+    while (yield from cursor.which(written)) or (yield from cursor.maybe(_again(cursor, opener))):
         pass  # an opening tag that stands there twice is one
     start = cursor.pos
     yield from cursor.blanks()
@@ -115,7 +117,7 @@ def parameters(
         raw.begins(start)
         read = _parameter if found.names(PARAMETER_KINDS) else _element
         written = cursor.text(tag_start, cursor.pos)
-        yield from read(cursor, raw, _Place(found, written, call, tool, padded), values)
+        yield from read(cursor, raw, _ValuePlace(found, written, call, tool, padded), values)
     raw.finish(values)
     return values
 
@@ -140,7 +142,7 @@ def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ValuePlace:
     """The opening tag of a value, also as it was written, the tag around it, the tool, and whether line ends around
     values are markup.
     """
@@ -152,7 +154,7 @@ class _Place:
     padded: bool
 
 
-def _parameter(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+def _parameter(cursor: Cursor, raw: RawValues, place: _ValuePlace, values: dict[str, Json]) -> Parsing[None]:
     """Read the value of `<parameter=KEY>`, in any spelling, behind its opening tag."""
     opener, tool = place.opener, place.tool
     key = opener.name
@@ -167,7 +169,7 @@ def _parameter(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, 
     raw.check(meant, values[key], value)
 
 
-def _element(cursor: Cursor, raw: RawValues, place: _Place, values: dict[str, Json]) -> Parsing[None]:
+def _element(cursor: Cursor, raw: RawValues, place: _ValuePlace, values: dict[str, Json]) -> Parsing[None]:
     """Read the value of `<KEY>` behind its opening tag."""
     key = place.opener.kind
     cursor.reject_if(key not in place.tool.properties or key in values, "no parameter has this tag")
@@ -229,7 +231,7 @@ def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(end.replace(b"</", b"<").removesuffix(b">") for end in ends)
 
 
-def _named_markup(cursor: Cursor, raw: RawValues, place: _Place, given: Collection[str]) -> Markup:
+def _named_markup(cursor: Cursor, raw: RawValues, place: _ValuePlace, given: Collection[str]) -> Markup:
     """The tags of `<parameter=KEY>` in its spelling, behind values of these keys."""
     opener = place.opener
     outside = _Outside(cursor, place.call)
@@ -258,7 +260,7 @@ def _named_markup(cursor: Cursor, raw: RawValues, place: _Place, given: Collecti
     return Markup(tuple(dict.fromkeys(literals)), read, another, place.call.there)
 
 
-def _element_markup(cursor: Cursor, place: _Place, key: str) -> Markup:
+def _element_markup(cursor: Cursor, place: _ValuePlace, key: str) -> Markup:
     """The tags of `<KEY>`, with or without the separator."""
     separator = SEPARATOR if place.opener.ends[0].startswith(SEPARATOR.encode()) else ""
     outside = _Outside(cursor, place.call)
@@ -341,10 +343,10 @@ def _trimmed(text: str, opener: Tag, padded: bool) -> str:
 
 def _typed(tool: Tool, key: str, text: str, opener: Tag) -> Json:
     """The value as the schema types it, or as DSML's attribute does."""
-    said = opener.attributes.get("string")
-    if said == "true":
+    is_string = opener.attributes.get("string")
+    if is_string == "true":
         return text
-    if said == "false":
+    if is_string == "false":
         try:
             return load_json(text.strip())
         except ValueError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from proxy.codec.json_text import Json, JsonObject
 from proxy.limits import MAX_DEPTH
 from proxy.parsing.cursor import NotACall
-from proxy.tools.schema_types import ALL_TYPES, allowed_types, parts, typed
+from proxy.tools.schema import ALL_TYPES, Schema, or_anything
 from proxy.tools.toolset import Tool
 
 _OPENING = re.compile(r"\s*(?:\]<\]minimax\[>\[)?<([A-Za-z_][\w.-]*)>")
@@ -37,18 +37,14 @@ _HOLDERS = frozenset(("array", "object"))
 
 def element_value(text: str, tool: Tool, key: str) -> Json:
     """The value of parameter `key`, of which `text` is all between its tags; NotACall if an element does not end."""
-    return _value(text, tool.properties.get(key), tool.schema, 0)
+    return _value(text, tool.parameter(key), 0)
 
 
 def inner_keys(tool: Tool, key: str) -> frozenset[str]:
     """The keys that the objects of a parameter declare, also those in an array."""
-    schema = tool.properties.get(key)
-    items = _inner(schema, tool.schema, "items")
-    found: set[str] = set()
-    for part in (*parts(schema, tool.schema), *parts(items, tool.schema)):
-        declared = part.get("properties")
-        found.update(declared if isinstance(declared, dict) else ())
-    return frozenset(found)
+    schema = tool.parameter(key)
+    parts = (*schema.all_parts(), *_items(schema).all_parts())
+    return frozenset(name for part in parts for name in part.properties)
 
 
 def shows_element(text: str) -> bool:
@@ -56,40 +52,40 @@ def shows_element(text: str) -> bool:
     return _OPENING_TAG.search(text) is not None
 
 
-def _value(text: str, schema: Json, root: JsonObject, depth: int) -> Json:
-    types = allowed_types(schema, root)
+def _value(text: str, schema: Schema, depth: int) -> Json:
+    types = schema.types
     if depth > MAX_DEPTH or _is_string(text, types):
-        return typed(text, schema, root)
+        return schema.typed(text)
     found = _children(text)
     if found is _UNENDED:
-        return _without_end(text, types, schema, root)
+        return _without_end(text, schema)
     if found is None or not found.children:
-        return _scalar(text, types, schema, root)
+        return _scalar(text, schema)
     if "array" in types and found.items_only:
-        items = _inner(schema, root, "items")
-        return [_value(inner, items, root, depth + 1) for _, inner in found.children]
-    if not _are_members(found, types, schema, root):
+        items = _items(schema)
+        return [_value(inner, items, depth + 1) for _, inner in found.children]
+    if not _are_members(found, schema):
         return text
     if found.has_items and "object" not in types:
         # `<tags>]<]minimax[>[<item>a</item><note>b</note>` lacks the end tag of the tags.
         raise NotACall("items stand beside other elements")
-    return _object(found, schema, root, depth)
+    return _object(found, schema, depth)
 
 
-def _are_members(found: _Children, types: Collection[str], schema: Json, root: JsonObject) -> bool:
+def _are_members(found: _Children, schema: Schema) -> bool:
     """Whether elements are the members of an object: no text stands beside them, or the object has a key for it."""
     if not found.text:
         return True
-    if "object" not in types:
+    if "object" not in schema.types:
         return False
-    return _may_have_text(schema, root)
+    return _may_have_text(schema)
 
 
-def _without_end(text: str, types: Collection[str], schema: Json, root: JsonObject) -> Json:
+def _without_end(text: str, schema: Schema) -> Json:
     """The value of a text in which the end tag of an element may be missing, if it is JSON; else it has none: in
     `<city>Oslo<zip>0150</zip>` the city may go on behind the other element.
     """
-    value = _scalar(text, types, schema, root)
+    value = _scalar(text, schema)
     if isinstance(value, str):
         raise NotACall("its elements do not end")
     return value
@@ -105,8 +101,9 @@ def _is_string(text: str, types: Collection[str]) -> bool:
     return not _MARKED.match(text)
 
 
-def _scalar(text: str, types: Collection[str], schema: Json, root: JsonObject) -> Json:
+def _scalar(text: str, schema: Schema) -> Json:
     """The value of a text without elements, which may not be a string."""
+    types = schema.types
     if not text.strip() and "null" not in types:
         if "array" in types:
             return []
@@ -114,31 +111,31 @@ def _scalar(text: str, types: Collection[str], schema: Json, root: JsonObject) -
             return {}
     if "integer" in types and _HOLDERS.isdisjoint(types):
         text = _ZEROS.sub(r"\1\2", text)
-    return typed(text, schema, root)
+    return schema.typed(text)
 
 
-def _object(found: _Children, schema: Json, root: JsonObject, depth: int) -> JsonObject:
+def _object(found: _Children, schema: Schema, depth: int) -> JsonObject:
     """The object of these elements; those of one name are a list."""
     by_name: dict[str, list[str]] = {}
     for name, inner in found.children:
         by_name.setdefault(name, []).append(inner)
     values: JsonObject = {_TEXT: found.text} if found.text else {}
     for name, inners in by_name.items():
-        inside = _property(schema, root, name)
+        inside = _property(schema, name)
         if len(inners) == 1:
-            values[name] = _value(inners[0], inside, root, depth + 1)
+            values[name] = _value(inners[0], inside, depth + 1)
             continue
-        items = _inner(inside, root, "items") if "array" in allowed_types(inside, root) else inside
-        values[name] = [_value(inner, items, root, depth + 1) for inner in inners]
+        items = _items(inside) if "array" in inside.types else inside
+        values[name] = [_value(inner, items, depth + 1) for inner in inners]
     return values
 
 
-def _may_have_text(schema: Json, root: JsonObject) -> bool:
+def _may_have_text(schema: Schema) -> bool:
     """Whether an object may have a key for text: it declares it, or declares none and forbids none."""
-    if _declared(schema, root, _TEXT) is not None:
+    if _declared(schema, _TEXT) is not None:
         return True
-    found = parts(schema, root)
-    return not any(part.get("properties") or part.get("additionalProperties") is False for part in found)
+    parts = schema.all_parts()
+    return not any(part.properties or part.source.get("additionalProperties") is False for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +204,21 @@ def _end(text: str, start: int, name: str) -> tuple[int, int] | None:
     return None
 
 
-def _inner(schema: Json, root: JsonObject, key: str) -> Json:
-    return next((part[key] for part in parts(schema, root) if key in part), None)
+def _items(schema: Schema) -> Schema:
+    """The schema of an array's items."""
+    found = (part.items for part in schema.all_parts() if "items" in part.source)
+    return or_anything(next(found, None))
 
 
-def _property(schema: Json, root: JsonObject, name: str) -> Json:
+def _property(schema: Schema, name: str) -> Schema:
     """The schema of a key: its own, or that of all keys that are not declared."""
-    own = _declared(schema, root, name)
-    return _inner(schema, root, "additionalProperties") if own is None else own
+    own = _declared(schema, name)
+    if own is not None:
+        return or_anything(own)
+    found = (part.others for part in schema.all_parts() if "additionalProperties" in part.source)
+    return or_anything(next(found, None))
 
 
-def _declared(schema: Json, root: JsonObject, name: str) -> Json:
-    for part in parts(schema, root):
-        declared = part.get("properties")
-        if isinstance(declared, dict) and name in declared:
-            return declared[name]
-    return None
+def _declared(schema: Schema, name: str) -> Schema | None:
+    found = (part.properties[name] for part in schema.all_parts() if name in part.properties)
+    return next(found, None)

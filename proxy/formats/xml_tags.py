@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from proxy.parsing.cursor import Cursor, Parsing
+from proxy.parsing.literal_table import Literals
 
 # MiniMax M3 writes it before every tag.
 SEPARATOR = "]<]minimax[>["
 MAX_TAG = 240
-_STARTS = (b"<", SEPARATOR.encode())
+_STARTS = Literals((b"<", SEPARATOR.encode()))
 _AFTER_TAG = re.compile(rb"[<>\r\n]")
 _HEAD = re.compile(r"(/?)\s*([^<>]*?)\s*/?\Z", re.S)
 # DSML and GCML in the bars that they really have, and in those that models make of them (F10).
@@ -81,6 +83,8 @@ def peek_tag(cursor: Cursor) -> Parsing[Tag | None]:
     at, known, _ = cursor.memo
     if at == cursor.pos and isinstance(known, Tag):
         return known
+    if cursor.begins_none(_STARTS):
+        return None
     return (yield from cursor.ahead(_known_tag(cursor)))
 
 
@@ -115,6 +119,7 @@ def _tag(cursor: Cursor) -> Parsing[Tag | None]:
     return read_tag(inside.decode("utf-8", "replace"), SEPARATOR if separated != b"<" else "")
 
 
+@lru_cache(maxsize=256)
 def read_tag(inside: str, separator: str = "") -> Tag | None:
     """The tag of what stands between `<` and `>`; None if that is no tag.
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 # Bytes of one character in UTF-8.
 MAX_CHARACTER = 4
+# The longest of what begins a call.
+MAX_MATCH = 64
 
 
 @dataclass(slots=True)
@@ -17,7 +19,8 @@ class TextBuffer:
 
     `ended` says that no more comes; `stopped` that the model ended by itself, so that what stands there is all it
     wanted to say (contract C4: a call cut off by `length` is never completed). `rereads` counts how often parsers went
-    back from its end.
+    back from its end. `looked` is how far it was looked at since somebody set that back: past
+    the end if more could have told more.
     """
 
     data: bytearray = field(default_factory=bytearray)
@@ -26,15 +29,33 @@ class TextBuffer:
     ended: bool = False
     stopped: bool = False
     rereads: int = 0
+    looked: int = 0
 
     @property
     def end(self) -> int:
         """The position behind the last byte that came."""
         return self.base + len(self.data)
 
-    def part(self, start: int, end: int) -> bytes:
+    def slice(self, start: int, end: int) -> bytes:
         """The bytes between two positions, as far as they are still here."""
-        return bytes(self.data[max(0, start - self.base) : max(0, end - self.base)])
+        # Several times for each token of a call: max() would take as long as all the rest.
+        if end > self.looked:  # noqa: PLR1730
+            self.looked = end
+        base = self.base
+        if end < base:
+            return b""
+        if start < base:  # noqa: PLR1730
+            start = base
+        return bytes(self.data[start - base : end - base])
+
+    def begins_none(self, firsts: frozenset[int], pos: int) -> bool:
+        """True if the byte at a position has come, and is none of these."""
+        at = pos - self.base
+        if not 0 <= at < len(self.data) or self.data[at] in firsts:
+            return False
+        if pos >= self.looked:
+            self.looked = pos + 1
+        return True
 
     def search(self, pattern: re.Pattern[bytes], start: int, limit: int = 0) -> int:
         """Where the one-byte pattern first matches from `start` on; the end of the text if it does not, or of the
@@ -43,32 +64,58 @@ class TextBuffer:
         at = max(0, start - self.base)
         end = min(len(self.data), at + limit) if limit else len(self.data)
         found = pattern.search(self.data, at, end)
-        return self.base + (found.start() if found else end)
+        stop = self.base + (found.start() if found else end)
+        if stop >= self.looked:
+            self.looked = stop + 1
+        return stop
+
+    def skip(self, pattern: re.Pattern[bytes], start: int) -> int:
+        """Where what the pattern matches at `start` ends; it matches nothing, too."""
+        found = pattern.match(self.data, max(0, start - self.base))
+        assert found is not None
+        stop = self.base + found.end()
+        self._look(stop + 1)
+        return stop
 
     def first(self, pattern: re.Pattern[bytes], start: int) -> tuple[int, bytes] | None:
         """Where the pattern first matches from `start` on, and what it matches; None if it does not."""
         found = pattern.search(self.data, max(0, start - self.base))
-        return (self.base + found.start(), bytes(found.group())) if found else None
+        if found is None:
+            self._look(self.end + 1)
+            return None
+        self._look(self.base + found.end())
+        return self.base + found.start(), bytes(found.group())
 
     def find(self, literal: bytes, start: int) -> int:
         """Where the literal first stands from `start` on; -1 if it does not."""
         at = self.data.find(literal, max(0, start - self.base))
-        return at if at < 0 else self.base + at
+        if at < 0:
+            self._look(self.end + 1)
+            return at
+        self._look(self.base + at + len(literal))
+        return self.base + at
 
-    def matches(self, pattern: re.Pattern[bytes], start: int) -> bool:
-        """Whether the pattern matches at a position."""
-        return pattern.match(self.data, start - self.base) is not None
+    def _look(self, end: int) -> None:
+        """Note that it was looked at up to here."""
+        self.looked = max(self.looked, end)
+
+    def token(self, pattern: re.Pattern[bytes], start: int) -> re.Match[bytes] | None:
+        """What the pattern matches at a position; nothing is told of how far that was looked at, if it matches less."""
+        found = pattern.match(self.data, start - self.base)
+        if found is not None:
+            self._look(self.base + found.end() + MAX_MATCH)
+        return found
 
     def character(self, pos: int) -> int:
         """Where the character begins that a position is in the middle of; else the position."""
-        while pos > self.base and b"\x80" <= self.part(pos, pos + 1) < b"\xc0":
+        while pos > self.base and b"\x80" <= self.slice(pos, pos + 1) < b"\xc0":
             pos -= 1
         return pos
 
     def drop(self, end: int) -> None:
         """Forget the bytes before a position."""
         if end > self.base:
-            self.last = (self.last + self.part(end - MAX_CHARACTER, end))[-MAX_CHARACTER:]
+            self.last = (self.last + self.slice(end - MAX_CHARACTER, end))[-MAX_CHARACTER:]
             del self.data[: end - self.base]
             self.base = end
 
@@ -83,5 +130,5 @@ class TextBuffer:
 
     def near(self, pos: int) -> bytes:
         """The few bytes directly before the position."""
-        near = self.part(pos - MAX_CHARACTER, pos)
-        return near if len(near) == MAX_CHARACTER else self.last + self.part(self.base, pos)
+        near = self.slice(pos - MAX_CHARACTER, pos)
+        return near if len(near) == MAX_CHARACTER else self.last + self.slice(self.base, pos)

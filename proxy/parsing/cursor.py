@@ -11,6 +11,7 @@ come as a whole yet: it yields, and goes on in the middle of `"pa` when the next
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Generator
 from dataclasses import replace
 from functools import lru_cache
@@ -35,6 +36,7 @@ from proxy.parsing.evidence import (
     unreadable,
 )
 from proxy.parsing.literal_table import Literals, literal_table
+from proxy.parsing.nested_values import pass_tokens
 from proxy.tools.toolset import Tool
 
 # What a parser of a format needs.
@@ -76,6 +78,11 @@ _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
 _IN_STRING = {b'"': re.compile(rb'["\\]'), b"'": re.compile(rb"['\\]")}
 # JSON strings hold no control characters (RFC 8259, section 7); models write them all the same, but not in names.
 _IN_STRICT_STRING = {b'"': re.compile(rb'["\\\x00-\x1f]'), b"'": re.compile(rb"['\\\x00-\x1f]")}
+# What a string of any length is passed over by: what those do not stop at, and whole escapes.
+_WITHIN_STRING = {
+    stop: re.compile(rb"[^%b]*+(?:\\[\x00-\xff][^%b]*+)*+" % ((stop.pattern[1:-1],) * 2))
+    for stop in (*_IN_STRING.values(), *_IN_STRICT_STRING.values())
+}
 # Brackets, quotation marks, and all that stands in strings only: blanks, numbers and the three words of JSON, or of
 # Python (F30), are passed over.
 _IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsnTFNo]")
@@ -207,24 +214,30 @@ class Cursor:
         """The text between two positions; empty when void."""
         if self.void:
             return ""
-        return self._buffer.part(start, end).decode("utf-8", "surrogatepass")
+        return self._buffer.slice(start, end).decode("utf-8", "surrogatepass")
+
+    def written(self, start: int) -> bytes:
+        """The bytes between a position and this one."""
+        return self._buffer.slice(start, self.pos)
 
     def begins_line(self, pos: int) -> bool:
         """True if nothing but a few blanks stands between the start of a line and a position in what was read."""
-        return self._buffer.part(pos - MAX_BLANKS, pos).rstrip(b" \t").endswith(b"\n")
+        return self._buffer.slice(pos - MAX_BLANKS, pos).rstrip(b" \t").endswith(b"\n")
 
     def breaks_line(self, start: int, end: int) -> bool:
         """True if a line ends between two positions."""
-        return b"\n" in self._buffer.part(start, end)
+        return b"\n" in self._buffer.slice(start, end)
 
     def preceding(self, pos: int) -> bytes:
         """The byte before a position in what was read."""
-        return self._buffer.part(pos - 1, pos)
+        return self._buffer.slice(pos - 1, pos)
 
     def may_reread(self) -> bool:
         """Whether what was read up to the end of the reply may be read again, which only a few times it may."""
+        if self._buffer.rereads >= MAX_REREADS:
+            return False
         self._buffer.rereads += 1
-        return self._buffer.rereads <= MAX_REREADS
+        return True
 
     def tool(self, name: str) -> Tool:
         """The offered tool of this name; without one this is no call (contract C3)."""
@@ -285,8 +298,10 @@ class Cursor:
     def peek(self, literals: Literals | tuple[bytes, ...]) -> Parsing[bytes | None]:
         """The longest of the literals that stands here, not read yet; None if none does."""
         table = literals if isinstance(literals, Literals) else literal_table(literals)
+        if self.begins_none(table):
+            return None
         while True:
-            here = self._buffer.part(self.pos, self.pos + table.longest)
+            here = self._buffer.slice(self.pos, self.pos + table.longest)
             found = table.match(here, self._buffer.ended)
             if found:
                 return found
@@ -295,6 +310,10 @@ class Cursor:
                     self.ends_in_literal = True
                 return None
             yield
+
+    def begins_none(self, table: Literals) -> bool:
+        """True if the next byte has come, and none of the literals begins with it."""
+        return self._buffer.begins_none(table.firsts, self.pos)
 
     def expect(self, literal: bytes) -> Parsing[None]:
         """Read this literal; NotACall if it does not stand here."""
@@ -334,7 +353,7 @@ class Cursor:
                     raise NotACall(f"more than {limit} bytes of it")
                 self._check(start, 0)
                 if self.pos < self._buffer.end:
-                    return self._buffer.part(start, self.pos)
+                    return self._buffer.slice(start, self.pos)
                 if self._buffer.ended:
                     raise Truncated("the text ends in the middle of it")
                 yield
@@ -384,7 +403,7 @@ class Cursor:
         """The next byte, not read yet; empty at the end of the text."""
         while self.pos >= self._buffer.end and not self._buffer.ended:
             yield
-        return self._buffer.part(self.pos, self.pos + 1)
+        return self._buffer.slice(self.pos, self.pos + 1)
 
     def string(self, limit: int = 0, *, or_void: bool = False) -> Parsing[bytes]:
         """Read a string in either quotation marks and give it, marks and all; with a limit of its length, strictly.
@@ -397,6 +416,8 @@ class Cursor:
             raise self.refuse("a string was expected")
         while True:
             stop, room = self._string_bounds(quote, start, limit)
+            if not room and not self.void:
+                self.pos = self._buffer.skip(_WITHIN_STRING[stop], self.pos)
             try:
                 yield from self.until(stop, room)
             except NotACall:
@@ -405,12 +426,12 @@ class Cursor:
                     raise
                 self.reject("no name is that long")
                 continue
-            mark = self._buffer.part(self.pos, self.pos + 1)
+            mark = self._buffer.slice(self.pos, self.pos + 1)
             if mark not in (quote, b"\\"):
                 raise OpenString("a line ends in the middle of a string")
             self.pos += 1
             if mark == quote:
-                return self._buffer.part(start, self.pos)
+                return self._buffer.slice(start, self.pos)
             if (yield from self.byte()) == b"":
                 raise Truncated("the text ends in the middle of a string")
             self.pos += 1
@@ -445,6 +466,8 @@ class Cursor:
         start = self.pos
         depth = 0
         while True:
+            most = self.evidence.since + MAX_VOID if self.void else sys.maxsize
+            self.pos, depth = pass_tokens(self._buffer, self.pos, depth, strict=self.context.strict, most=most)
             yield from self.until(_IN_NESTED)
             here = yield from self.byte()
             if here in _QUOTES:
@@ -456,7 +479,7 @@ class Cursor:
                 raise NotACall("no JSON value has this")
             self.pos += 1
             if depth == 0:
-                return self._buffer.part(start, self.pos)
+                return self._buffer.slice(start, self.pos)
 
     def _behind_string(self) -> Parsing[None]:
         """See to it that a string in an array or an object is over: `"echo "hi"` goes on."""

@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-_TOKEN = re.compile(rb"`+|~+|\n|[^`~\n]+")
+_TOKEN = re.compile(rb"`++|~++|\n++[^`~\n]*+|[^`~\n]++")
 _MARK = re.compile(rb"[`~\n]")
 # What may stand before a block in its line: quotes and list items hold blocks of their own.
 _CONTAINERS = re.compile(rb"[ \t]*(?:(?:[-*+>]|[0-9]{1,9}[.)])[ \t]*)*")
@@ -28,6 +28,10 @@ _MIN_FENCE = 3
 _MAX_HEAD = 32
 # Bytes before a position that are kept.
 MAX_BEFORE = 4096
+# In bytes of this length it is worth to look whether they repeat themselves: by so many at their end.
+_LONG, _END = 512, 32
+# How often a piece is gone over to see that it changes nothing any more.
+_MOST_STATES = 8
 # A closing fence is indented no further than this beyond the opening one.
 _MAX_INDENT = 3
 _ITEM = re.compile(rb"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]+")
@@ -160,8 +164,27 @@ class Markdown:
         """The last bytes that were fed, a bounded number of them."""
         return bytes(self._tail[-MAX_BEFORE:])
 
+    @property
+    def state(self) -> object:
+        """All that is known but the last bytes: where it is the same, the same follows from the same text."""
+        run = self._run
+        return (
+            run and (run.mark, run.length, run.escaped, run.head),
+            *(self.line_start, self._head, self._before_run, self._behind_gap, self._item, self._escaped),
+            *(self._span, self._line_span),
+            *(self._fence, self._fence_mark, self._fence_length, self._fence_indent),
+        )
+
+    def pass_repeated(self, data: bytes | bytearray) -> None:
+        """Go on over bytes that lead to the state that is: the last of them are kept, and no more."""
+        self._tail += data[-MAX_BEFORE:]
+        if len(self._tail) > 2 * MAX_BEFORE:
+            del self._tail[:-MAX_BEFORE]
+
     def feed(self, data: bytes | bytearray) -> None:
         """Go on over these bytes."""
+        if len(data) >= _LONG:
+            data = self._past_repeats(data)
         self._tail += data[-MAX_BEFORE:]
         if len(self._tail) > 2 * MAX_BEFORE:
             del self._tail[:-MAX_BEFORE]
@@ -175,12 +198,41 @@ class Markdown:
                     self._run.length += len(token)
                     continue
                 self._end_run(self._run)
-            if token == b"\n":
+            if token[:1] == b"\n":
                 self._end_line()
+                if len(token) > 1:
+                    self._begin_line(token)
             elif token[:1] in b"`~":
                 self._begin_run(token)
             else:
                 self._plain(token)
+
+    def _past_repeats(self, data: bytes | bytearray) -> bytes | bytearray:
+        """Go on over bytes that are one piece, again and again, up to where they change nothing any more; what is left.
+
+        All that repeats itself behind that is passed.
+        """
+        length = _period(data)
+        states: list[object] = []
+        at = 0
+        while length and len(states) < _MOST_STATES:
+            if self.state in states:
+                cycle = (len(states) - states.index(self.state)) * length
+                end = at + (len(data) - at) // cycle * cycle
+                self.pass_repeated(data[at:end])
+                return data[end:]
+            states.append(self.state)
+            self.feed(data[at : at + length])
+            at += length
+        return data[at:]
+
+    def _begin_line(self, token: bytes) -> None:
+        """Take what stands behind a line end: more of them, and the beginning of a line."""
+        rest = token.lstrip(b"\n")
+        if len(token) - len(rest) > 1:
+            # A second blank line, and each one behind it, says no more than the first.
+            self._end_line()
+        self._plain(rest)
 
     def _plain(self, token: bytes | bytearray) -> None:
         if not token:
@@ -208,8 +260,8 @@ class Markdown:
         self._head = b"x" * _MAX_HEAD
 
     def _end_run(self, run: _Run) -> None:
-        length = self._length(run)
         self._run = None
+        length = self._length(run)
         if self._ends_info(run):
             # An info string holds no backtick: this was a code span that began the line.
             self._span = self._line_span = self._fence_length
@@ -255,22 +307,29 @@ class Markdown:
         return run.length - 1
 
     def _end_line(self) -> None:
-        if self._fence is _Fence.CLOSING:
-            self._fence = _Fence.NONE
-        elif self._fence is _Fence.INFO:
-            self._fence = _Fence.INSIDE
-        if self.line_start or self._behind_gap or self._line[:1] in _BEFORE_TEXT:
-            self._end_of_block()
+        if self._fence is not _NONE:
+            self._end_line_of_fence()
         if self.line_start:
+            if self._fence is _NONE:
+                self._behind_gap = True
             self._span = 0
+        elif self._behind_gap or self._line[:1] in _BEFORE_TEXT:
+            self._end_of_block()
         self._line_span = 0
         self._escaped = False
         self.line_start = True
         self._head = self._before_run = b""
 
+    def _end_line_of_fence(self) -> None:
+        """Go on behind the line that opens a fence, or closes it."""
+        if self._fence is _CLOSING:
+            self._fence = _NONE
+        elif self._fence is _Fence.INFO:
+            self._fence = _Fence.INSIDE
+
     def _end_of_block(self) -> None:
-        """See whether indented code may follow this line. In a list item all its text is indented."""
-        if self.line_start or self._indents_code:
+        """See whether indented code may follow this line of text. In a list item all its text is indented."""
+        if self._indents_code:
             self._behind_gap |= not self._fenced
             return
         if not self._fenced:
@@ -299,6 +358,15 @@ class Markdown:
         """The columns of blanks at the beginning of the line."""
         blanks = _LEADING.match(self._line)
         return _indent(blanks.group()) if blanks else 0
+
+
+def _period(data: bytes | bytearray) -> int:
+    """The length of the piece that these bytes are, again and again, a part of it at the end; 0 if they are none."""
+    before = data.rfind(data[-_END:], 0, -1)
+    length = len(data) - _END - before
+    if before < 0 or length * _MOST_STATES > len(data):
+        return 0
+    return length if data.startswith(data[length:]) else 0
 
 
 def _toggled(span: int, length: int) -> int:

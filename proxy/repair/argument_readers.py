@@ -16,7 +16,8 @@ from proxy.codec.json_text import Json, JsonObject, dump, load_json, load_prefix
 from proxy.codec.literals import Also, missing_closers, printed_by_python, read_literal
 from proxy.repair.shown_comments import alike, without_comments_between
 from proxy.repair.unescaped_strings import read_unescaped
-from proxy.tools.schema import Schema, same
+from proxy.tools.schema import Schema
+from proxy.tools.validator import same
 
 # Readers behind each other, and readings of one text.
 MAX_READERS = 3

@@ -19,8 +19,8 @@ from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
 from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes, ends_in_doubt
-from proxy.tools.schema import same, violations
 from proxy.tools.toolset import Tool, ToolSet
+from proxy.tools.validator import same, violations
 
 # Readings of one text that are compared by how well the schema accepts them.
 _MAX_COMPARED = 6
@@ -31,7 +31,7 @@ _OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswit
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """A call that can be executed: `arguments` is the text of the object `values`. `tool` is None if none is offered
-    by that name; `faults` counts what the schema still finds wrong.
+    by that name; `violations` counts what the schema still finds wrong.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Repaired:
     arguments: str
     values: JsonObject
     fixes: tuple[Repair, ...]
-    faults: int
+    violations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Repairer:
             found = self._candidate(name, text, reading)
             if found is None:
                 continue
-            if best is None or found.faults < best.faults:
+            if best is None or found.violations < best.violations:
                 best = found
-            if not best.faults:
+            if not best.violations:
                 break
         return best
 
@@ -97,7 +97,7 @@ class Repairer:
         call = self._by_rules(call, _OF_WHAT_IS_THERE)
         call = self._apply_fixes(call, self._fixes)
         call = self._by_rules(call, _ALL_CONDITIONS)
-        wrong = call.faults
+        wrong = call.violations
         if wrong:
             call, wrong = self._by_fallback_rules(call, wrong)
         if wrong and reading.by_schema:
@@ -149,7 +149,7 @@ class Repairer:
         values, steps = apply_fixes(call.values, call.tool.compiled, fixes)
         if not isinstance(values, dict) or not steps:
             return call
-        return _Call(call.name, call.tool, values, (*call.fixes, *_told(steps, call.name)))
+        return _Call(call.name, call.tool, values, (*call.fixes, *_repairs(steps, call.name)))
 
     def _by_rules(self, call: _Call, conditions: Collection[Condition]) -> _Call:
         for rule in self.rules(call.name):
@@ -165,7 +165,7 @@ class Repairer:
             after = self._apply_fixes(after)
             if after.tool is None:
                 continue
-            left = after.faults
+            left = after.violations
             if left >= wrong:
                 continue
             # Another tool is meant only if it accepts the arguments.
@@ -201,7 +201,7 @@ class _Call:
     fixes: tuple[Repair, ...] = ()
 
     @property
-    def faults(self) -> int:
+    def violations(self) -> int:
         """How many things the schema finds wrong; none where no tool is known."""
         if self.tool is None:
             return 0
@@ -218,7 +218,7 @@ def _named(name: str, call: _Call) -> Iterator[Repair]:
         yield Repair("inferred_name", "", call.name, "of the offered tools its arguments tell this one", call.name)
 
 
-def _told(steps: Iterable[Step], name: str) -> Iterator[Repair]:
+def _repairs(steps: Iterable[Step], name: str) -> Iterator[Repair]:
     for step in steps:
         why = step.fix.why
         if step.place:

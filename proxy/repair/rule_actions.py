@@ -19,9 +19,9 @@ from typing import TypeAlias
 from proxy.codec.json_text import Json, JsonObject, VerbatimNumber, dump, is_deep, load_json
 from proxy.codec.literals import read_literal
 from proxy.repair.policy import Action, Condition, ToolRule
-from proxy.tools.schema import same
-from proxy.tools.schema_types import type_of
+from proxy.tools.schema import type_of
 from proxy.tools.toolset import ToolSet
+from proxy.tools.validator import same
 
 # Places in one call that a path names: `todos[]` names each item. Where there are more, the rule does nothing.
 MAX_PLACES = 1000

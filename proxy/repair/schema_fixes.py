@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject, dump
-from proxy.codec.literals import read_literal
 from proxy.tools.key_spelling import fold, without_markup
-from proxy.tools.schema import Schema, Score, Validator, all_parts, children, inner_schemas, members, type_fits
+from proxy.tools.schema import Schema, literal
+from proxy.tools.validator import Score, Validator, children, inner_schemas, members, type_fits
 
 MAX_DEPTH = 64
 # Values that are looked at in one call.
@@ -95,14 +95,14 @@ class _SchemaFixer:
             return False
         if reached >= best:
             return False
-        _, faults, _ = reached
+        _, wrong, _ = reached
         if fix.complete:
-            return not faults
+            return not wrong
         return True
 
     def _is_odd(self, value: Json, schema: Schema) -> bool:
         """True if the schema refuses the value, or does not know a key of it."""
-        if self._validator.faults(value, schema):
+        if self._validator.violations(value, schema):
             return True
         return self._validator.unknown_keys(value, schema) > 0
 
@@ -151,7 +151,7 @@ def _known_keys(value: JsonObject, schema: Schema, validator: Validator) -> froz
 
 def _renamed(values: JsonObject, schema: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
-    declared = frozenset(key for part in all_parts(schema) for key in part.properties)
+    declared = frozenset(key for part in schema.all_parts() for key in part.properties)
     meant: dict[str, str] = {}
     for key in values:
         if key in declared:
@@ -238,7 +238,7 @@ def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
     if key in known or not known:
         return values
     if isinstance(inner, str):
-        inner = _literal(inner)
+        inner = literal(inner)
     if isinstance(inner, dict) and _wraps(key, inner, known):
         return inner
     return values
@@ -269,7 +269,7 @@ def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
             return False
         if value not in (None, ""):
             return False
-        return any(validator.faults(value, said) for said in children(key, schemas))
+        return any(validator.violations(value, subschema) for subschema in children(key, schemas))
 
     kept = {key: value for key, value in values.items() if not goes(key, value)}
     if len(kept) == len(values):
@@ -281,17 +281,10 @@ def read_value(value: Json, schema: Schema, _: Validator) -> Json:
     """What a string is an exact literal of, if that is of a type that the schema allows (F22, F24)."""
     if not isinstance(value, str):
         return value
-    meant = _literal(value)
-    if type_fits(meant, schema.kinds - _TEXT):
+    meant = literal(value)
+    if type_fits(meant, schema.types - _TEXT):
         return meant
     return value
-
-
-def _literal(text: str) -> Json:
-    try:
-        return read_literal(text.strip())
-    except (ValueError, RecursionError):
-        return text
 
 
 def write_text(value: Json, schema: Schema, _: Validator) -> Json:
@@ -314,9 +307,9 @@ def wrap_item(value: Json, schema: Schema, _: Validator) -> Json:
 
 def _wants(schema: Schema, kind: str, value: Json) -> bool:
     """True if the schema allows this kind, and not what the value is."""
-    if kind not in schema.kinds:
+    if kind not in schema.types:
         return False
-    return not type_fits(value, schema.kinds)
+    return not type_fits(value, schema.types)
 
 
 def match_enum(value: Json, schema: Schema, _: Validator) -> Json:
@@ -324,7 +317,7 @@ def match_enum(value: Json, schema: Schema, _: Validator) -> Json:
     if not isinstance(value, str):
         return value
     folded = value.strip().casefold()
-    alike = {choice for part in all_parts(schema) for choice in part.words.get(folded, ())}
+    alike = {choice for part in schema.all_parts() for choice in part.words.get(folded, ())}
     if len(alike) != 1 or value in alike:
         return value
     return alike.pop()
@@ -349,7 +342,7 @@ def _holds_outer_key(values: JsonObject, schema: Schema) -> bool:
     schemas: tuple[Schema, ...] = (schema,)
     outer: frozenset[str] = frozenset()
     while inside := list(members(value)):
-        applied = [part for said in schemas for part in validator.applied(value, said)]
+        applied = [part for subschema in schemas for part in validator.applied(value, subschema)]
         if isinstance(value, dict):
             own = frozenset(key for part in applied for key in part.properties)
             if (value.keys() - own) & outer:
@@ -366,7 +359,7 @@ def _ends_in_text(now: JsonObject, schema: Schema, steps: Iterable[Step]) -> boo
     `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
     """
     texts = {step.place for step in steps if step.fix.id == "text"}
-    return any(place in texts or _should_be_text(value, said) for place, value, said in _last_values(now, schema))
+    return any(place in texts or _should_be_text(value, part) for place, value, part in _last_values(now, schema))
 
 
 def _last_values(value: Json, schema: Schema) -> Iterator[tuple[str, Json, tuple[Schema, ...]]]:
@@ -383,7 +376,7 @@ def _last_values(value: Json, schema: Schema) -> Iterator[tuple[str, Json, tuple
 
 
 def _should_be_text(value: Json, schemas: Iterable[Schema]) -> bool:
-    return any(_wants(said, "string", value) for said in schemas)
+    return any(_wants(subschema, "string", value) for subschema in schemas)
 
 
 def _object(properties: JsonObject, *required: str) -> JsonObject:

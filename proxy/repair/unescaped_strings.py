@@ -28,7 +28,8 @@ from typing import ClassVar
 from proxy.codec.json_text import Json, JsonObject, is_deep
 from proxy.codec.literals import has_doubtful_path, read_literal, unescape
 from proxy.limits import MAX_DEPTH
-from proxy.tools.schema import Schema, all_parts, children
+from proxy.tools.schema import Schema
+from proxy.tools.validator import children
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _MARK = {'"': re.compile(r'\\.|"', re.DOTALL), "'": re.compile(r"\\.|'", re.DOTALL)}
@@ -114,7 +115,7 @@ class _Array:
     @property
     def takes_others(self) -> bool:
         """True if the schema allows items that are no objects."""
-        return not all(part.kinds <= _OBJECT for part in self.parts)
+        return not all(part.types <= _OBJECT for part in self.parts)
 
 
 def read_unescaped(text: str, schema: Schema) -> JsonObject:
@@ -122,7 +123,7 @@ def read_unescaped(text: str, schema: Schema) -> JsonObject:
 
     ValueError if the text has no reading, or more than one.
     """
-    values = _Parser(text).whole_object(_Object(all_parts(schema), None))
+    values = _Parser(text).whole_object(_Object(schema.all_parts(), None))
     if is_deep(values):
         raise ValueError("nested too deeply")
     return values
@@ -481,7 +482,7 @@ def _opens_more(inside: str) -> bool:
 
 def _flat(schemas: Iterable[Schema | None]) -> tuple[Schema, ...]:
     """The schemas with all of their parts and alternatives."""
-    return tuple(part for schema in schemas if schema is not None for part in all_parts(schema))
+    return tuple(part for schema in schemas if schema is not None for part in schema.all_parts())
 
 
 def _depth(frame: _Object | _Array | None) -> int:

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from types import MappingProxyType
 
 from proxy.codec.json_text import Json
 from proxy.formats import reasoning
 from proxy.formats.reasoning import ReasoningMarkers, shown
 
+_LONG_NAME = 256
 # Thoughts among the parts of the content: `{"type": "thinking", "thinking": "…"}`.
 PARTS = "parts"
 
@@ -231,4 +233,15 @@ def family_of(model: str, name: str = "") -> Family | None:
     if name:
         return next((family for family in FAMILIES if family.name == name), None)
     written = model.lower()
-    return next((family for family in FAMILIES if any(fnmatchcase(written, glob) for glob in family.match)), None)
+    # What clients write is kept no longer than this.
+    if len(written) > _LONG_NAME:
+        return _find_family(written)
+    return _known_family(written)
+
+
+def _find_family(model: str) -> Family | None:
+    return next((family for family in FAMILIES if any(fnmatchcase(model, glob) for glob in family.match)), None)
+
+
+# It is asked several times with each request, mostly for the same few.
+_known_family = lru_cache(maxsize=256)(_find_family)

@@ -129,5 +129,5 @@ def _alone(message: JsonObject) -> Sequence[JsonObject]:
     """A message whose text stands before its thought and its calls, in one of its own."""
     if not message.get("tool_calls") or not message.get("content"):
         return (message,)
-    said: JsonObject = {"role": "assistant", "content": message["content"]}
-    return (said, {**message, "content": ""})
+    text_message: JsonObject = {"role": "assistant", "content": message["content"]}
+    return (text_message, {**message, "content": ""})

@@ -32,7 +32,7 @@ class ThinkingRequest:
     """
 
     body: JsonObject
-    told: tuple[Repair, ...]
+    audit: tuple[Repair, ...]
     thoughts: Thoughts
 
 
@@ -41,6 +41,6 @@ def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
     family = rules.family
     if family is None and rules.suffix:
         family = of_rules(rules.switch)
-    said, switching = switched(body, family, rules.suffix)
-    made, giving = given_back(said, rules.family, rules.history)
+    changed, switching = switched(body, family, rules.suffix)
+    made, giving = given_back(changed, rules.family, rules.history)
     return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family))

@@ -67,7 +67,7 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
         made[_KWARGS] = given
     if made == body:
         return body, ()
-    before, after = _said(body), _said(made)
+    before, after = _shown(body), _shown(made)
     return _in_order(made, body), (Repair("thinking", before, after, "thinking is switched in the model's own words"),)
 
 
@@ -152,9 +152,9 @@ def _say_effort(variables: JsonObject, efforts: Efforts, wish: _Wish) -> JsonObj
     return {}
 
 
-def _said(body: JsonObject) -> str:
-    said = {name: body[name] for name in (*_FIELDS, _KWARGS) if name in body}
-    return dump_json(said).decode()
+def _shown(body: JsonObject) -> str:
+    fields = {name: body[name] for name in (*_FIELDS, _KWARGS) if name in body}
+    return dump_json(fields).decode()
 
 
 def _in_order(made: JsonObject, body: JsonObject) -> JsonObject:

@@ -44,7 +44,7 @@ def test_nothing_that_stands_for_a_string_is_closed(name: str, before: str, behi
         assert is_refused(name, cut), cut
         for written in (HERMES, WRAPPERS["Kimi"], WRAPPERS["functionary"]):
             tagged = written(name, cut)
-            assert read(tagged, 3) == ([], tagged)
+            assert read(tagged) == ([], tagged)
 
 
 @pytest.mark.parametrize("value", OBJECTS)
@@ -112,12 +112,12 @@ def test_a_word_that_is_no_number_in_json_leaves_no_reading(key: str, word: str)
     """C9: numbers and literals keep their value, and null is another one."""
     for value in (word, f"[{word}]", f'{{"a": {word}}}'):
         for text in (f'{{"{key}": {value}}}', f'{{"{key}": {value}, "x": 1}}', f"{{'{key}': {value},}}"):
-            got = argued("put", text, cuts=3, tools=NUMBERS)
+            got = argued("put", text, tools=NUMBERS)
             assert got.calls == [] or got.error, text
             assert not got.error or got.arguments == ()
             assert got.error or got.text == f"put{text}"
             tagged = HERMES("put", text)
-            assert read(tagged, 3, NUMBERS) == ([], tagged)
+            assert read(tagged, tools=NUMBERS) == ([], tagged)
     assert kept("put", json.dumps({key: word}), tools=NUMBERS)
 
 
@@ -166,10 +166,10 @@ def test_a_value_in_brackets_is_that_value_and_a_tuple_is_a_list(key: str, writt
         got = argued("put", text, tools=SCALARS)
         assert (got.values, got.text, got.error) == ([("put", {key: meant})], "", "")
         for name in ("Hermes", "Kimi"):
-            assert read(WRAPPERS[name]("put", text), 3, SCALARS) == ([("put", {key: meant})], "")
+            assert read(WRAPPERS[name]("put", text), tools=SCALARS) == ([("put", {key: meant})], "")
     python = f"[put({key}={written})]"
     if not written.startswith("["):
-        assert read(python, 3, SCALARS) == ([("put", {key: meant})], "")
+        assert read(python, tools=SCALARS) == ([("put", {key: meant})], "")
 
 
 WINDOWS = (
@@ -204,9 +204,9 @@ def test_a_path_with_single_backslashes_in_a_string_without_any_leaves_no_readin
         assert is_refused(name, text), text
         for written in (HERMES, WRAPPERS["DeepSeek V3.1"]):
             tagged = written(name, text)
-            assert read(tagged, 3) == ([], tagged)
+            assert read(tagged) == ([], tagged)
     python = f'[bash(command="{told}")]'
-    assert read(python, 3) == ([], python)
+    assert read(python) == ([], python)
 
 
 @pytest.mark.parametrize("path", WINDOWS)

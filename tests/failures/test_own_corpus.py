@@ -11,10 +11,10 @@ from typing import Any, Literal, TypedDict
 import pytest
 
 from proxy.tools.toolset import read_tools
+from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, new_scanner, scan
 
 CORPORA = Path(__file__).parents[1] / "corpora"
-RANDOM_CUTS = 8
 
 
 class Call(TypedDict):
@@ -76,10 +76,10 @@ def exact(calls: list[tuple[str, object]]) -> str:
     return json.dumps(calls, ensure_ascii=False, sort_keys=True)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+@each_case("row", ROWS, ids=[row["id"] for row in ROWS])
 def test_each_reply_gives_its_calls_and_its_text_at_every_cut(row: Row) -> None:
     expected = exact([(call["name"], call["arguments"]) for call in row["calls"]])
-    for cut in all_cuts(row["text"], RANDOM_CUTS):
+    for cut in all_cuts(row["text"]):
         found = scan(cut, new_scanner(TOOLS), stopped=row["finish"] == "stop")
         assert (exact(found.parsed), found.text) == (expected, row["content"]), cut
 

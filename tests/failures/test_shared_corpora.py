@@ -20,11 +20,11 @@ import pytest
 from proxy.engine.engine import Engine, Task
 from proxy.tools.toolset import read_tools
 from tests.failures.test_own_corpus import exact
+from tests.support.each_case import each_case
 from tests.support.helpers import SEED, all_cuts, ends, new_scanner, run, says, scan, view
 from tests.support.shared import SHARED, VARIABLE
 
 FOLDER = SHARED / "corpora"
-RANDOM_CUTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def test_the_documentation_lists_the_exceptions() -> None:
     assert {*re.findall(r"`(llamacpp-[0-9]+)`", text)} == EXCEPTIONS.keys()
 
 
-@pytest.mark.parametrize("row", WITH_TOOLS)
+@each_case("row", WITH_TOOLS)
 def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
     """C3; an exception gives what its reason says, so that none of them outlives it."""
     named = exact([(call["name"], call["arguments"]) for call in row["calls"]])
@@ -81,15 +81,15 @@ def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
     expected = exact([*instead.calls]) if instead else named
     assert instead is None or expected != named, "it is no exception"
     content = (row["content"] or "").strip() if row["calls"] and not instead else ""
-    for cut in all_cuts(row["text"], RANDOM_CUTS):
+    for cut in all_cuts(row["text"]):
         found = scan(cut, new_scanner(read_tools(row["tools"])))
         assert exact(found.parsed) == expected, cut
         assert content in found.text, cut
 
 
-@pytest.mark.parametrize("text", WITHOUT)
+@each_case("text", WITHOUT)
 def test_without_tools_each_text_stays_text(text: str) -> None:
     """C3: nothing is parsed, whatever it looks like."""
-    for cut in all_cuts(text, RANDOM_CUTS):
+    for cut in all_cuts(text):
         seen = view(run([*map(says, cut), ends()], Engine(Task(tools=None, seed=SEED))))[0]
         assert (seen.text, seen.calls, seen.finish) == (text, [], "stop"), cut

@@ -257,7 +257,7 @@ def test_a_call_cut_off_by_length_is_left_as_cut(text: str) -> None:
 )
 def test_when_the_model_stopped_missing_closers_are_added(text: str, whole: str) -> None:
     """C4, F20: closers, and only those."""
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])
         assert seen.calls == [("bash", whole)]
         assert isinstance(json.loads(whole), dict)
@@ -353,7 +353,7 @@ def test_what_stands_behind_a_whole_call_is_content(policy: Policy) -> None:
     """C4: the call is whole, and nothing that the model wrote is lost; a few characters and closers are junk (F31)."""
     content_of = {"} and more": " and more", "}\nAnd so.": "\nAnd so.", "}}": "", "} </tool_call>\n": ""}
     for text, content in content_of.items():
-        for cut in all_cuts(LS[:-1] + text, 20):
+        for cut in all_cuts(LS[:-1] + text):
             calls = gatherer(policy)
             pieces = [piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)]
             events = [event for each in pieces for event in calls.feed(said(each))]
@@ -388,7 +388,7 @@ def test_empty_arguments_again_are_still_none(more: str) -> None:
 
 def test_an_object_in_the_prose_behind_empty_arguments_is_no_call_at_any_cut() -> None:
     """C3: a phantom call is worse than a missed one."""
-    for cut in [["{}", " Note: ", LS], *all_cuts("{} Note: " + LS, 20)]:
+    for cut in [["{}", " Note: ", LS], *all_cuts("{} Note: " + LS)]:
         seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])
         assert (seen.calls, seen.text) == ([("bash", "{}")], " Note: " + LS)
 
@@ -396,6 +396,6 @@ def test_an_object_in_the_prose_behind_empty_arguments_is_no_call_at_any_cut() -
 def test_one_nameless_text_of_the_same_object_twice_is_one_call() -> None:
     """F27, F37."""
     only = json.dumps({"content": "x", "path": "a"})
-    for cut in all_cuts(only + only, 20):
+    for cut in all_cuts(only + only):
         seen, _ = gathered([piece(0, part) for part in cut])
         assert seen.calls == [("write_file", only)]

@@ -19,7 +19,7 @@ def fed(cut: list[str], *known: str) -> tuple[list[str], EchoFilter[str]]:
 
 @pytest.mark.parametrize("text", [ARGUMENTS, f"\n{ARGUMENTS}", f"{ARGUMENTS}\n", f" {ARGUMENTS} \n"])
 def test_F28_all_of_a_calls_arguments_is_a_repetition_at_every_cut(text: str) -> None:
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         given, echo = fed(cut, '{"x": 1}', ARGUMENTS)
         assert given == [""] * len(given)
         assert echo.repeated == text
@@ -31,7 +31,7 @@ def test_F28_all_of_a_calls_arguments_is_a_repetition_at_every_cut(text: str) ->
     "text", ["Hello", '{"b"', f"{ARGUMENTS} and more", f"so: {ARGUMENTS}", '{"a": "b c", "d": 2}', "}", "[1]"]
 )
 def test_what_is_no_repetition_is_content_in_its_order(text: str) -> None:
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         given, echo = fed(cut, ARGUMENTS)
         assert echo.repeated == ""
         assert "".join([*given, *echo.give_up()]) == text
@@ -45,7 +45,7 @@ def test_it_is_given_back_as_soon_as_it_is_none() -> None:
 
 
 def test_a_part_of_the_arguments_waits_but_is_no_repetition() -> None:
-    for cut in all_cuts(ARGUMENTS[:-1], 20):
+    for cut in all_cuts(ARGUMENTS[:-1]):
         given, echo = fed(cut, ARGUMENTS)
         assert "".join(given) == ""
         assert (echo.waits, echo.repeated) == (True, "")

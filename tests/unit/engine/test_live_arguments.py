@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
 from proxy.tools.toolset import Tool, ToolSet
 from tests.support.helpers import all_cuts, function, offered
+from tests.support.work import over_soon
 
 
 def tool(name: str = "typed") -> Tool:
@@ -77,7 +77,7 @@ def test_of_a_valid_object_everything_leaves_byte_for_byte_at_every_cut(text: st
 @pytest.mark.parametrize("text", [' {"label": "a"} ', '{"label": "a"}\n', "\n{}\r\n"])
 def test_blanks_around_the_object_leave_or_are_the_rest(text: str) -> None:
     """C1: they belong to the call's arguments as much as the object does."""
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         left, live = fed(cut, tool(), over=True)
         assert left + live.rest == text
         assert live.rest.strip() == ""
@@ -140,7 +140,7 @@ def test_the_opening_mark_of_a_string_waits_for_what_is_in_it() -> None:
 )
 def test_what_a_fix_may_still_change_waits(text: str, left: str) -> None:
     """C2: every value but a string waits until it is complete, and the comma and the key before it wait with it."""
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         got, live = fed(cut, tool())
         assert (got.rstrip(), live.broken, live.complete) == (left.rstrip(), False, False)
 
@@ -197,7 +197,7 @@ def test_from_the_first_byte_that_is_wrong_nothing_more_leaves(name: str) -> Non
 @pytest.mark.parametrize("blanks", ["", " ", "\r\n"])
 def test_another_object_behind_a_whole_one_is_excess(blanks: str) -> None:
     """F41: it is not of this call, and does not break it."""
-    for cut in all_cuts(f'{{"label": "}}{{"}}{blanks}{{"label": "b"}}', 20):
+    for cut in all_cuts(f'{{"label": "}}{{"}}{blanks}{{"label": "b"}}'):
         left, live = fed(cut, tool())
         assert (live.text.strip(), live.complete, live.closed) == ('{"label": "}{"}', False, True)
         left += live.end()
@@ -209,7 +209,7 @@ def test_another_object_behind_a_whole_one_is_excess(blanks: str) -> None:
 @pytest.mark.parametrize("behind", ["}", "</tool_call>", " and more", "\n\nx\n"])
 def test_what_stands_behind_the_object_is_excess_at_every_cut(behind: str) -> None:
     """F31: it does not break the call, and nothing of it is lost."""
-    for cut in all_cuts(f'{{"label": "a"}}{behind}', 20):
+    for cut in all_cuts(f'{{"label": "a"}}{behind}'):
         live, left, found = LiveArguments(ReleasePolicy(tool())), "", ""
         for part in cut:
             left += live.feed(part)
@@ -222,7 +222,7 @@ def test_what_stands_behind_the_object_is_excess_at_every_cut(behind: str) -> No
 
 @pytest.mark.parametrize("text", ['{"label": "a"}', "{'label': '}'}", '{"nope": {"a": [1]}}', '{"count": NaN}'])
 def test_the_end_of_an_object_is_known_even_of_one_that_is_no_strict_json(text: str) -> None:
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         assert fed(cut, tool())[1].closed
         assert not fed([text[:-1]], tool())[1].closed
 
@@ -238,7 +238,7 @@ def test_after_it_broke_everything_is_kept() -> None:
 
 def test_nothing_leaves_where_all_is_held() -> None:
     """`arguments: whole`: nothing leaves before the end."""
-    for cut in all_cuts('{"label": "a"}', 20):
+    for cut in all_cuts('{"label": "a"}'):
         left, live = fed(cut, tool(), hold_all=True)
         assert (left, live.broken, live.closed) == ("", True, True)
         assert live.tail({"label": "a"}) == '{"label": "a"}'
@@ -253,7 +253,7 @@ def test_the_closing_brace_waits_for_the_word_that_all_is_right() -> None:
         return "count" in text
 
     for text, left in (('{"label": "a"}', '{"label": "a'), ('{"count": 1} ', '{"count": 1}')):
-        for cut in all_cuts(text, 20):
+        for cut in all_cuts(text):
             asked.clear()
             got, live = fed(cut, tool(), over=True, accepts=accepts)
             assert (got, live.complete, live.broken) == (left, "count" in text, "count" not in text)
@@ -268,7 +268,7 @@ def test_the_value_that_a_rule_may_change_waits_and_goes_if_it_does_not() -> Non
         ('{"label": "good", "free": "x"}', '{"label": "good", "free": "x"}'),
         ('{"free": "x", "label": "bad"}', '{"free": "x"'),
     ):
-        for cut in all_cuts(text, 20):
+        for cut in all_cuts(text):
             got, _ = fed(cut, tool(), over=True, rule_keys=frozenset(("label",)), keeps=keeps)
             assert got == left
     assert fed(['{"label": "goo'], tool(), rule_keys=frozenset(("label",)), keeps=keeps)[0] == ""
@@ -318,15 +318,14 @@ def test_a_schema_that_leads_to_one_place_in_many_ways_is_asked_once() -> None:
     for at in range(20):
         levels[f"d{at + 1}"] = {"anyOf": [{"$ref": f"#/$defs/d{at}"}] * 20}
     (which,) = offered(function("x", {"a": {"$ref": "#/$defs/d20"}}, **{"$defs": levels}))
-    started = time.process_time()
-    assert fed(['{"a": "o'], which)[0] == ""
-    assert time.process_time() - started < 10
+    with over_soon():
+        assert fed(['{"a": "o'], which)[0] == ""
 
 
 def test_an_empty_string_that_is_forbidden_does_not_leave() -> None:
     """F35: it may be dropped."""
     (which,) = offered(CHOOSY)
-    for cut in all_cuts('{"word": "x", "note": ""}', 20):
+    for cut in all_cuts('{"word": "x", "note": ""}'):
         left, live = fed(cut, which)
         assert (left, live.broken) == ('{"word": "x"', True)
 
@@ -386,7 +385,7 @@ def test_what_left_begins_what_the_repair_makes_of_it(name: str) -> None:
         assert found is None
         return
     assert found is not None
-    for cut in all_cuts(text, 10):
+    for cut in all_cuts(text):
         left, live = fed(cut, which)
         assert json.loads(left + str(live.tail(found.values))) == found.values
 
@@ -468,7 +467,7 @@ def test_C4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner:
     found = Repairer(ToolSet([tool()]), Policy()).repair("typed", text, stopped=True)
     assert found is not None
     assert found.values == values
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         live = LiveArguments(ReleasePolicy(tool()))
         left = ""
         for part in cut:
@@ -491,7 +490,7 @@ def test_what_followed_the_object_is_taken_back_if_it_had_not_ended(
     text: str, behind: str, values: JsonObject | None
 ) -> None:
     """C4: what left of an object that had ended cannot be finished, if that was no end."""
-    for cut in all_cuts(text + behind, 30):
+    for cut in all_cuts(text + behind):
         live = LiveArguments(ReleasePolicy(tool()))
         left, excess = "", ""
         for part in cut:

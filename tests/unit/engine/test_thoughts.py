@@ -21,6 +21,7 @@ from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
 from proxy.formats.reasoning import Section, Thoughts
 from proxy.thinking.families import FAMILIES, Family
+from tests.support.each_case import each_case
 from tests.support.helpers import (
     SEED,
     all_cuts,
@@ -40,7 +41,7 @@ from tests.support.messages_checker import check_message
 CALL = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
 THOUGHT = "So, 2<3:\n\n I look"
 ANSWER = "It <b>is</b> done."
-FEW = 4
+FEW = 2
 
 
 def by_name(value: object) -> str:
@@ -78,14 +79,14 @@ def said(text_cut: list[str], given: Thoughts, finish: str = "stop", *, tools: b
 
 @pytest.mark.parametrize("begun", [False, True], ids=["opened", "in the prompt"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_thought_leaves_as_reasoning(family: Family, begun: bool, tools: bool) -> None:
     text = marked(family, ANSWER, opened=not begun)
     for cut in all_cuts(text, FEW):
         assert said(cut, thoughts(family, begun=begun), tools=tools)[:4] == (THOUGHT, ANSWER, [], "stop")
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_call_behind_a_thought_is_called(family: Family) -> None:
     for begun in (False, True):
         text = marked(family, CALL, opened=not begun)
@@ -94,7 +95,7 @@ def test_a_call_behind_a_thought_is_called(family: Family) -> None:
             assert found[:4] == (THOUGHT, "", [("bash", {"command": "ls"})], "tool_calls")
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_call_in_a_thought_is_none(family: Family) -> None:
     """F71."""
     thought = family.markers[0]
@@ -104,7 +105,7 @@ def test_a_call_in_a_thought_is_none(family: Family) -> None:
             assert said(cut, thoughts(family, begun=begun))[:4] == (f"I could {CALL} or not.", "Done.", [], "stop")
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_call_that_ends_a_reply_of_nothing_but_a_thought_is_meant(family: Family) -> None:
     """F70, and its gate: not where the reply was cut."""
     for begun in (False, True):
@@ -117,7 +118,7 @@ def test_a_call_that_ends_a_reply_of_nothing_but_a_thought_is_meant(family: Fami
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_thought_that_is_never_closed_goes_out_as_one(family: Family, tools: bool) -> None:
     text = marked(family, "", opened=True, closed=False)
     for cut in all_cuts(text, FEW):
@@ -126,7 +127,7 @@ def test_a_thought_that_is_never_closed_goes_out_as_one(family: Family, tools: b
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Family, tools: bool) -> None:
     """Cut by `length` it may have been a thought."""
     text = marked(family, "", opened=False, closed=False)
@@ -136,14 +137,14 @@ def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Fa
         assert said(cut, given, "length", tools=tools) == (THOUGHT, "", [], "length", [])
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_prompt_that_opens_the_thought_and_a_model_that_does_so_again(family: Family) -> None:
     text = marked(family, ANSWER, opened=True)
     for cut in all_cuts(text, FEW):
         assert said(cut, thoughts(family, begun=True))[:4] == (THOUGHT, ANSWER, [], "stop")
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_where_it_is_unknown_text_stays_until_a_thought_ends(family: Family) -> None:
     """Nothing is sent twice; what the text before was is said by a record."""
     thought = family.markers[0]
@@ -310,7 +311,7 @@ def answered_all(texts: list[str], given: Thoughts, dialect: Any, *, tools: bool
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_whole_answer_has_its_thought_apart(family: Family, tools: bool) -> None:
     for begun in (False, True):
         text = marked(family, ANSWER, opened=not begun)
@@ -341,7 +342,7 @@ def test_a_whole_answer_of_nothing_but_marks_says_nothing(text: str, tools: bool
     assert made["choices"][0]["message"] == {"role": "assistant", "content": None}
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Family) -> None:
     """A call that is read to its end, or beyond what ends the thought, is none; the thought has ended all the same."""
     thought = family.markers[0]
@@ -357,7 +358,7 @@ def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Fami
 OPEN_CODE = ["Run `ls and see.\n", "So:\n```python\nx = 1\n", "```sh\nls\n``\n", "```sh\nls\n```\nIt's ``` then.\n"]
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 @pytest.mark.parametrize("code", OPEN_CODE)
 def test_a_thought_ends_behind_code_that_is_never_closed(family: Family, code: str) -> None:
     """Else the answer, and its call, would be a part of it; and what is behind it stands in no code any more."""
@@ -370,7 +371,7 @@ def test_a_thought_ends_behind_code_that_is_never_closed(family: Family, code: s
                 assert (found[0], found[1:3]) == (code.rstrip(), want), cut
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
     """Behind most of them the answer begins at once."""
     thought = family.markers[0]
@@ -381,7 +382,7 @@ def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
         assert said(cut, thoughts(family))[:2] == ("Run `ls and see.", "Done.")
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 @pytest.mark.parametrize("mark", ["`", '"', "'"])
 def test_a_thought_ends_between_two_quotations(family: Family, mark: str) -> None:
     thought = family.markers[0]
@@ -394,7 +395,7 @@ NAMED = ["`%s` is its end.", 'He said "%s" to it.', "Say '%s'.", "```py\nx.split
 IN_A_LINE_OF_CODE = ["```py\nre.search('%s(.*)', x)\n```\nSo.", "See `a%sb` there.", "- `<a> %s </b>`"]
 
 
-@pytest.mark.parametrize("family", families())
+@each_case("family", families())
 def test_what_would_end_a_thought_is_only_named(family: Family) -> None:
     thought = family.markers[0]
     closer = thought.closers[0]

@@ -266,7 +266,7 @@ def test_a_copy_is_no_call_at_any_cut(name: str) -> None:
     for form in ("hermes", "qwen3_coder", "llama4_json", "mistral_v11"):
         text = RENDERERS[form].render([("find", {"pattern": "a b", "limit": 3})])
         result = f"{DECORATIONS[name](text)}\n"
-        for cut in all_cuts(text, 10):
+        for cut in all_cuts(text):
             found = scan(cut, new_scanner(TOOLS, results=(result,)))
             assert (found.calls, found.text) == ((), text)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.formats.markers import MARKERS, WRAPPER_TAGS
+from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, call_json, new_scanner, scan
 from tests.support.renderers import DSML, RENDERERS
 from tests.unit.formats.test_copied_calls import TOOLS, random_calls
@@ -76,7 +77,7 @@ def doubled(parts: Parts, times: int, gap: str, closed: int) -> str:
     return gap.join([*[opener] * times, inside, *([closer] * closed if closer else [])])
 
 
-@pytest.mark.parametrize("parts", WRAPPERS, ids=lambda parts: str(parts[0]))
+@each_case("parts", WRAPPERS, ids=lambda parts: str(parts[0]))
 @TIMES
 @GAPS
 def test_a_wrapper_that_opens_twice_holds_one_call(parts: Parts, times: int, gap: str) -> None:
@@ -93,19 +94,19 @@ def test_a_wrapper_that_opens_twice_holds_one_call(parts: Parts, times: int, gap
                 assert (found.parsed, found.text) == (ONE, f"{before}{after}")
 
 
-@pytest.mark.parametrize("parts", CALLS, ids=lambda parts: str(parts[0]))
+@each_case("parts", CALLS, ids=lambda parts: str(parts[0]))
 @TIMES
 @GAPS
 @pytest.mark.parametrize("around", [("", ""), ("<tool_call>\n", "\n</tool_call>"), ("<tool_calls>", "</tool_calls>")])
 def test_a_call_that_opens_twice_is_one_call(parts: Parts, times: int, gap: str, around: tuple[str, str]) -> None:
     for closed in (1, times):
         text = f"{around[0]}{doubled(parts, times, gap, closed)}{around[1]}"
-        for cut in all_cuts(f"I do:\n{text}", 8):
+        for cut in all_cuts(f"I do:\n{text}"):
             found = scan(cut)
             assert (found.parsed, found.text) == (ONE, "I do:\n")
 
 
-@pytest.mark.parametrize("parts", CALLS, ids=lambda parts: str(parts[0]))
+@each_case("parts", CALLS, ids=lambda parts: str(parts[0]))
 def test_another_call_of_the_same_tool_is_another(parts: Parts) -> None:
     opener, inside, closer = parts
     once = f"{opener}{inside}{closer}"
@@ -126,7 +127,7 @@ OTHERS: dict[str, list[tuple[str, Any]]] = {
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_openers_that_are_not_the_same_or_not_in_a_row_are_calls_of_their_own(text: str) -> None:
-    for cut in all_cuts(text, 10):
+    for cut in all_cuts(text):
         assert scan(cut).parsed == OTHERS[text]
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.formats.grammar import LEFTOVER, TEXT, Format, Grammar, end_of_turn, grammars
 from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
+from proxy.parsing.buffer import MAX_MATCH
 from tests.support.helpers import call_json, function, new_scanner, offered, outcome, scan
 
 LS = call_json("bash", command="ls")
@@ -70,7 +71,8 @@ def test_the_patterns_find_each_opener_of_each_mode_and_what_is_no_opener_is_pas
             assert grammar.first_byte.match(item.opener)
             assert item in grammar.beginning(item.opener[:2])
             found = grammar.openers.match(item.opener)
-            assert found is not None and len(found.group()) <= grammar.longest
+            assert found is not None and len(found.group()) <= MAX_MATCH
+            assert all(item.opener[:length] in grammar.prefixes for length in range(len(item.opener)))
         firsts = {item.opener[:1] for item in formats(grammar)}
         for byte in range(256):
             # The last byte that has come may be the first of an opener.

@@ -151,11 +151,11 @@ ASKED = f"<|channel|>analysis {TO} <|constrain|>json<|message|>{LS}<|call|>"
 )
 def test_in_the_analysis_channel_only_the_token_makes_a_call(before: str, content: str) -> None:
     """F11: at every cut, and wherever the message stands."""
-    for cut in all_cuts(before + ASKED, 20):
+    for cut in all_cuts(before + ASKED):
         found = scan(cut)
         assert (found.parsed, found.text) == (ONE, content)
     thought = before + ASKED.replace(" <|constrain|>json", "")
-    for cut in all_cuts(thought, 20):
+    for cut in all_cuts(thought):
         assert scan(cut).calls == ()
 
 

@@ -14,7 +14,8 @@ from proxy.formats.spans import CallSpan, TextSpan
 from proxy.tools.toolset import ToolSet
 from tests.failures.test_failures_damage import INNER, TOOLS, broken
 from tests.support.client_view import argued, streamed, whole
-from tests.support.helpers import all_cuts, ends, function, offered, says
+from tests.support.each_case import each_case
+from tests.support.helpers import all_cuts, ends, function, offered, says, units
 
 pytestmark = pytest.mark.once
 
@@ -46,7 +47,7 @@ WRAPPERS: dict[str, Written] = {
 CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")]
 
 
-def read(text: str, cuts: int = 6, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
+def read(text: str, cuts: int = 2, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
     """The calls of a reply and the text around them, the same at every cut."""
     found: list[tuple[list[tuple[str, Json]], str]] = []
     for cut in all_cuts(text, cuts):
@@ -62,12 +63,12 @@ def read(text: str, cuts: int = 6, tools: ToolSet = TOOLS) -> tuple[list[tuple[s
 
 
 @pytest.mark.parametrize("inner", INNER)
-@pytest.mark.parametrize("name", WRAPPERS)
+@each_case("name", WRAPPERS)
 def test_marks_without_a_backslash_are_the_strings_own(name: str, inner: str) -> None:
     for values in ({"path": "a", "content": inner}, {"content": inner, "path": "a"}):
         text = WRAPPERS[name]("write", broken(values))
         assert read(text) == ([("write", values)], "")
-        assert read(f"I do it.\n\n{text}", 4) == ([("write", values)], "I do it.\n\n")
+        assert read(f"I do it.\n\n{text}") == ([("write", values)], "I do it.\n\n")
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -75,9 +76,9 @@ def test_what_stands_behind_the_wrapper_stays_and_calls_beside_it_count(name: st
     values: JsonObject = {"path": "a", "content": 'print("}")'}
     text = WRAPPERS[name]("write", broken(values))
     other = WRAPPERS[name]("read", '{"path": "b"}')
-    assert read(f"{text}\nThat was it.", 4)[0] == [("write", values)]
-    assert read(f"{text}\n{other}", 4)[0] == [("write", values), ("read", {"path": "b"})]
-    assert read(f"{other}\n{text}", 4)[0] == [("read", {"path": "b"}), ("write", values)]
+    assert read(f"{text}\nThat was it.")[0] == [("write", values)]
+    assert read(f"{text}\n{other}")[0] == [("write", values), ("read", {"path": "b"})]
+    assert read(f"{other}\n{text}")[0] == [("read", {"path": "b"}), ("write", values)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_what_stands_behind_the_wrapper_stays_and_calls_beside_it_count(name: st
 )
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_keys_comments_and_marks_are_read_as_in_structured_calls(name: str, text: str) -> None:
-    assert read(WRAPPERS[name]("write", text), 6) == ([("write", {"path": "a", "content": "b"})], "")
+    assert read(WRAPPERS[name]("write", text)) == ([("write", {"path": "a", "content": "b"})], "")
 
 
 @pytest.mark.parametrize(
@@ -109,11 +110,11 @@ def test_keys_comments_and_marks_are_read_as_in_structured_calls(name: str, text
         ("read", '{"path": "a", "other": "say "hi""}'),
     ],
 )
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@each_case("wrapper", WRAPPERS)
 def test_what_has_no_reading_or_two_stays_text(wrapper: str, name: str, arguments: str) -> None:
     text = WRAPPERS[wrapper](name, arguments)
     # The token that ends the turn is no text in any case.
-    assert read(text, 6) == ([], text.removesuffix("<|call|>"))
+    assert read(text) == ([], text.removesuffix("<|call|>"))
 
 
 @pytest.mark.parametrize("name", [name for name in CLOSED if name != "harmony"])
@@ -122,7 +123,7 @@ def test_a_string_may_show_the_end_of_its_wrapper(name: str) -> None:
     text = WRAPPERS[name]("write", '{"path": "a", "content": "b"}')
     closer = text[text.index('"b"}') + 4 :].lstrip("}] \n")
     values: JsonObject = {"path": "a", "content": f'say "{closer}" and "more"'}
-    assert read(WRAPPERS[name]("write", broken(values)), 6) == ([("write", values)], "")
+    assert read(WRAPPERS[name]("write", broken(values))) == ([("write", values)], "")
 
 
 @pytest.mark.parametrize("arguments", ['{"path": "a"', '{"path": "a" b"', '{"path": "a" b}', '{"path": a}'])
@@ -131,14 +132,14 @@ def test_a_call_that_cannot_be_read_takes_no_other_one_along(name: str, argument
     """No string of it holds the next call."""
     other: JsonObject = {"path": "b", "content": "c", "mode": "d"}
     text = f'{WRAPPERS[name]("read", arguments)}\n{WRAPPERS[name]("write", json.dumps(other))}'
-    found, _ = read(text, 4)
+    found, _ = read(text)
     assert all(call in (("write", other), ("read", {"path": "a"})) for call in found)
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_without_an_offered_name_nothing_is_read_so(name: str) -> None:
     text = WRAPPERS[name]("nothing", '{"content": "say "hi""}')
-    assert read(text, 4) == ([], text.removesuffix("<|call|>"))
+    assert read(text) == ([], text.removesuffix("<|call|>"))
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -179,13 +180,13 @@ MENDED = {
 
 
 @pytest.mark.parametrize("way", MENDED)
-@pytest.mark.parametrize("name", WRAPPERS)
+@each_case("name", WRAPPERS)
 def test_what_is_mended_in_a_structured_call_is_mended_in_each_family(name: str, way: str) -> None:
     """The same values, streamed and whole."""
     structured = argued("write", MENDED[way], cuts=2, tools=TOOLS)
     assert [set(values) <= {"path", "content", "mode"} for _, values in structured.values] == [True]
     text = WRAPPERS[name]("write", MENDED[way])
-    for cut in ([text], list(text)):
+    for cut in ([text], units(text)):
         got = streamed(*map(says, cut), ends(), cuts=0, tools=TOOLS)
         assert (got.values, got.text, got.finish) == (structured.values, "", "tool_calls")
     got = whole({"content": text}, tools=TOOLS)
@@ -207,28 +208,28 @@ BARE_KEYS = (
 def test_the_keys_of_a_wrapped_call_need_no_quotation_marks(call: str) -> None:
     for arguments in ('{path: "a", content: "b c"}', '{"path": "a", "content": "b c"}'):
         text = call.format("write", arguments)
-        assert read(text, 8) == ([("write", {"path": "a", "content": "b c"})], "")
+        assert read(text) == ([("write", {"path": "a", "content": "b c"})], "")
         unknown = call.format("unknown", arguments)
-        assert read(unknown, 4) == ([], unknown)
+        assert read(unknown) == ([], unknown)
     for broken_key in ("na me", "1name", ""):
         text = f'<tool_call>{{{broken_key}: "write", arguments: {{"path": "a", "content": "b"}}}}</tool_call>'
-        assert read(text, 4) == ([], text)
+        assert read(text) == ([], text)
 
 
 def test_without_a_wrapper_such_keys_are_code() -> None:
     for text in ('{name: "read", arguments: {"path": "a"}}', '```json\n{name: "read", arguments: {path: "a"}}\n```'):
-        assert read(text, 4) == ([], text)
+        assert read(text) == ([], text)
 
 
 @pytest.mark.parametrize("inner", INNER)
 def test_arguments_before_the_name_are_read_by_the_schema_of_the_tool_that_is_named_behind_them(inner: str) -> None:
     for values in ({"path": "a", "content": inner}, {"content": inner, "path": "a"}):
         text = f'<tool_call>\n{{"arguments": {broken(values)}, "name": "write"}}\n</tool_call>'
-        assert read(text, 6) == ([("write", values)], "")
+        assert read(text) == ([("write", values)], "")
         unknown = text.replace('"write"', '"unknown"')
-        assert read(unknown, 4) == ([], unknown)
+        assert read(unknown) == ([], unknown)
         lone = text.replace(', "name": "write"', "")
-        assert read(lone, 4) == ([], lone)
+        assert read(lone) == ([], lone)
 
 
 _EDITS = '{"edits": [{"new": "f("}], "path": "z")"}], "path": "p"}'

@@ -216,5 +216,5 @@ def test_C9_a_text_without_its_last_mark_takes_nothing_along(command: str, mark:
         f"[{broken}, mode={mark}b{mark})]",
         f"[{broken}), bash(mode={mark}b{mark}, command={mark}pwd{mark})]",
     ):
-        for cut in all_cuts(text, 10):
+        for cut in all_cuts(text):
             assert scan(cut, new_scanner(tools)).parsed == []

@@ -17,7 +17,8 @@ from proxy.codec.json_text import JsonObject
 from proxy.formats.spans import CallSpan
 from proxy.limits import MAX_HELD
 from proxy.parsing.cursor import MAX_REREADS
-from tests.support.helpers import function, new_scanner, offered, random_cut, scan
+from tests.support.each_case import each_case
+from tests.support.helpers import function, new_scanner, offered, random_cut, scan, units
 from tests.support.renderers import RENDERERS, Call
 
 pytestmark = pytest.mark.once
@@ -87,14 +88,17 @@ SHOWN = [
 
 
 def found_at_any_cut(text: str, expected: list[Call], left: str = "") -> None:
-    """Exactly these calls, and this text besides, whole and at some random cuts."""
+    """Exactly these calls, and this text besides, whole and at a random cut; a short text also byte by byte."""
     rng = random.Random(len(text))
-    for cut in ([text], random_cut(text, rng), random_cut(text, rng), [*text] if len(text) < 400 else [text]):
+    cuts = [[text], random_cut(text, rng)]
+    if len(text) < 400:
+        cuts.append(units(text))
+    for cut in cuts:
         found = scan(cut, new_scanner(TOOLS))
         assert (found.parsed, found.text.strip()) == (expected, left.strip())
 
 
-@pytest.mark.parametrize("family, key, text", SHOWN)
+@each_case("family, key, text", SHOWN)
 def test_a_value_may_show_its_own_familys_markup(family: str, key: str, text: str) -> None:
     renderer = RENDERERS[family]
     calls: list[Call] = [("edit_text", {**PLAIN, key: text})]
@@ -142,7 +146,7 @@ def without_end_tags(family: str, values: dict[str, Any], missing: tuple[int, ..
     return text
 
 
-@pytest.mark.parametrize("missing", MISSING, ids=repr)
+@each_case("missing", MISSING, ids=repr)
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("family", UNENDED)
 def test_a_value_without_its_end_tag_ends_before_the_next_key(

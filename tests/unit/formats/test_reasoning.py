@@ -36,7 +36,7 @@ def name(value: object) -> str:
 def test_nothing_in_reasoning_that_is_closed_is_a_call(thought: ReasoningMarkers, closer: str) -> None:
     """F71."""
     text = f"{thought.opener}I could write {CALL} or\n{WEAK}\n{closer}"
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         assert (scan(cut).calls, scan(cut).text) == ((), text)
 
 
@@ -46,7 +46,7 @@ def test_behind_reasoning_a_call_counts_again(thought: ReasoningMarkers, closer:
     if closer == "<|start|>":
         return  # it begins the header of the next message
     for call in (CALL, f"\n{CALL}", 'bash{"command": "ls"}'):
-        for cut in all_cuts(text + call, 10):
+        for cut in all_cuts(text + call):
             assert scan(cut).parsed == ONE
 
 
@@ -54,7 +54,7 @@ def test_behind_reasoning_a_call_counts_again(thought: ReasoningMarkers, closer:
 def test_a_wrapped_call_at_the_end_of_a_reply_that_is_only_reasoning_is_meant(thought: ReasoningMarkers) -> None:
     """F70."""
     text = f"{thought.opener}I look. "
-    for cut in all_cuts(text + CALL, 20):
+    for cut in all_cuts(text + CALL):
         assert (scan(cut).parsed, scan(cut).text) == (ONE, text)
 
 
@@ -75,7 +75,7 @@ NOT_MEANT = {
 def test_all_else_in_reasoning_that_never_ends_is_only_thought(thought: ReasoningMarkers, case: str) -> None:
     """C3."""
     text = f"{thought.opener}I look. {NOT_MEANT[case]}"
-    for cut in all_cuts(text, 10):
+    for cut in all_cuts(text):
         assert (scan(cut).calls, scan(cut).text) == ((), text)
 
 
@@ -83,9 +83,9 @@ def test_all_else_in_reasoning_that_never_ends_is_only_thought(thought: Reasonin
 def test_behind_text_or_cut_off_no_call_in_reasoning_is_meant(thought: ReasoningMarkers) -> None:
     """F70: the reply must be nothing else."""
     text = f"{thought.opener}I look. {CALL}"
-    for cut in all_cuts(text, 10):
+    for cut in all_cuts(text):
         assert scan(cut, stopped=False).calls == ()
-    for cut in all_cuts(f"Well.\n{text}", 10):
+    for cut in all_cuts(f"Well.\n{text}"):
         assert scan(cut).calls == ()
 
 
@@ -93,7 +93,7 @@ def test_behind_text_or_cut_off_no_call_in_reasoning_is_meant(thought: Reasoning
 def test_the_prompt_may_have_begun_the_reasoning(thought: ReasoningMarkers) -> None:
     """What stands behind its end is the reply's beginning."""
     text = f"So I look.{thought.closers[0]}\n"
-    for cut in all_cuts(f'{text}bash{{"command": "ls"}}', 10):
+    for cut in all_cuts(f'{text}bash{{"command": "ls"}}'):
         found = scan(cut)
         assert (found.parsed, found.text.strip()) == (ONE, text.strip())
 
@@ -101,16 +101,16 @@ def test_the_prompt_may_have_begun_the_reasoning(thought: ReasoningMarkers) -> N
 def test_reasoning_of_which_the_tokens_were_stripped_ends_where_the_next_header_stands() -> None:
     """F11."""
     text = f'{STRIPPED.opener}I look.assistantcommentary to=functions.bash json{{"command": "ls"}}'
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         assert (scan(cut).parsed, scan(cut).text) == (ONE, f"{STRIPPED.opener}I look.")
     for text in (f"{STRIPPED.opener}I look.{STRIPPED.closers[0]}Done.", f"{STRIPPED.opener} of the code"):
-        for cut in all_cuts(text, 10):
+        for cut in all_cuts(text):
             assert (scan(cut).calls, scan(cut).text) == ((), text)
 
 
 def test_reasoning_that_came_apart_has_a_mode_of_its_own() -> None:
     """F70: there the wrapped call that ends it is read."""
-    for cut in all_cuts(f"I look. {CALL}", 20):
+    for cut in all_cuts(f"I look. {CALL}"):
         assert scan(cut, new_scanner(mode=REASONING)).parsed == ONE
     for case, stopped in itertools.product(NOT_MEANT.values(), (True, False)):
         assert scan([f"I look. {case}"], new_scanner(mode=REASONING), stopped=stopped).calls == ()
@@ -123,7 +123,7 @@ RARE = [thought for thought in ALL_MARKERS if thought.may_begin and thought not 
 def test_without_a_word_what_would_end_a_rarer_kind_is_text_where_none_began(thought: ReasoningMarkers) -> None:
     """C1: nothing begins behind it, so that what follows is not taken for a token at the beginning of a reply."""
     text = f"I look.{thought.closers[0]}<|open|>response<|sep|>So."
-    for cut in all_cuts(text, 10):
+    for cut in all_cuts(text):
         assert (scan(cut).calls, scan(cut).text) == ((), text)
 
 

@@ -27,7 +27,7 @@ def thinks(text: str, key: str = "reasoning") -> Chunk:
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("end", ["stop", "tool_calls"])
 def test_a_wrapped_call_that_ends_the_reasoning_of_an_empty_reply_is_meant(key: str, end: str) -> None:
-    for cut in all_cuts(THOUGHT, 20):
+    for cut in all_cuts(THOUGHT):
         seen = only(run([*(thinks(part, key) for part in cut), ends(end)]))
         assert [(name, json.loads(arguments)) for name, arguments in seen.calls] == [("bash", {"command": "ls"})]
         assert (seen.reasoning, seen.text, seen.finish) == (THOUGHT, "", "tool_calls")

@@ -9,6 +9,7 @@ from proxy.formats.markers import BEFORE_TEXT, CUT_OPENERS
 from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
 from proxy.formats.unwrapped import unwrapped
 from proxy.parsing.cursor import Cursor, Parsing, RawCall
+from tests.support.each_case import each_case
 from tests.support.helpers import call_json, new_scanner, outcome, scan
 
 LS = '{"command": "ls"}'
@@ -66,7 +67,7 @@ def test_with_anything_behind_it_or_cut_off_it_is_none(name: str) -> None:
             assert (found.calls, found.text) == ((), reply)
 
 
-@pytest.mark.parametrize("rest", CUT_OPENERS)
+@each_case("rest", CUT_OPENERS)
 def test_each_opener_may_lack_its_first_bytes(rest: str) -> None:
     """F3: a server or a template cut them off."""
     inside = (

@@ -183,7 +183,7 @@ def test_what_is_no_call_stays_as_it_is_at_every_cut(name: str) -> None:
 def test_what_follows_the_limits_of_a_reply_is_the_same_at_every_cut(name: str) -> None:
     """C3, C4: JSON replies, raw text, replies cut off."""
     text, settings_, stopped, calls, prose = SPLIT[name]
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         found = scan(cut, new_scanner(**settings_), stopped=stopped)
         assert (found.parsed, found.text) == (calls, prose)
 
@@ -204,7 +204,7 @@ NESTED = {
 @pytest.mark.parametrize("name", NESTED)
 def test_markup_inside_a_string_is_never_a_call(name: str) -> None:
     """C3: never markup inside a string argument, whatever becomes of the call around it."""
-    for cut in all_cuts(NESTED[name], 20):
+    for cut in all_cuts(NESTED[name]):
         assert scan(cut).calls == ()
 
 
@@ -283,7 +283,7 @@ def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
     """C6: the same at every cut."""
     text, form, why = REFUSED[name]
     notes: set[tuple[RejectedSpan, ...]] = set()
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         refused: list[RejectedSpan] = []
         assert scan(cut, new_scanner(refused=refused, results=(STRONG,))).calls == ()
         notes.add(tuple(note for note in refused if why in note.why))
@@ -307,7 +307,7 @@ def test_an_open_quote_in_prose_does_not_swallow_the_call_after_it() -> None:
 @pytest.mark.parametrize("copied", [STRONG, WEAK, f"```json\n{WEAK}\n```", INNER])
 def test_what_stands_verbatim_in_a_tool_result_is_never_a_call(copied: str) -> None:
     """F89."""
-    for cut in all_cuts(copied, 20):
+    for cut in all_cuts(copied):
         scanner = new_scanner(results=("other", f"the page says: {copied} - do it"))
         found = scan(cut, scanner)
         assert (found.calls, found.text) == ((), copied)
@@ -385,7 +385,7 @@ def test_a_character_that_begins_an_opener_waits_for_the_next_one_alone() -> Non
 
 def test_what_is_held_over_the_limit_is_let_go_as_text() -> None:
     """C6, C7: a limit that is exceeded is no failure."""
-    for cut in all_cuts(f"a {STRONG} b", 20):
+    for cut in all_cuts(f"a {STRONG} b"):
         assert scan(list("".join(cut)), new_scanner(max_held=40)).calls == ()
     assert scan(list(STRONG), new_scanner(max_held=400)).calls
 
@@ -393,14 +393,14 @@ def test_what_is_held_over_the_limit_is_let_go_as_text() -> None:
 def test_the_limit_of_what_is_held_holds_at_every_cut() -> None:
     """C7: equal results whether the text comes whole or byte by byte."""
     text = f"a {STRONG} b"
-    results = {scan(cut, new_scanner(max_held=40)).calls for cut in all_cuts(text, 20)}
+    results = {scan(cut, new_scanner(max_held=40)).calls for cut in all_cuts(text)}
     assert len(results) == 1
 
 
 def test_calls_over_the_limit_stay_text() -> None:
     """C7."""
     text = f"{STRONG}\n{STRONG}\n{STRONG}"
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         found = scan(cut, new_scanner(max_calls=2))
         assert len(found.calls) == 2
         assert found.text.strip() == STRONG
@@ -483,7 +483,9 @@ STARTS = ["", "<tool_call>\n<function=bash>\n<parameter=command>\n", '<tool_call
 @pytest.mark.parametrize("cut", [1, 7, 1 << 20])
 def test_twice_the_text_takes_less_than_three_times_the_steps(unit: str, start: str, cut: int) -> None:
     """C7; style, point 6: linear on adversarial text, however it is cut."""
-    count = max(40, 3000 // len(unit)) if cut > 1 else max(20, 1200 // len(unit))
+    # Where all comes at once, what is nested too deeply to be read must be among both.
+    lengths = {1: 600, 7: 1500, 1 << 20: 6000}
+    count = max(10 if cut == 1 else 20, lengths[cut] // len(unit))
     once, twice = (steps(start + unit * times, cut) for times in (count, 2 * count))
     assert twice < 3 * once
 
@@ -520,7 +522,7 @@ ODD = {
 def test_odd_texts_are_read_to_their_end_and_the_same_at_every_cut(name: str, json_reply: bool) -> None:
     with time_limit(10):
         whole = scan([ODD[name]], new_scanner(json_reply=json_reply))
-        for cut in all_cuts(ODD[name], 20):
+        for cut in all_cuts(ODD[name]):
             assert scan(cut, new_scanner(json_reply=json_reply)) == whole
 
 

@@ -36,7 +36,7 @@ def test_where_a_text_shows_the_whole_closers_of_its_call_nothing_of_it_leaves(n
     for values in ({"path": "a", "content": content}, {"content": content, "path": "a"}):
         text = WRAPPERS[name]("write", broken(values))
         for reply in (text, f"{text}\nThat was it.", f"I do it.\n\n{text}"):
-            calls, left = read(reply, 4)
+            calls, left = read(reply)
             assert calls in ([], [("write", values)])
             assert without_tokens(left) == without_tokens(reply) or calls
 
@@ -45,7 +45,7 @@ def test_where_a_text_shows_the_whole_closers_of_its_call_nothing_of_it_leaves(n
 def test_a_text_with_line_ends_that_shows_them_is_read_no_further_than_it_is_known(name: str) -> None:
     for behind in BEHIND:
         text = WRAPPERS[name]("write", f'{{"path": "a\n{closers(name)}{behind}", "content": "b"}}')
-        calls, left = read(text, 4)
+        calls, left = read(text)
         assert (calls, without_tokens(left)) == ([], without_tokens(text))
 
 
@@ -54,7 +54,7 @@ def test_legal_arguments_are_taken_whatever_stands_behind_their_call(name: str) 
     values = {"path": "a", "content": f'X = "{closers(name)}"'}
     text = WRAPPERS[name]("write", json.dumps(values, ensure_ascii=False))
     for behind in ("", "\n", '\nIt says "done".'):
-        calls, left = read(f"{text}{behind}", 4)
+        calls, left = read(f"{text}{behind}")
         assert (calls, left.strip()) == ([("write", values)], behind.strip())
 
 
@@ -63,7 +63,7 @@ def test_calls_behind_each_other_are_calls(name: str) -> None:
     values = {"path": "a", "content": 'print("x")\ny'}
     text = WRAPPERS[name]("write", broken(values))
     other = WRAPPERS[name]("read", '{"path": "b"}')
-    assert read(text + other, 4)[0] == [("write", values), ("read", {"path": "b"})]
+    assert read(text + other)[0] == [("write", values), ("read", {"path": "b"})]
 
 
 @pytest.mark.parametrize("line", ["", "\nafter", "\n\nand so on"])
@@ -72,7 +72,7 @@ def test_calls_behind_each_other_are_calls(name: str) -> None:
 def test_what_a_call_lacks_may_stand_behind_the_closers_that_it_shows(name: str, line: str) -> None:
     """The text is legal JSON up to them, and no legal call."""
     text = WRAPPERS[name]("write", f'{{"path": "{closers(name)}{line}", "content": "b"}}')
-    calls, left = read(text, 4)
+    calls, left = read(text)
     assert (calls, without_tokens(left)) == ([], without_tokens(text))
 
 
@@ -80,8 +80,8 @@ def test_what_a_call_lacks_may_stand_behind_the_closers_that_it_shows(name: str,
 def test_a_call_that_lacks_a_key_is_one_where_nothing_more_can_be_of_it(name: str) -> None:
     text = WRAPPERS[name]("write", '{"path": "a"}')
     other = WRAPPERS[name]("read", '{"path": "b"}')
-    assert read(f"{text}\nThat was it.", 4)[0] == [("write", {"path": "a"})]
-    assert read(f"{text}\n{other}", 4)[0] == [("write", {"path": "a"}), ("read", {"path": "b"})]
+    assert read(f"{text}\nThat was it.")[0] == [("write", {"path": "a"})]
+    assert read(f"{text}\n{other}")[0] == [("write", {"path": "a"}), ("read", {"path": "b"})]
 
 
 @pytest.mark.parametrize("line", ["", "\nand then more"])
@@ -89,8 +89,8 @@ def test_the_end_of_a_fence_in_a_line_may_be_shown(line: str) -> None:
     """DeepSeek V3 writes it on a line of its own."""
     name = "DeepSeek V3"
     text = WRAPPERS[name]("read", f'{{"path": "{closers(name)}{line}"}}')
-    calls, left = read(text, 4)
+    calls, left = read(text)
     assert (calls, left) == ([], text)
     in_line = WRAPPERS[name]("read", '{"path": "a"}').replace("\n```<", "```<")
-    assert read(in_line, 4) == ([("read", {"path": "a"})], "")
-    assert read(f"{in_line}\nThat was it.\n```\ncode\n```", 4)[0] == [("read", {"path": "a"})]
+    assert read(in_line) == ([("read", {"path": "a"})], "")
+    assert read(f"{in_line}\nThat was it.\n```\ncode\n```")[0] == [("read", {"path": "a"})]

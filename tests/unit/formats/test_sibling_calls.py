@@ -134,7 +134,7 @@ def test_what_was_offered_is_called_and_the_rest_is_text_in_its_place(family: st
     """C3: whatever the values of what was not offered show."""
     text, calls = reply(family, order)
     for stopped in (True, False):
-        for cut in all_cuts(text, 5):
+        for cut in all_cuts(text):
             found = scan(cut, stopped=stopped)
             assert (found.parsed, found.text) == (calls, content(family, order))
 
@@ -142,7 +142,7 @@ def test_what_was_offered_is_called_and_the_rest_is_text_in_its_place(family: st
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prose_around_it_stays_where_it_was(family: str) -> None:
     text, calls = reply(family, "xb")
-    for cut in all_cuts(f"First this.\n{text}\nThen that.", 5):
+    for cut in all_cuts(f"First this.\n{text}\nThen that."):
         found = scan(cut)
         assert found.parsed == calls
         assert found.text == f"First this.\n{content(family, 'xb')}\nThen that."
@@ -153,7 +153,7 @@ def test_prose_around_it_stays_where_it_was(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_text_between_calls_stands_between_them(family: str) -> None:
     text, calls = reply(family, "bxr")
-    for cut in all_cuts(text, 5):
+    for cut in all_cuts(text):
         seen = [given[2] if kind != "prose" else given for kind, given in scan(cut).pieces]  # type: ignore[index]
         assert [len(each) if isinstance(each, tuple) else each for each in seen] == [1, content(family, "bxr"), 1]
     assert len(calls) == 2
@@ -163,7 +163,7 @@ def test_text_between_calls_stands_between_them(family: str) -> None:
 def test_where_none_was_offered_all_is_text(family: str) -> None:
     for order in ("x", "xx"):
         text, _ = reply(family, order)
-        for cut in all_cuts(f"{text} so", 5):
+        for cut in all_cuts(f"{text} so"):
             found = scan(cut)
             assert (found.calls, found.text) == ((), f"{text} so")
 
@@ -217,7 +217,7 @@ def test_without_a_wrapper_one_that_was_not_offered_makes_the_row_text() -> None
     x, y = call_json("nope", a=1), call_json("bash", command="ls")
     rows = (f"[{x}, {y}]", f"[{y}, {x}]", f"```json\n[{x}, {y}]\n```", f"{y}\n{x}", "[nope(a=1), bash(command='ls')]")
     for text in rows:
-        for cut in all_cuts(text, 5):
+        for cut in all_cuts(text):
             found = scan(cut)
             assert (found.calls, found.text) == ((), text)
 
@@ -226,7 +226,7 @@ def test_without_a_wrapper_one_that_was_not_offered_makes_the_row_text() -> None
 def test_a_client_has_the_text_and_the_call(family: str) -> None:
     """C4, C5: streamed and whole."""
     text, calls = reply(family, "xb")
-    for cut in all_cuts(text, 3):
+    for cut in all_cuts(text):
         seen = view(run([*map(says, cut), ends()], new_engine()))[0]
         assert [(name, json.loads(given)) for name, given in seen.calls] == calls
         assert (seen.text, seen.finish) == (content(family, "xb"), "tool_calls")

@@ -16,6 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.contract.test_c3_round_trip import QUIET, Request, comparable, requests
+from tests.support.each_case import each_case
 from tests.support.helpers import (
     all_cuts,
     call_json,
@@ -149,7 +150,7 @@ CALLS: list[tuple[str, Arguments]] = [
 
 
 @pytest.mark.parametrize("dress", DRESSES)
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 def test_each_form_in_each_dress_is_its_call_at_every_cut(form: str, dress: str) -> None:
     """F6."""
     for name, arguments in CALLS:
@@ -297,7 +298,7 @@ def test_several_are_a_row_and_one_that_is_none_makes_all_text(row: str) -> None
     """C3."""
     one, two = {"action": "bash", "action_input": {"command": "ls"}}, {"tool_call": "search", "params": {"query": "x"}}
     text = SEVERAL[row](one, two)
-    for cut in all_cuts(text, 10):
+    for cut in all_cuts(text):
         found = scan(cut, new_scanner(TOOLS))
         assert (found.parsed, found.text) == ([("bash", {"command": "ls"}), ("search", {"query": "x"})], "")
     for other in ({"action": "nope", "action_input": {"command": "ls"}}, {"action": "bash"}, {"x": 1}):
@@ -312,7 +313,7 @@ def test_several_calls_in_code_are_a_row() -> None:
         'bash{command: "ls"}\nsearch{query: "x"}',
         "```\nbash(command='ls');\nsearch{query: \"x\"}",
     ):
-        for cut in all_cuts(text, 10):
+        for cut in all_cuts(text):
             assert scan(cut, new_scanner(TOOLS)).parsed == calls
 
 

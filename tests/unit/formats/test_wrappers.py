@@ -10,7 +10,7 @@ from proxy.formats.markers import MARKERS, WRAPPER_TAGS
 from proxy.formats.wrappers import BODIES, MAX_NESTED, Closed, closed_by_itself, fence, read_call, read_wrapper
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Context, Cursor
-from tests.support.helpers import call_json, offered, outcome, scan
+from tests.support.helpers import call_json, offered, outcome, scan, units
 
 LS = call_json("bash", command="ls")
 PWD = call_json("bash", command="pwd")
@@ -170,7 +170,7 @@ def test_wherever_a_wrapper_breaks_off_the_call_that_is_closed_is_kept(name: str
     opener, call = CLOSED[name]
     for end in range(1, len(call)):
         text = f"{opener}{call}\n{call[:end]}"
-        for cut in ([text], [*text]):
+        for cut in ([text], units(text)):
             found = scan(cut, stopped=stopped)
             assert found.parsed in (ONE, ONE + ONE), text
 

@@ -13,7 +13,7 @@ from proxy.formats.xml_calls import parameters, tagged_call
 from proxy.formats.xml_tags import SEPARATOR
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Context, Cursor, NotACall
-from proxy.tools.schema_types import literal
+from proxy.tools.schema import literal
 from tests.support.helpers import offered, outcome
 
 

@@ -195,7 +195,7 @@ def test_a_whole_order_comes_back_at_every_cut() -> None:
     }
     text = f'{SEPARATOR}<tool_call>\n{SEPARATOR}<invoke name="create_order">{written(order)}{SEPARATOR}</invoke>\n'
     tools = offered(ORDER)
-    for cut in all_cuts(f"{text}{SEPARATOR}</tool_call>", 20):
+    for cut in all_cuts(f"{text}{SEPARATOR}</tool_call>"):
         found = scan(cut, new_scanner(tools))
         assert (found.parsed, found.text) == ([("create_order", order)], "")
 

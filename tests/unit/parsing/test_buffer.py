@@ -44,18 +44,19 @@ def test_positions_stay_when_bytes_are_forgotten(dropped: int) -> None:
     window = at(dropped)
     assert (window.base, window.end) == (dropped, len(TEXT))
     for start in range(dropped, len(TEXT) + 1):
-        assert window.part(start, start + 5) == TEXT[start : start + 5]
+        assert window.slice(start, start + 5) == TEXT[start : start + 5]
         assert window.find(b"<", start) == TEXT.find(b"<", start)
         sought = re.compile(b"[<m]").search(TEXT, start)
         assert window.search(re.compile(b"[<m]"), start) == (sought.start() if sought else len(TEXT))
         assert window.first(re.compile(b"[<m]"), start) == (sought and (sought.start(), sought.group()))
-        assert window.matches(re.compile(b"m"), start) is (TEXT[start : start + 1] == b"m")
+        token = window.token(re.compile(b"m"), start)
+        assert (token is not None) is (TEXT[start : start + 1] == b"m")
 
 
 def test_what_was_forgotten_is_not_there_and_is_forgotten_once() -> None:
     window = at(7)
-    assert window.part(0, 9) == TEXT[7:9]
-    assert window.part(0, 5) == b""
+    assert window.slice(0, 9) == TEXT[7:9]
+    assert window.slice(0, 5) == b""
     window.drop(3)
     assert window.base == 7
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from proxy.parsing.markdown import Markdown
+from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts
 
 # Each text is judged at its end: is the next byte in code, and is it the first of its line?
@@ -78,9 +79,32 @@ def test_any_text_gives_one_place_at_every_cut() -> None:
     for _ in range(200):
         data = "".join(rng.choices(["`", "``", "```", "~~~", "\n", "\n\n", "a", " ", "\r"], k=20)).encode()
         found = set()
-        for cut in all_cuts(data, 10):
+        for cut in all_cuts(data):
             markdown = Markdown()
             for part in cut:
                 markdown.feed(part)
             found.add((markdown.in_code, markdown.line_start))
         assert len(found) == 1
+
+
+RUNS = (
+    *("\n", "\n\n", "\n ", "`", "```\n", "\n```\n", "~~~\n", "a\n`b` ", "`` ` ", "- a\n", "    x\n", "\n>", "\\`"),
+    *("\\\\", "1. a\n\n"),
+)
+
+
+@pytest.mark.parametrize("before", ["", "a ", "```\n", "- b\n\n", "a `b "])
+@each_case("unit", RUNS, ids=repr)
+@pytest.mark.parametrize("behind", ["", "`x", "\n    y"])
+def test_a_long_text_that_repeats_itself_is_as_if_it_came_byte_by_byte(before: str, unit: str, behind: str) -> None:
+    run = unit * (3000 // len(unit))
+    for text in (run, run[:-1], run + behind):
+        whole, single = Markdown(), Markdown()
+        for each in (before, text):
+            whole.feed(each.encode())
+        for byte in (before + text).encode():
+            single.feed(bytes([byte]))
+        for markdown in (whole, single):
+            markdown.feed(b"z\n")
+        assert whole.state == single.state
+        assert whole.before[-3000:] == single.before[-3000:]

@@ -4,12 +4,10 @@ without a backslash: where two readings are left, none is taken (contract C9).
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from proxy.repair.shown_comments import without_comments_between
 from tests.support.client_view import argued, mended, whole
 from tests.support.helpers import function, offered
 
@@ -82,10 +80,3 @@ def test_the_opener_of_a_key_behind_a_comment_is_one(first: str, joint: str, com
 def test_comments_of_code_are_text(content: str) -> None:
     values, _ = mended("write", f'{{"path": "p", "content": "{content}"}}', tools=TOOLS)
     assert values == {"path": "p", "content": content}
-
-
-@pytest.mark.parametrize("unit", ['"/*', '", /* c */ "', '"//', '"// c\n', "/*/", '"} /* c */ {"', '"//\n', '"/*"//'])
-def test_C7_no_comments_take_long(unit: str) -> None:
-    began = time.process_time()
-    without_comments_between(unit * (300_000 // len(unit)))
-    assert time.process_time() - began < 5

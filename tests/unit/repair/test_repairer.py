@@ -6,7 +6,6 @@ import copy
 import json
 import random
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,15 @@ from proxy.repair.argument_readers import READERS
 from proxy.repair.policy import Policy, ToolRule
 from proxy.repair.repairer import Repairer
 from proxy.repair.schema_fixes import FIXES
-from proxy.tools.schema import compile_schema, violations
+from proxy.tools.schema import compile_schema
 from proxy.tools.toolset import ToolSet, read_tools
+from proxy.tools.validator import violations
 from tests.support.helpers import all_cuts, calls, ends, function, new_engine, offered, piece, run, view
 from tests.support.random_schemas import TOOLS, Kind, repaired, validator
+from tests.support.work import over_soon
 
 pytestmark = pytest.mark.once
 
-PATIENCE = 10.0
 SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
@@ -52,7 +52,7 @@ def test_what_needs_nothing_stays_byte_for_byte_though_something_is_missing() ->
         found = repaired(SCHEMA, text)
         assert found is not None
         assert (found.arguments, found.fixes) == (text, ())
-        assert found.faults == ("path" not in text)
+        assert found.violations == ("path" not in text)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_odd_values_have_one_outcome_at_every_cut(name: str) -> None:
 def test_a_string_that_went_on_cannot_become_another_one() -> None:
     """C4: what left stays right; what differs in it ends in an error."""
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": SCHEMA}}])
-    for cut in all_cuts('{"path": "a"], "b": 1}', 20):
+    for cut in all_cuts('{"path": "a"], "b": 1}'):
         failed, (sent,), said = streamed(tools, cut, whole=False)
         assert (failed, sent, said) == (True, '{"path": "a', "")
 
@@ -268,7 +268,7 @@ def test_a_damaged_call_gets_better_at_every_cut_alike_or_stays(given_: tuple[Ki
         again = repaired(kind.schema, found.arguments)
         assert again is not None
         assert (again.arguments, again.fixes) == (found.arguments, ())
-        assert found.faults == violations(found.values, shape)
+        assert found.violations == violations(found.values, shape)
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": kind.schema}}])
     for whole in (False, True):
         outcomes = {_outcome(streamed(tools, cut, whole=whole), found) for cut in all_cuts(text, 2)}
@@ -316,11 +316,10 @@ def test_a_call_of_2_MB_is_done_in_time() -> None:
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": schema}}])
     text = json.dumps({"path": "line {\n" * 300_000, "count": "1"})
     cut = [text[at : at + 4096] for at in range(0, len(text), 4096)]
-    started = time.process_time()
-    failed, (arguments,), _ = streamed(tools, cut, whole=False)
+    with over_soon():
+        failed, (arguments,), _ = streamed(tools, cut, whole=False)
     assert not failed
     assert json.loads(arguments)["count"] == 1
-    assert time.process_time() - started < PATIENCE
 
 
 def test_the_tools_of_the_other_tests_are_offered() -> None:
@@ -331,12 +330,12 @@ def test_the_tools_of_the_other_tests_are_offered() -> None:
     assert (found.name, found.arguments) == ("Read", '{"path": "a"}')
 
 
-def test_the_readme_names_every_repair() -> None:
+def test_the_guide_names_every_repair() -> None:
     """C6: whoever reads an id in the log or in the audit finds there what it means."""
     folder = Path(__file__).parents[3]
     written = "".join(path.read_text() for path in (folder / "proxy").rglob("*.py"))
     ids = {each.id for each in (*READERS, *FIXES)}
     ids.update(re.findall(r'Repair\(\s*"([a-z_]+)"', written))
-    readme = (folder / "README.md").read_text()
+    guide = (folder / "docs" / "repairs.md").read_text()
     assert len(ids) > 25
-    assert [each for each in sorted(ids) if f"`{each}`" not in readme] == []
+    assert [each for each in sorted(ids) if f"`{each}`" not in guide] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from typing import Any, get_args
 
 import pytest
@@ -14,6 +13,7 @@ from proxy.codec.json_text import Json, JsonObject
 from proxy.repair.policy import Action, Condition, ToolRule
 from proxy.repair.rule_actions import MAX_PLACES, applies_to_model, apply_rule, renames, rules_for, touched
 from proxy.tools.toolset import Tool, ToolSet
+from tests.support.work import over_soon
 
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -112,10 +112,10 @@ def test_a_number_is_the_same_enum_value_however_it_is_written() -> None:
         ("to_string", {"a": [1, "é"]}, '{"a": [1, "é"]}'),
         ("strip_markup", "a.py</parameter>", "a.py"),
         ("strip_markup", "<parameter=path>a.py\n</parameter>\n</function>\n</tool_call>\n", "a.py\n"),
-        ("strip_markup", "\n<parameter name=\"p\"> a </x:parameter></arg_value>", " a "),
+        ("strip_markup", '\n<parameter name="p"> a </x:parameter></arg_value>', " a "),
         ("strip_markup", "a<|tool_call_end|>", "a"),
         ("strip_markup", "</PARAMETER>", ""),
-        ("unescape_html", "a &amp;&amp; b &lt; &quot;c&quot; &#39;&#x41;", "a && b < \"c\" 'A"),
+        ("unescape_html", "a &amp;&amp; b &lt; &quot;c&quot; &#39;&#x41;", 'a && b < "c" \'A'),
     ],
 )
 def test_an_action_repairs_a_value(action: Action, text: Json, value: Json) -> None:
@@ -292,8 +292,25 @@ def test_the_arguments_that_rules_may_change_are_known_beforehand() -> None:
 
 _KEYS = st.sampled_from(["p", "q", "content"])
 _TEXTS = st.sampled_from(
-    ["", "a", "true", "OFF", "[1]", "['a']", '{"p": "[]"}', '"[1]"', "{'p': 1}", "x</parameter>", " <parameter=a> y ",
-     "</function>\n</tool_call>", "&amp;lt;", "&lt;", "&amp;", "&#38;#38;", "&amp;l&#116;;"]
+    [
+        "",
+        "a",
+        "true",
+        "OFF",
+        "[1]",
+        "['a']",
+        '{"p": "[]"}',
+        '"[1]"',
+        "{'p': 1}",
+        "x</parameter>",
+        " <parameter=a> y ",
+        "</function>\n</tool_call>",
+        "&amp;lt;",
+        "&lt;",
+        "&amp;",
+        "&#38;#38;",
+        "&amp;l&#116;;",
+    ]
 )
 _LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.floats(-1, 1), _TEXTS)
 _VALUES = st.recursive(
@@ -356,7 +373,6 @@ def test_each_condition_with_each_action_is_idempotent(condition: Condition, act
     ],
 )
 def test_a_long_hostile_value_takes_no_time(action: Action, text: str) -> None:
-    start = time.process_time()
-    apply_rule(rule("exists", action), "bash", {"p": text}, OFFERED)
-    apply_rule(rule("matches", action, pattern="*a*b*c*d*</*>*<?*x"), "bash", {"p": text}, OFFERED)
-    assert time.process_time() - start < 2
+    with over_soon():
+        apply_rule(rule("exists", action), "bash", {"p": text}, OFFERED)
+        apply_rule(rule("matches", action, pattern="*a*b*c*d*</*>*<?*x"), "bash", {"p": text}, OFFERED)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from proxy.codec.json_text import Json, JsonObject
 from proxy.repair.argument_readers import read_arguments
 from proxy.repair.schema_fixes import FIXES, Fix, apply_fixes
-from proxy.tools.schema import Validator, compile_schema, violations
+from proxy.tools.schema import compile_schema
+from proxy.tools.validator import Validator, violations
 from tests.support.random_schemas import KEYS, KINDS, TEXTS, VALUES, Kind
 
 USUAL = tuple(fix for fix in FIXES if not fix.optional)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from proxy.codec.json_text import JsonObject
 from proxy.repair.unescaped_strings import read_unescaped
 from proxy.tools.schema import Schema, compile_schema
+from tests.support.work import over_soon
 
 pytestmark = pytest.mark.once
 
@@ -290,9 +290,8 @@ UNITS = ('"', '", ', '", "path": ', '", "x": ', '"}', '"}]', '"}, {"old": ', '" 
 def test_C7_no_text_takes_long(unit: str) -> None:
     for head in ('{"path": "p", "content": "', '{"path": "p", "edits": [{"old": "', '{"path": '):
         for tail in ('"}', '"}]}', ""):
-            began = time.process_time()
-            text_read(head + unit * (300_000 // len(unit)) + tail, EDITS if "edits" in head else WRITE)
-            assert time.process_time() - began < 10
+            with over_soon():
+                text_read(head + unit * (150_000 // len(unit)) + tail, EDITS if "edits" in head else WRITE)
 
 
 @pytest.mark.parametrize(

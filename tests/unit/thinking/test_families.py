@@ -12,6 +12,7 @@ from proxy.thinking.families import FAMILIES, NAMES, Family, Opens, family_of
 from proxy.thinking.splitting import is_on, thoughts_of
 from proxy.thinking.switches import switched
 from tests.support.chat_templates import FOLDER, render
+from tests.support.each_case import each_case
 
 # The templates of families that think, with a name under which a server has such a model.
 TEMPLATES = {
@@ -67,7 +68,7 @@ def known(name: str) -> Family:
 
 @needed
 @pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("template", TEMPLATES)
+@each_case("template", TEMPLATES)
 def test_the_prompt_opens_the_thought_where_the_table_says_so(template: str, asked: str) -> None:
     """By family, and by the request's own switch, in whatever words the client says it."""
     family = known(TEMPLATES[template])

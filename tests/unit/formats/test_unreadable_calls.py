@@ -116,11 +116,11 @@ def test_behind_the_closers_of_a_text_that_was_mended_a_call_counts_only_if_none
     example = FAMILIES[name]("read", '{"path": "b"}')
     shown = f'echo "x"{behind(name)[1:]}\n{example}'
     text = FAMILIES[name]("write", f'{{"path": "a", "content": "{shown}"}}')
-    calls, left = read(text, 6)
+    calls, left = read(text)
     assert (calls, left.replace("<|call|>", "")) == ([], text.replace("<|call|>", ""))
     values: dict[str, Json] = {"path": "a", "content": 'echo "x"'}
     both = FAMILIES[name]("write", broken(values)) + "\n" + example
-    assert read(both, 6)[0] == [("write", values), ("read", {"path": "b"})]
+    assert read(both)[0] == [("write", values), ("read", {"path": "b"})]
 
 
 @pytest.mark.parametrize("name", ["Mistral", "Mistral, before", "Llama"])
@@ -128,10 +128,10 @@ def test_behind_a_marker_without_a_closer_nothing_but_calls_may_follow_what_was_
     example = FAMILIES[name]("read", '{"path": "b"}')
     brackets = behind(name)
     shown = FAMILIES[name]("write", f'{{"path": "a", "content": "echo "x"{brackets}\n{example}"}}')
-    assert read(shown, 6) == ([], shown)
+    assert read(shown) == ([], shown)
     values: dict[str, Json] = {"path": "a", "content": 'echo "x"'}
     both = FAMILIES[name]("write", broken(values)) + "\n" + example
-    assert read(both, 6)[0] == [("write", values), ("read", {"path": "b"})]
+    assert read(both)[0] == [("write", values), ("read", {"path": "b"})]
 
 
 BROKEN_BUT_OVER = (

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
+from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, function, new_scanner, offered, scan
 from tests.support.renderers import RENDERERS, Call
 
@@ -44,7 +45,7 @@ def without_end(family: str, calls: list[Call], key: str, value: str) -> str:
 
 
 def found(text: str, expected: list[Call], left: str = "") -> None:
-    for cut in all_cuts(text, 12):
+    for cut in all_cuts(text):
         seen = scan(cut, new_scanner(TOOLS))
         assert (seen.parsed, seen.text.strip()) == (expected, left.strip())
 
@@ -90,7 +91,7 @@ def test_where_a_key_may_be_quoted_or_two_end_tags_be_missing_there_is_no_call(f
 
 
 @pytest.mark.parametrize("family", ["mimo", "seed_oss", "minimax_m2", "anthropic", "hy_v3", "glm45", "kimi_k3"])
-@pytest.mark.parametrize("key", ["fileNote", "FileNote", "file-note", "FILE_NOTE", "filenote"])
+@each_case("key", ["fileNote", "FileNote", "file-note", "FILE_NOTE", "filenote"])
 @pytest.mark.parametrize("value", [None, "nullable", "strue"])
 def test_a_value_is_typed_as_the_key_that_is_meant(family: str, key: str, value: str | None) -> None:
     written = RENDERERS[family].render([("edit_text", {"path": "a.py", key: value})])
@@ -167,7 +168,7 @@ def doubled(family: str, key: str, end: str) -> tuple[str, list[Call]]:
 @pytest.mark.parametrize("between", ["", " ", "\n"])
 @pytest.mark.parametrize("value", ENDING)
 @pytest.mark.parametrize("key", ["path", "old"])
-@pytest.mark.parametrize("family", DOUBLED)
+@each_case("family", DOUBLED)
 def test_a_text_that_ends_with_its_own_end_tag_has_two_readings(
     family: str, key: str, value: str, between: str
 ) -> None:
@@ -210,7 +211,7 @@ LISTED = offered(
 
 
 def found_listed(text: str, expected: list[Call], left: str = "") -> None:
-    for cut in all_cuts(text, 12):
+    for cut in all_cuts(text):
         seen = scan(cut, new_scanner(LISTED))
         assert (seen.parsed, seen.text.strip()) == (expected, left.strip())
 
