@@ -17,8 +17,8 @@ from proxy.errors import ProxyError
 class LaneTeller(Protocol):
     """What leaves by the lane of a dialect that says everything anew: texts that go on what is being said."""
 
-    def tell(self, texts: Sequence[bytes]) -> bytes:
-        """Texts, as they stand in strings of JSON, as the events of the dialect's stream."""
+    def tell(self, texts: Sequence[bytes]) -> bytes | None:
+        """Texts, as they stand in strings of JSON, as events of the dialect; None if they cannot leave so."""
 
     def record(self, events: Iterable[Event]) -> None:
         """Keep what these texts, joined, say."""

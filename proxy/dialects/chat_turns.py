@@ -72,13 +72,13 @@ class UserTurn:
         if not self.results:
             return [{"role": "user", "content": content([*self.shown, *self.parts])}]
         added = [part for part in self.parts if not is_own(part)]
-        said = [*self.shown, *filter(is_own, self.parts)]
+        own_parts = [*self.shown, *filter(is_own, self.parts)]
         *results, last = self.results
         if last["content"]:
             added.insert(0, text_part(str(last["content"])))
         results.append({**last, "content": joined(added)})
-        if said:
-            results.append({"role": "user", "content": content(said)})
+        if own_parts:
+            results.append({"role": "user", "content": content(own_parts)})
         return results
 
 

@@ -6,10 +6,13 @@ Source: RFC 8259, 8.2. In a dialect whose clients read arguments strictly they a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 
 _TOKEN = re.compile(r"[^\\]+|\\u[0-9a-fA-F]{4}|\\[^u]|\\(?:u[0-9a-fA-F]{0,3})?\Z|.", re.DOTALL)
 _WHOLE = 6
+# `\\u` of JSON text that stands in a string of JSON.
+_NUMBERED = rb"\\u"
 _REPLACEMENT = "\\ufffd"
 
 
@@ -22,6 +25,11 @@ class _Token(Enum):
     LOW = "low"  # \ude00, the second one
 
 
+def may_hold_halves(texts: Iterable[bytes]) -> bool:
+    """True if JSON text, each piece as it stands in a string of JSON, may hold a surrogate, or a part of one."""
+    return any(_NUMBERED in text for text in texts)
+
+
 class SurrogateFilter:
     """JSON text in any cut to the same text without lone surrogates; equal results at every cut.
 
@@ -30,6 +38,11 @@ class SurrogateFilter:
 
     def __init__(self) -> None:
         self._pending = ""
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing waits."""
+        return not self._pending
 
     def feed(self, text: str) -> str:
         """Take the next text; give what is decided."""

@@ -35,7 +35,7 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
     if it answers 200 with a number; any other answer leads to the next. What `upstream_post` raises (no connection,
     401, 403) passes through.
     """
-    number = _asked(upstream_post, TOKENIZE, _for_tokenize(chat_body), "count")
+    number = _counted(upstream_post, TOKENIZE, _for_tokenize(chat_body), "count")
     if number:
         return number, "tokenize"
     if client_body is None:
@@ -44,7 +44,7 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
     named = dict(client_body)
     if "model" in chat_body:
         named["model"] = chat_body["model"]
-    number = _asked(upstream_post, MESSAGES_COUNT_TOKENS, named, "input_tokens")
+    number = _counted(upstream_post, MESSAGES_COUNT_TOKENS, named, "input_tokens")
     if number:
         return number, "count_tokens"
     return estimate(chat_body), "estimate"
@@ -56,7 +56,7 @@ def _for_tokenize(chat_body: JsonObject) -> JsonObject:
     return {**prompt, "add_generation_prompt": chat_body.get("add_generation_prompt", True)}
 
 
-def _asked(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
+def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
     """What the server says in `field`, or 0. llama-server's /tokenize answers `{"tokens": []}`, which has none."""
     status, data = upstream_post(path, dump_request(body))
     if status != 200:
@@ -90,9 +90,9 @@ def estimate(chat_body: JsonObject) -> int:
 def _texts(message: JsonObject) -> Iterator[str]:
     """All that a message says in words."""
     content = message.get("content")
-    said = [content, *(part.get("text") for part in objects_in(content))]
+    texts = [content, *(part.get("text") for part in objects_in(content))]
     for call in objects_in(message.get("tool_calls")):
         function = as_object(call.get("function"))
-        said += [function.get("name"), function.get("arguments")]
-    said += [message.get(key) for key in _TEXTS]
-    yield from (text for text in said if isinstance(text, str))
+        texts += [function.get("name"), function.get("arguments")]
+    texts += [message.get(key) for key in _TEXTS]
+    yield from (text for text in texts if isinstance(text, str))

@@ -109,14 +109,14 @@ def _described(message: JsonObject) -> JsonObject:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    parts = [_told(part) for part in content]
+    parts = [_text_part(part) for part in content]
     if all(one is other for one, other in zip(parts, content, strict=True)):
         return message
-    told: JsonObject = {**message, "content": parts}
-    return _flat(told)
+    changed: JsonObject = {**message, "content": parts}
+    return _flat(changed)
 
 
-def _told(part: Json) -> Json:
+def _text_part(part: Json) -> Json:
     if not isinstance(part, dict):
         return part
     kind = _PICTURES.get(as_text(part.get("type")))
@@ -133,8 +133,8 @@ def _apart(block: Block) -> Sequence[JsonObject]:
     text = text_of(block.first.get("content"))
     if not block.calls or text == "":
         return [*block.messages()]
-    said: JsonObject = {"role": "assistant", "content": block.first.get("content")}
-    return [said, {**block.first, "content": ""}, *block.behind]
+    text_message: JsonObject = {"role": "assistant", "content": block.first.get("content")}
+    return [text_message, {**block.first, "content": ""}, *block.behind]
 
 
 # A text beside calls as a turn of its own, for templates that leave it out.
@@ -164,16 +164,16 @@ fill_answers = on_each(_answered)
 
 
 def _spelled_out(messages: Messages) -> Messages:
-    told: list[JsonObject] = []
+    rewritten: list[JsonObject] = []
     for message in messages:
         calls = calls_of(message)
         if calls:
-            told.append(_spelled(message, calls))
+            rewritten.append(_spelled(message, calls))
         elif role_of(message) == "tool":
-            told.append({"role": "user", "content": _response(message)})
+            rewritten.append({"role": "user", "content": _response(message)})
         else:
-            told.append(message)
-    return told
+            rewritten.append(message)
+    return rewritten
 
 
 def _response(message: JsonObject) -> Json:
@@ -181,13 +181,13 @@ def _response(message: JsonObject) -> Json:
 
 
 def _spelled(message: JsonObject, calls: list[JsonObject]) -> JsonObject:
-    told = [message.get("content")]
+    parts = [message.get("content")]
     for call in calls:
         function = function_of(call)
         arguments = as_text(function.get("arguments")) or "{}"
         name = dump(function.get("name"))
-        told.append(f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>')
-    return {**{key: value for key, value in message.items() if key != "tool_calls"}, "content": joined(*told)}
+        parts.append(f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>')
+    return {**{key: value for key, value in message.items() if key != "tool_calls"}, "content": joined(*parts)}
 
 
 def _plain(message: JsonObject) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import is_
 
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
@@ -13,7 +15,8 @@ Messages = Sequence[JsonObject]
 
 def role_of(message: JsonObject) -> str:
     """The role that a message says; "" if none."""
-    return as_text(message.get("role"))
+    role = message.get("role")
+    return role if isinstance(role, str) else ""
 
 
 def calls_of(message: JsonObject) -> list[JsonObject]:
@@ -32,7 +35,7 @@ def all_the_same(new: Sequence[object], old: Sequence[object]) -> bool:
     """True if two sequences hold the very same objects."""
     if len(new) != len(old):
         return False
-    return all(one is other for one, other in zip(new, old, strict=True))
+    return all(map(is_, new, old))
 
 
 def replaced(body: JsonObject, key: str, value: Sequence[Json]) -> JsonObject:
@@ -46,13 +49,30 @@ def on_messages(change: Callable[[Messages], Messages]) -> Callable[[JsonObject]
     """A change of all messages as one of the body. A body whose messages are no objects stays as it is."""
 
     def changed(body: JsonObject) -> JsonObject:
-        messages = body.get("messages")
-        found = objects_in(messages)
-        if not found or len(found) < len(as_list(messages)):
+        messages = as_list(body.get("messages"))
+        # Each healing comes by here, however long the conversation is.
+        if {*map(type, messages)} != {dict}:
             return body
-        return replaced(body, "messages", [*change(found)])
+        new: list[Json] = [*change(objects_in(messages))]
+        return body if all_the_same(new, messages) else {**body, "messages": new}
 
     return changed
+
+
+# A body of any kind has it.
+ANY = "any"
+
+
+def traits_of(body: JsonObject) -> set[str]:
+    """What stands in the messages, so that what mends something else need not look at them: the keys, the roles, and
+    the types of the contents (`str`, `list`, `NoneType`). One that means another of them only leads to a look too many.
+    """
+    messages = objects_in(body.get("messages"))
+    found = {ANY, *chain.from_iterable(messages)}
+    for message in messages:
+        found.add(role_of(message))
+        found.add(type(message.get("content")).__name__)
+    return found
 
 
 def on_each(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonObject], JsonObject]:
@@ -121,26 +141,26 @@ class Talk:
     """A conversation that is said anew, message by message."""
 
     def __init__(self) -> None:
-        self._said: list[tuple[JsonObject, list[Json]]] = []
+        self._turns: list[tuple[JsonObject, list[Json]]] = []
 
     @property
     def last(self) -> str:
         """The role of the last message; "" if there is none."""
-        if not self._said:
+        if not self._turns:
             return ""
-        return role_of(self._said[-1][0])
+        return role_of(self._turns[-1][0])
 
     def say(self, message: JsonObject) -> None:
         """Another message."""
-        self._said.append((message, []))
+        self._turns.append((message, []))
 
     def add(self, content: Json) -> None:
         """More in the last message."""
-        self._said[-1][1].append(content)
+        self._turns[-1][1].append(content)
 
     def messages(self) -> list[JsonObject]:
         """All of them; each is written once, however much was added."""
-        return [_with_more(message, more) for message, more in self._said]
+        return [_with_more(message, more) for message, more in self._turns]
 
 
 def _with_more(message: JsonObject, more: list[Json]) -> JsonObject:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, JsonObject, dump
-from proxy.healing.conversation import on_messages
+from proxy.healing.conversation import on_messages, traits_of
 from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
 from proxy.healing.repeats import tell_repeats
 from proxy.healing.table import HEALINGS, Level
@@ -42,10 +43,12 @@ class HealPlan:
     @property
     def ids(self) -> frozenset[str]:
         """The healings in force."""
-        return in_force(self.on, self.off)
+        return _in_force(self.on, self.off)
 
     def learnt(self, ids: Collection[str]) -> HealPlan:
         """The plan with more healings; one that is off stays so."""
+        if not ids:
+            return self
         return replace(self, on=self.on | {*ids})
 
 
@@ -55,10 +58,15 @@ NO_HEALING = HealPlan(off=frozenset((ALL,)))
 
 def in_force(on: Collection[str], off: Collection[str]) -> frozenset[str]:
     """The ids of the healings in force: those that always are and those that are `on`, without those that are `off`."""
+    return _in_force(frozenset(on), frozenset(off))
+
+
+@lru_cache(maxsize=64)
+def _in_force(on: frozenset[str], off: frozenset[str]) -> frozenset[str]:
     if ALL in off:
         return frozenset()
     always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
-    return frozenset((always | {REPEATS} | {*on}) - {*off})
+    return frozenset((always | {REPEATS} | on) - off)
 
 
 def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
@@ -74,10 +82,12 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     repairs += healed.repairs
     if REPEATS not in plan.ids:
         return Healed(healed.body, tuple(repairs))
-    told = on_messages(lambda messages: tell_repeats(messages, plan.tools.polls))(healed.body)
-    if told is not healed.body:
-        repairs.append(_repair(REPEATS, "messages", "the model is told what it repeats", (healed.body, told)))
-    return Healed(told, tuple(repairs))
+    if "tool" not in traits_of(healed.body):
+        return Healed(healed.body, tuple(repairs))
+    noted = on_messages(lambda messages: tell_repeats(messages, plan.tools.polls))(healed.body)
+    if noted is not healed.body:
+        repairs.append(_repair(REPEATS, "messages", "the model is told what it repeats", (healed.body, noted)))
+    return Healed(noted, tuple(repairs))
 
 
 def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
@@ -93,8 +103,11 @@ def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:
     """The body after the healings of these ids, in the table's order."""
     repairs: list[Repair] = []
+    there = traits_of(body)
     for healing in HEALINGS:
         if healing.id not in ids:
+            continue
+        if healing.needs.isdisjoint(there):
             continue
         try:
             new = healing.apply(body)
@@ -103,6 +116,7 @@ def heal(body: JsonObject, ids: Collection[str]) -> Healed:
         if new is not body:
             repairs.append(_repair(healing.id, healing.key, healing.why, (body, new)))
             body = new
+            there = traits_of(body)
     return Healed(body, tuple(repairs))
 
 

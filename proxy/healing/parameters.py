@@ -87,14 +87,16 @@ def offer(body: JsonObject, offered: OfferedTools) -> JsonObject:
 
     A tool that the client forces stays.
     """
+    if not offered.drop and not offered.describe:
+        return body
     tools = as_list(body.get("tools"))
     forced = _name(body.get("tool_choice"))
     kept = [tool for tool in tools if not _is_dropped(tool, offered.drop, forced)]
-    told = [_described(tool, offered.describe) for tool in kept]
-    if all_the_same(told, tools):
+    described = [_described(tool, offered.describe) for tool in kept]
+    if all_the_same(described, tools):
         return body
-    if told:
-        return {**body, "tools": told}
+    if described:
+        return {**body, "tools": described}
     return {key: value for key, value in body.items() if key not in _OF_TOOLS}
 
 

@@ -63,11 +63,11 @@ def newest_repeat(messages: Messages, exempt: Collection[str]) -> tuple[str, int
 def tell_repeats(messages: Messages, exempt: Collection[str]) -> Messages:
     """The conversation with the sentence behind each result that was there too often."""
     talk = Talk()
-    told = {index: (name, count) for index, name, count in _repeats(messages, exempt) if count >= TOLD_TO_THE_MODEL}
+    repeated = {index: (name, count) for index, name, count in _repeats(messages, exempt) if count >= TOLD_TO_THE_MODEL}
     for index, message in enumerate(messages):
         talk.say(message)
-        if index in told and not _is_told(message):
-            name, count = told[index]
+        if index in repeated and not _is_told(message):
+            name, count = repeated[index]
             talk.add(_SENTENCE.format(name=name, count=count))
     return talk.messages()
 

@@ -186,7 +186,7 @@ def _complete(block: Block) -> Sequence[JsonObject]:
 complete_results = on_blocks(_complete)
 
 
-def _told(block: Block) -> Sequence[JsonObject]:
+def _as_text(block: Block) -> Sequence[JsonObject]:
     own = {id(message) for message in _results(block).values()}
     return [message if id(message) in own else _as_user(message) for message in block.messages()]
 
@@ -198,7 +198,7 @@ def _as_user(message: JsonObject) -> JsonObject:
 
 
 # A result without a call is told by the user.
-tell_orphans = on_blocks(_told)
+tell_orphans = on_blocks(_as_text)
 
 
 def _one_by_one(block: Block) -> Sequence[JsonObject]:
@@ -254,7 +254,7 @@ def _styled(style: _Style) -> Callable[[JsonObject], JsonObject]:
         number = -1
         names: dict[str, str] = {}
         used: set[str] = set()
-        told: list[JsonObject] = []
+        healed: list[JsonObject] = []
         for each in messages:
             message = each
             calls: list[Json] = []
@@ -268,8 +268,8 @@ def _styled(style: _Style) -> Callable[[JsonObject], JsonObject]:
             name = names.get(as_text(message.get("tool_call_id")))
             if role_of(message) == "tool" and name is not None:
                 message = _with(message, "tool_call_id", name)
-            told.append(message)
-        return told
+            healed.append(message)
+        return healed
 
     return on_messages(changed)
 

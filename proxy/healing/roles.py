@@ -152,15 +152,15 @@ def _ended(body: JsonObject) -> JsonObject:
 
 
 def _continued(messages: Messages) -> Messages:
-    told: list[JsonObject] = []
+    healed: list[JsonObject] = []
     for message, behind in zip_longest(messages, messages[1:], fillvalue=None):
         assert message is not None
-        told.append(message)
+        healed.append(message)
         # Also between two answers: the second one was given to the first, so continued (contract C8).
         last = behind is None or role_of(behind) == "assistant"
         if last and role_of(message) == "assistant" and not calls_of(message):
-            told.append({"role": "user", "content": CONTINUE})
-    return told
+            healed.append({"role": "user", "content": CONTINUE})
+    return healed
 
 
 _goes_on = on_messages(_continued)

@@ -12,6 +12,7 @@ from enum import Enum
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.healing import calls, contents, markup, results, roles, tools
+from proxy.healing.conversation import ANY
 
 
 class Level(Enum):
@@ -25,7 +26,7 @@ class Level(Enum):
 @dataclass(frozen=True, slots=True)
 class Healing:
     """One healing. `failure` are its numbers of docs/contracts.md; `example` is what it is for, before and after:
-    messages, or tools (`key`).
+    messages, or tools (`key`). It has nothing to do where there is none of what it `needs` (`conversation.traits_of`).
     """
 
     id: str
@@ -35,10 +36,14 @@ class Healing:
     example: tuple[list[JsonObject], list[JsonObject]]
     apply: Callable[[JsonObject], JsonObject]
     key: str = "messages"
+    needs: frozenset[str] = frozenset((ANY,))
 
 
 # By this one the server has shown that it wants the reasoning of earlier turns back (F74).
 WANTS_REASONING = "reasoning_back"
+_OF_CALLS, _OF_RESULTS = frozenset(("tool_calls",)), frozenset(("tool",))
+_OLD_CALLS = frozenset(("function_call", "function"))
+_NO_TEXTS = frozenset(("dict", "int", "float", "bool"))
 _READ: JsonObject = {"name": "read", "arguments": '{"path": "a"}'}
 _CALL: JsonObject = {"id": "call_1", "type": "function", "function": _READ}
 _OTHER: JsonObject = {**_CALL, "id": "call_2"}
@@ -86,6 +91,7 @@ HEALINGS = (
             ],
         ),
         calls.modern_calls,
+        needs=_OLD_CALLS,
     ),
     Healing(
         "empty_calls",
@@ -94,6 +100,7 @@ HEALINGS = (
         "a list of no calls is a call to some templates",
         ([{**_say("assistant", "Done."), "tool_calls": []}], [_say("assistant", "Done.")]),
         calls.drop_empty_calls,
+        needs=_OF_CALLS,
     ),
     Healing(
         "call_type",
@@ -102,6 +109,7 @@ HEALINGS = (
         "a call says that it is one of a function",
         ([_calls({"id": "call_1", "function": _READ})], [_calls(_CALL)]),
         calls.type_calls,
+        needs=_OF_CALLS,
     ),
     Healing(
         "arguments",
@@ -110,6 +118,7 @@ HEALINGS = (
         "the arguments of a call must be the text of an object",
         ([_calls(_call("{'path': 'a'}"))], [_calls(_call('{"path": "a"}'))]),
         calls.read_call_arguments,
+        needs=_OF_CALLS,
     ),
     Healing(
         "null_content",
@@ -118,6 +127,7 @@ HEALINGS = (
         "many templates join the content to a text",
         ([_say("user", None)], [_say("user", "")]),
         contents.fill_content,
+        needs=frozenset(("NoneType",)),
     ),
     Healing(
         "part_types",
@@ -129,6 +139,7 @@ HEALINGS = (
             [_say("user", [{"type": "text", "text": "Hi"}])],
         ),
         contents.name_parts,
+        needs=frozenset(("list",)),
     ),
     Healing(
         "content_text",
@@ -137,6 +148,7 @@ HEALINGS = (
         "a content that is an object or a number is refused",
         ([_calls(_CALL), _result("call_1", {"found": 1})], [_calls(_CALL), _result("call_1", '{"found": 1}')]),
         contents.write_content,
+        needs=_NO_TEXTS,
     ),
     Healing(
         "markup_calls",
@@ -148,6 +160,7 @@ HEALINGS = (
             [{**_say("assistant", "So."), "tool_calls": [_call("{}")]}, _result("call_1")],
         ),
         markup.read_markup,
+        needs=_OF_RESULTS,
     ),
     Healing(
         "call_ids",
@@ -156,6 +169,7 @@ HEALINGS = (
         "each call has an id of its own, and its result the same one",
         ([_calls(_with_id("call_abc")), _result("callabc")], [_calls(_with_id("call_abc")), _result("call_abc")]),
         results.identify_calls,
+        needs=_OF_CALLS,
     ),
     Healing(
         "result_order",
@@ -167,6 +181,7 @@ HEALINGS = (
             [_calls(_CALL), _result("call_1"), _say("user", "And?")],
         ),
         results.order_results,
+        needs=_OF_CALLS,
     ),
     Healing(
         "missing_results",
@@ -178,6 +193,7 @@ HEALINGS = (
             [_calls(_CALL), _result("call_1", results.NO_RESULT), _say("user", "Stop.")],
         ),
         results.complete_results,
+        needs=_OF_CALLS,
     ),
     Healing(
         "orphan_results",
@@ -186,6 +202,7 @@ HEALINGS = (
         "a result without a call is refused, or lost",
         ([_result("call_9")], [_say("user", f"{results.ORPHAN}\n\ntext")]),
         results.tell_orphans,
+        needs=_OF_RESULTS,
     ),
     Healing(
         "developer",
@@ -194,6 +211,7 @@ HEALINGS = (
         "most templates lose what a developer says",
         ([_say("developer", "Be brief.")], [_say("system", "Be brief.")]),
         roles.rename_developer,
+        needs=frozenset(("developer",)),
     ),
     Healing(
         "token_counts",
@@ -205,6 +223,7 @@ HEALINGS = (
             [_say("user", "Hi")],
         ),
         roles.drop_token_counts,
+        needs=frozenset(("system",)),
     ),
     Healing(
         "call_names",
@@ -213,6 +232,7 @@ HEALINGS = (
         "a model writes again what it reads in its own turns",
         ([_calls(_call("{}", "functions.read:0"))], [_calls(_call("{}"))]),
         calls.name_calls,
+        needs=_OF_CALLS,
     ),
     Healing(
         "tool_parameters",

@@ -27,8 +27,12 @@ def _on_functions(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonO
         return replaced(body, "tools", [_entry(entry) for entry in as_list(body.get("tools"))])
 
     def _entry(entry: Json) -> Json:
-        function = as_object(as_object(entry).get("function"))
-        if not isinstance(entry, dict) or not function:
+        if not isinstance(entry, dict):
+            return entry
+        function = entry.get("function")
+        if not function:
+            return entry
+        if not isinstance(function, dict):
             return entry
         new = change(function)
         if new is not function:
@@ -42,12 +46,13 @@ def _on_functions(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonO
 
 def _with_parameters(function: JsonObject) -> JsonObject:
     given = function.get("parameters")
-    parameters = as_object(given)
-    if isinstance(parameters.get("properties"), dict) and "type" in parameters:
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
         return function
-    if given is not None and not isinstance(given, dict):
+    if "type" in given and isinstance(given.get("properties"), dict):
         return function
-    whole: JsonObject = {"type": "object", **parameters}
+    whole: JsonObject = {"type": "object", **given}
     if not isinstance(whole.get("properties"), dict):
         whole["properties"] = {}
     return {**function, "parameters": whole}
@@ -60,13 +65,13 @@ complete_parameters = _on_functions(_with_parameters)
 def _with_descriptions(function: JsonObject) -> JsonObject:
     parameters = as_object(function.get("parameters"))
     properties = as_object(parameters.get("properties"))
-    told: JsonObject = {}
+    described: JsonObject = {}
     for name, schema in properties.items():
-        told[name] = schema
+        described[name] = schema
         if isinstance(schema, dict) and not isinstance(schema.get("description"), str):
-            told[name] = {**schema, "description": ""}
-    if any(told[name] is not properties[name] for name in told):
-        function = {**function, "parameters": {**parameters, "properties": told}}
+            described[name] = {**schema, "description": ""}
+    if any(described[name] is not properties[name] for name in described):
+        function = {**function, "parameters": {**parameters, "properties": described}}
     if not isinstance(function.get("description"), str):
         function = {**function, "description": ""}
     return function

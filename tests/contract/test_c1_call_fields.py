@@ -23,6 +23,7 @@ from proxy.dialects.messages.writer import MessagesDialect
 from proxy.engine.engine import Engine, Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_stream
+from tests.support.each_case import each_case
 from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut
 
 LS, PWD = '{"command": "ls"}', '{"command": "pwd"}'
@@ -439,7 +440,7 @@ def script(rng: random.Random, marks: list[int]) -> list[dict[str, Any]]:
     return said
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_case("seed", range(200))
 def test_in_random_streams_no_field_is_lost_and_none_comes_twice(seed: int) -> None:
     rng = random.Random(seed)
     marks: list[int] = []

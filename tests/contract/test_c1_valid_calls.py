@@ -18,6 +18,7 @@ from proxy.engine.events import Chunk
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
 from proxy.tools.toolset import ToolSet, read_tools
+from tests.support.each_case import each_case
 from tests.support.helpers import calls, chunk, delta, ends, new_engine, piece, random_cut, run, says, view
 from tests.support.random_schemas import TOOLS, Kind, texts_of, validator
 
@@ -57,14 +58,14 @@ def test_the_corpus_has_each_keyword(keyword: str) -> None:
     assert sum(f'"{keyword}"' in json.dumps(row.schema) for row in ROWS) >= 3
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{number}" for number in range(len(ROWS))])
+@each_case("row", ROWS, ids=[f"{number}" for number in range(len(ROWS))])
 def test_each_call_of_the_corpus_is_valid_and_needs_no_repair(row: Row) -> None:
     assert "nullable" in json.dumps(row.schema) or validator(row.schema).is_valid(json.loads(row.arguments))
     for name in ("tool", "todowrite", "bash", "edit", "read", "grep"):
         for stopped in (True, False):
             found = Repairer(tool(row.schema, name), POLICY).repair(name, row.arguments, stopped=stopped)
             assert found is not None
-            assert (found.arguments, found.fixes, found.faults) == (row.arguments, (), 0)
+            assert (found.arguments, found.fixes, found.violations) == (row.arguments, (), 0)
 
 
 def deltas(cut: list[str]) -> list[Chunk]:
@@ -126,6 +127,6 @@ def test_any_valid_call_of_any_tool_leaves_as_it_came(kind: Kind, data: st.DataO
     for stopped in (True, False):
         found = Repairer(tool(kind.schema), POLICY).repair("tool", text, stopped=stopped)
         assert found is not None
-        assert (found.arguments, found.fixes, found.faults) == (text, (), 0)
+        assert (found.arguments, found.fixes, found.violations) == (text, (), 0)
     for way in WAYS:
         check(kind.schema, random_cut(text, rng), way)

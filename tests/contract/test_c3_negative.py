@@ -15,6 +15,7 @@ import pytest
 
 from proxy.formats.spans import TextSpan
 from proxy.tools.toolset import read_tools
+from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, ends, new_engine, new_scanner, run, says, scan, view
 
 pytestmark = pytest.mark.once
@@ -66,15 +67,15 @@ def test_the_corpus_is_whole() -> None:
     assert [row.id for row in ROWS if not (row.text and row.why) or row.finish not in ("stop", "length")] == []
 
 
-@pytest.mark.parametrize("row", ROWS, ids=row_id)
+@each_case("row", ROWS, ids=row_id)
 def test_what_is_no_call_stays_text_at_every_cut(row: Row) -> None:
     """C3, F40, F88, F89: no call, and every byte as it came."""
-    for cut in all_cuts(row.text, 8):
+    for cut in all_cuts(row.text):
         found = scan(cut, new_scanner(TOOLS, results=row.results), stopped=row.finish == "stop")
         assert (found.calls, found.text) == ((), row.text)
 
 
-@pytest.mark.parametrize("row", MENTIONS, ids=row_id)
+@each_case("row", MENTIONS, ids=row_id)
 def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
     """C2, F68: a marker that is only talked about is let go within a few words."""
     scanner = new_scanner(TOOLS, results=row.results)
@@ -87,7 +88,7 @@ def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
         assert fed - let_go <= MAX_WAITING
 
 
-@pytest.mark.parametrize("row", ROWS, ids=row_id)
+@each_case("row", ROWS, ids=row_id)
 def test_what_is_no_call_passes_the_engine_unchanged(row: Row) -> None:
     """C1, C4: the client has the text that the server sent, no call, and the finish as it was."""
     for cut in all_cuts(row.text, 2):

@@ -43,21 +43,21 @@ MEANT = {
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_is_shown_is_no_call(name: str) -> None:
-    for cut in all_cuts(SHOWN[name], 20):
+    for cut in all_cuts(SHOWN[name]):
         found = scan(cut)
         assert (found.calls, found.text) == ((), SHOWN[name])
 
 
 @pytest.mark.parametrize("name", MEANT)
 def test_what_is_meant_is_a_call(name: str) -> None:
-    for cut in all_cuts(MEANT[name], 20):
+    for cut in all_cuts(MEANT[name]):
         assert [call for call, _ in scan(cut).calls] == ["bash"]
 
 
 @pytest.mark.parametrize("text", [f'{{"html":"{TAG_CALL}"}}', f'[{{"html": "a {JSON_CALL}"}}]'])
 def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
     """`response_format`: whatever stands in it."""
-    for cut in all_cuts(text, 20):
+    for cut in all_cuts(text):
         scanner = Scanner(offered(), grammars(json_reply=True, raw_text=False))
         assert scan(cut, scanner).calls == ()
 
@@ -65,7 +65,7 @@ def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
 @pytest.mark.parametrize("code", ["```py\nx\n```\n", "~~~\nx\n~~~\n", "an open ` there", "```py\nx"])
 def test_the_end_of_turn_token_goes_behind_code_too(code: str) -> None:
     """With raw text it is the model's own, wherever the reply ends."""
-    for cut in all_cuts(f"{code}<|im_end|>", 20):
+    for cut in all_cuts(f"{code}<|im_end|>"):
         scanner = Scanner(offered(), grammars(json_reply=False, raw_text=True))
         assert scan(cut, scanner).text == code
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import resources
 from typing import Any
 
@@ -30,6 +27,7 @@ from proxy.repair.policy import Policy
 from proxy.web.request_body import parse_body
 from tests.support.helpers import call_json, merged, new_scanner, scan
 from tests.support.messages_ask import PICTURE, TOOL, ask, assistant, call, result, system, text, user
+from tests.support.work import over_soon
 
 # Seconds of CPU for one input of some kilobytes, which takes milliseconds.
 MOST = 2.0
@@ -78,14 +76,6 @@ MESSAGES = ask(
     stop_sequences=["x"],
     stream=True,
 )
-
-
-@contextmanager
-def soon() -> Iterator[None]:
-    """What is inside takes a bounded time of this thread's CPU, however busy the machine is."""
-    began = time.thread_time()
-    yield
-    assert time.thread_time() - began < MOST
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
@@ -148,7 +138,7 @@ ENDS = st.sampled_from((b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b"
 @given(st.lists(st.tuples(LINES | st.binary(max_size=20), ENDS), max_size=30), st.data())
 def test_the_sse_decoder(parts: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
     stream = b"".join(line + end for line, end in parts)
-    with soon():
+    with over_soon(MOST):
         decoder = sse.Decoder()
         events = [event for part in cut(data, len(stream)) for event in decoder.feed(stream[part])]
         events += decoder.finish()
@@ -214,7 +204,7 @@ TOKENS = st.sampled_from(
 @given(st.lists(TOKENS | WORDS, max_size=25), st.booleans(), st.booleans(), st.booleans(), st.data())
 def test_the_scanner(parts: list[str], stopped: bool, json_reply: bool, raw_text: bool, data: st.DataObject) -> None:
     said = "".join(parts)
-    with soon():
+    with over_soon(MOST):
         scan(
             [said[part] for part in cut(data, len(said))],
             new_scanner(json_reply=json_reply, raw_text=raw_text),
@@ -229,7 +219,7 @@ def test_the_scanner_at_its_limits(parts: list[str], most: int) -> None:
     pieces = [
         piece for part in parts for piece in (*scanner.feed(part), *(scanner.release() if len(part) % 3 == 0 else ()))
     ]
-    with soon():
+    with over_soon(MOST):
         merged([*pieces, *scanner.finish(stopped=True)], "".join(parts))
 
 
@@ -237,7 +227,7 @@ def test_the_scanner_at_its_limits(parts: list[str], most: int) -> None:
 @given(mutated(CHAT))
 def test_a_chat_request_of_any_values(body: dict[str, Any]) -> None:
     raw = dump_request(body)
-    with soon():
+    with over_soon(MOST):
         wanted = read_chat(raw, parse_body(raw))
         for plan in (Plan(), Plan(parse="proxy", transport="whole", server="vllm", without=("tools",), max_tokens=1)):
             assert json.loads(upstream_request(wanted, plan).body) is not None
@@ -247,7 +237,7 @@ def test_a_chat_request_of_any_values(body: dict[str, Any]) -> None:
 @QUICK
 @given(mutated(CHAT).flatmap(lambda body: spliced(json.dumps(body).encode())) | st.binary(max_size=200))
 def test_a_chat_request_of_any_bytes(raw: bytes) -> None:
-    with soon():
+    with over_soon(MOST):
         try:
             read_chat(raw, parse_body(raw))
         except BadRequest as error:
@@ -268,7 +258,7 @@ OPTIONS = st.builds(
 @given(mutated(MESSAGES), OPTIONS)
 def test_a_messages_request_of_any_values(body: dict[str, Any], options: ModelOptions) -> None:
     for how in (translate, translate_count):
-        with soon():
+        with over_soon(MOST):
             try:
                 translation = how(parse_body(dump_request(body)), options)
             except BadRequest as error:
@@ -286,7 +276,7 @@ SECTIONS = [b"\n" + part for part in BUILT_IN.split(b"\n\n") if part.strip()]
 @settings(QUICK, max_examples=80)
 @given(st.lists(st.sampled_from(SECTIONS), max_size=3).map(b"\n".join).flatmap(spliced) | st.binary(max_size=100))
 def test_rules(raw: bytes) -> None:
-    with soon():
+    with over_soon(MOST):
         try:
             rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"), format_names())
             assert isinstance(rules.policy("m"), Policy)
@@ -306,7 +296,7 @@ KEYS_FILE = "".join(
 @QUICK
 @given(spliced(KEYS_FILE) | st.binary(max_size=100))
 def test_client_keys(raw: bytes) -> None:
-    with soon():
+    with over_soon(MOST):
         try:
             for key in parse_clients(raw, "keys.yaml"):
                 assert len(key.digest) == 32 and key.name.isprintable()
@@ -329,7 +319,7 @@ def test_keys_that_are_files(raw: bytes) -> None:
 @QUICK
 @given(st.binary(max_size=100) | mutated(CHAT).flatmap(lambda body: spliced(json.dumps(body).encode())))
 def test_the_model_of_a_body(raw: bytes) -> None:
-    with soon():
+    with over_soon(MOST):
         try:
             name = named_model(raw)
         except BadRequest:

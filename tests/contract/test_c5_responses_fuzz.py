@@ -16,8 +16,9 @@ from proxy.dialects.responses.echo import echo
 from proxy.dialects.responses.request import Translation, translate, translate_count, wants_json
 from proxy.errors import BadRequest
 from proxy.web.request_body import parse_body
-from tests.contract.test_c5_fuzz import OPTIONS, QUICK, mutated, soon
+from tests.contract.test_c5_fuzz import MOST, OPTIONS, QUICK, mutated
 from tests.support.responses_ask import CUSTOM, PIXEL, SPACE, TOOL, ask, assistant, call, developer, output, text, user
+from tests.support.work import over_soon
 
 RESPONSES = ask(
     {"type": "additional_tools", "role": "developer", "tools": [SPACE]},
@@ -57,7 +58,7 @@ def test_the_request_is_a_good_one() -> None:
 @QUICK
 @given(mutated(RESPONSES), OPTIONS, st.sampled_from(WAYS))
 def test_a_responses_request_of_any_values(body: dict[str, Any], options: ModelOptions, how: Any) -> None:
-    with soon():
+    with over_soon(MOST):
         try:
             translation = how(parse_body(dump_request(body)), options)
         except BadRequest as error:

@@ -55,12 +55,12 @@ class ChatDialect:
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as the events say it, the very bytes of `body` if that is the same."""
         options = self.options
-        told = tuple(events)
+        reply_events = tuple(events)
         # Where nothing is looked for the answer passes; else the engine says what it holds, which may be nothing.
-        parsed = options.parsed or not any(isinstance(event, Unchanged) for event in told)
+        parsed = options.parsed or not any(isinstance(event, Unchanged) for event in reply_events)
         if options.calls_as_text:
-            told = tuple(said for event in told for said in with_calls_as_text(event))
-        return rebuild(body, answer, told, options.clean, parsed=parsed, reasoning=options.reasoning)
+            reply_events = tuple(part for event in reply_events for part in with_calls_as_text(event))
+        return rebuild(body, answer, reply_events, options.clean, parsed=parsed, reasoning=options.reasoning)
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
 
     The choices are counted by their place: what a server wrote as `index` stays in the answer.
     """
-    said: list[Json] = []
+    choices: list[Json] = []
     for number, entry in enumerate(entries(answer)):
         delta = dict(as_object(entry.get("message")))
         calls = delta.get("tool_calls")
@@ -113,8 +113,8 @@ def as_chunk(answer: JsonObject) -> Chunk:
                 {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
             ]
         around = {name: value for name, value in entry.items() if name != "message"}
-        said.append({"finish_reason": None, **around, "index": number, "delta": delta})
-    return Chunk({**answer, "choices": said}, b"", streamed=False)
+        choices.append({"finish_reason": None, **around, "index": number, "delta": delta})
+    return Chunk({**answer, "choices": choices}, b"", streamed=False)
 
 
 def rebuild(
@@ -130,20 +130,20 @@ def rebuild(
 
     Raises the error of a `Failed` event.
     """
-    said: dict[int, _ChoiceContent] = {}
+    contents: dict[int, _ChoiceContent] = {}
     for event in _flat(events):
-        _note(said, event)
+        _note(contents, event)
     result = dict(answer)
     if parsed:
-        result["choices"] = [_entry(entry, said, number) for number, entry in enumerate(entries(answer))]
+        result["choices"] = [_entry(entry, contents, number) for number, entry in enumerate(entries(answer))]
     result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean), reasoning=reasoning)
     if result == answer:
         return body
     return dump_json(result)
 
 
-def _entry(entry: JsonObject, said: dict[int, _ChoiceContent], number: int) -> JsonObject:
-    now = said.get(number, _ChoiceContent())
+def _entry(entry: JsonObject, contents: dict[int, _ChoiceContent], number: int) -> JsonObject:
+    now = contents.get(number, _ChoiceContent())
     message = entry.get("message")
     if not isinstance(message, dict):
         return entry
@@ -170,8 +170,8 @@ def _known(calls: Json) -> list[JsonObject]:
     for call in objects_in(calls):
         function = call.get("function")
         if isinstance(function, dict):
-            said = _call(call.get("id"), function.get("name"), function.get("arguments"))
-            known.append(_with_fields(said, other_fields(call, function)))
+            rebuilt = _call(call.get("id"), function.get("name"), function.get("arguments"))
+            known.append(_with_fields(rebuilt, other_fields(call, function)))
     return known
 
 
@@ -185,20 +185,20 @@ def _with_fields(call: JsonObject, fields: CallFields | None) -> JsonObject:
     return {**call, "function": {**as_object(call["function"]), **fields.function}, **fields.entry}
 
 
-def _note(said: dict[int, _ChoiceContent], event: Event) -> None:
+def _note(contents: dict[int, _ChoiceContent], event: Event) -> None:
     match event:
         case Failed():
             raise event.error
         case Text():
-            said.setdefault(event.choice, _ChoiceContent()).text.append(event.text)
+            contents.setdefault(event.choice, _ChoiceContent()).text.append(event.text)
         case Reasoning():
-            said.setdefault(event.choice, _ChoiceContent()).thoughts.append(event.text)
+            contents.setdefault(event.choice, _ChoiceContent()).thoughts.append(event.text)
         case Finished():
-            said.setdefault(event.choice, _ChoiceContent()).finish = event.reason
+            contents.setdefault(event.choice, _ChoiceContent()).finish = event.reason
         case CallOpened():
-            said.setdefault(event.choice, _ChoiceContent()).calls.append(_call(event.id, event.name, ""))
+            contents.setdefault(event.choice, _ChoiceContent()).calls.append(_call(event.id, event.name, ""))
         case CallArguments():
-            calls = said[event.choice].calls
+            calls = contents[event.choice].calls
             function = calls[event.index]["function"]
             assert isinstance(function, dict)
             function["arguments"] = f"{function['arguments']}{event.fragment}"

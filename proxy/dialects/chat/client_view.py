@@ -59,10 +59,10 @@ class ChoiceView:
         """
         self.text += _text(message.get("content"))
         self.reasoning += _text(message.get("reasoning") or message.get("reasoning_content"))
-        for number, said in enumerate(objects_in(message.get("tool_calls"))):
-            call = self.tool_calls.setdefault(_index(said, number), CallView())
-            call.id = _text(said.get("id")) or call.id
-            function = as_object(said.get("function"))
+        for number, call_entry in enumerate(objects_in(message.get("tool_calls"))):
+            call = self.tool_calls.setdefault(_index(call_entry, number), CallView())
+            call.id = _text(call_entry.get("id")) or call.id
+            function = as_object(call_entry.get("function"))
             call.name += _text(function.get("name"))
             call.arguments += _text(function.get("arguments"))
 

@@ -34,9 +34,13 @@ class ChatRequest:
 
 
 def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
-    """Read what matters of a request body."""
+    """Read what matters of a request body. Its tools become the very ones of an earlier request that offered the same:
+    of a stream that waits they would be the larger part.
+    """
     choice = body.get("tool_choice")
     tools = read_tools(body.get("tools"))
+    if tools:
+        body["tools"] = tools.listed
     offered = choice != "none" and bool(tools)
     return ChatRequest(
         raw=raw,

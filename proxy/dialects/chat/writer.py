@@ -87,11 +87,11 @@ class ChatWriter:
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
         self._last = chunk.body
-        for choice, said in _deltas(chunk.body):
+        for choice, delta in _deltas(chunk.body):
             for name in _REASONING:
-                if said.get(name):
+                if delta.get(name):
                     self._reasoning = name
-            role = said.get("role")
+            role = delta.get("role")
             if isinstance(role, str) and choice not in self._has_role:
                 self._due[choice] = role
 
@@ -179,14 +179,14 @@ class ChatWriter:
         """An event with the role of each choice where the client needs it: in the first chunk, and once."""
         body = _read_event(raw)
         changed = False
-        for choice, said in _deltas(body):
-            if "role" not in said:
-                named = self._with_role(choice, said)
-                if len(named) > len(said):
+        for choice, delta in _deltas(body):
+            if "role" not in delta:
+                named = self._with_role(choice, delta)
+                if len(named) > len(delta):
                     changed = True
-                said.update(named)
+                delta.update(named)
             elif choice in self._moved:
-                del said["role"]
+                del delta["role"]
                 self._moved.discard(choice)
                 changed = True
             else:
@@ -196,13 +196,13 @@ class ChatWriter:
             return raw
         return sse.encode(dump_json(body))
 
-    def _with_role(self, choice: int, said: JsonObject) -> JsonObject:
+    def _with_role(self, choice: int, delta: JsonObject) -> JsonObject:
         """A delta that says something, with the role of its choice if that is due."""
-        if not said or choice not in self._due:
-            return said
+        if not delta or choice not in self._due:
+            return delta
         self._has_role.add(choice)
         self._moved.add(choice)
-        return {"role": self._due.pop(choice), **said}
+        return {"role": self._due.pop(choice), **delta}
 
     def _write_reasoning(self, event: Reasoning) -> bytes:
         names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
@@ -214,9 +214,9 @@ class ChatWriter:
     def _reasoning_key(self) -> str:
         """The name that the server uses."""
         for entry in entries(self._last):
-            said = as_object(entry.get("delta") or entry.get("message"))
+            delta = as_object(entry.get("delta") or entry.get("message"))
             for name in _REASONING:
-                if said.get(name):
+                if delta.get(name):
                     self._reasoning = name
         return self._reasoning
 
@@ -299,10 +299,10 @@ class TextCallsWriter(ChatWriter):
 
     def write(self, event: Event) -> bytes:
         """One event as chunks, a call as text."""
-        said = with_calls_as_text(event)
-        if said == (event,):
+        as_text_events = with_calls_as_text(event)
+        if as_text_events == (event,):
             return super().write(event)
-        return b"".join(map(self.write, said))
+        return b"".join(map(self.write, as_text_events))
 
 
 def new_writer(options: ChatOptions, *, expand: bool = False) -> ChatWriter:
@@ -326,18 +326,18 @@ def with_calls_as_text(event: Event) -> tuple[Event, ...]:
             return (Text(event.choice, _call_as_text(event.call)),)
         case Finished(reason="tool_calls"):
             return (replace(event, reason="stop"),)
-        case Unchanged() if any(with_calls_as_text(said) != (said,) for said in event.events):
-            return tuple(said for inner in event.events for said in with_calls_as_text(inner))
+        case Unchanged() if any(with_calls_as_text(part) != (part,) for part in event.events):
+            return tuple(part for inner in event.events for part in with_calls_as_text(inner))
     return (event,)
 
 
 def _call_as_text(call: Call) -> str:
-    said = f'\n<tool_call>\n{{"name": {dump(call.name)}, "arguments": {call.arguments}'
+    text = f'\n<tool_call>\n{{"name": {dump(call.name)}, "arguments": {call.arguments}'
     try:
         load_json(call.arguments)
     except ValueError:
-        return said  # it was cut off, and must not look whole (contract C4)
-    return f"{said}}}\n</tool_call>"
+        return text  # it was cut off, and must not look whole (contract C4)
+    return f"{text}}}\n</tool_call>"
 
 
 def error_body(error: ProxyError) -> bytes:
@@ -406,33 +406,33 @@ def _read_event(raw: bytes) -> JsonObject:
 def _deltas(body: JsonObject) -> Iterator[tuple[int, JsonObject]]:
     """The deltas of a chunk, each with the number of its choice."""
     for entry in entries(body):
-        said = entry.get("delta")
-        if isinstance(said, dict):
-            yield choice_number(entry.get("index")), said
+        delta = entry.get("delta")
+        if isinstance(delta, dict):
+            yield choice_number(entry.get("index")), delta
 
 
 def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, names: tuple[str, ...]) -> JsonObject:
     result = {key: value for key, value in entry.items() if key not in clean.choice}
     for name in ("delta", "message"):
-        said = result.get(name)
-        if isinstance(said, dict):
+        content = result.get(name)
+        if isinstance(content, dict):
             if names:
-                said = _renamed(said, names)
-            kept = {key: value for key, value in said.items() if key not in clean.message}
+                content = _renamed(content, names)
+            kept = {key: value for key, value in content.items() if key not in clean.message}
             if drop_empty_calls and kept.get("tool_calls") == []:
                 del kept["tool_calls"]
             result[name] = kept
     return result
 
 
-def _renamed(said: JsonObject, names: tuple[str, ...]) -> JsonObject:
+def _renamed(content: JsonObject, names: tuple[str, ...]) -> JsonObject:
     """The same with its reasoning, if it holds any, under these names, in the place where it stood."""
-    found = (said.get(name) for name in _REASONING)
+    found = (content.get(name) for name in _REASONING)
     texts = [text for text in found if isinstance(text, str) and text]
     if not texts:
-        return said
+        return content
     result: JsonObject = {}
-    for key, value in said.items():
+    for key, value in content.items():
         if key in _REASONING:
             result |= {name: texts[0] for name in names if name not in result}
         else:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.codec.json_access import as_object, as_text, is_object_text, objects_in
+from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.block_start import BlockStart, TextKind
+from proxy.dialects.first_choice import first_choice
 from proxy.dialects.messages.signature import FIELDS, Signature
 from proxy.dialects.messages.tool_ids import client_id
 from proxy.dialects.surrogates import SurrogateFilter
@@ -85,7 +86,7 @@ class _OpenCall:
     def whole(self) -> bool:
         """True if the arguments are a whole object, as far as it is known: they are not read anew each time."""
         if self.judged is None and self.size >= self.again:
-            self.judged = _is_object("".join(self.parts))
+            self.judged = is_object_text("".join(self.parts))
             if not self.judged and self.size > _SMALL:
                 self.again = self.size * _GROWTH
         return bool(self.judged)
@@ -94,8 +95,8 @@ class _OpenCall:
 class Blocks:
     """The stream of one reply."""
 
-    def __init__(self, asked: ReplyOptions) -> None:
-        self._options = asked
+    def __init__(self, options: ReplyOptions) -> None:
+        self._options = options
         self._begun = False
         self._open: TextKind | None = None
         self._next = 0
@@ -116,8 +117,11 @@ class Blocks:
     def observe_body(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
         self._keep_counts(as_object(body.get("usage")))
-        self._refusal += _refusals(body)
-        self._field = _reasoning_field(body) or self._field
+        said = first_choice(body)
+        words = as_text(said.get("refusal"))
+        if words:
+            self._refusal.append(words)
+        self._field = _reasoning_field(said) or self._field
         if not self._name:
             self._name = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
 
@@ -155,12 +159,12 @@ class Blocks:
         if reason in GAVE_UP:
             raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
         stopped_by_itself = not was_cut(reason)
-        if stopped_by_itself and not all(map(_is_object, filter(str.strip, self._waiting()))):
+        if stopped_by_itself and not all(map(is_object_text, filter(str.strip, self._waiting()))):
             raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
         events: list[JsonObject] = []
         while self._call is not None:
             if stopped_by_itself and self._call.is_blank:
-                events.append(self._delta({"type": "input_json_delta", "partial_json": "{}"}))
+                events.append(self.arguments_delta("{}"))
             events += self._end_call()
         events += [*self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
         stop, sequence = self._stop(reason)
@@ -216,7 +220,7 @@ class Blocks:
         if not text:
             return []
         call.add(text)
-        return [self._delta({"type": "input_json_delta", "partial_json": text})]
+        return [self.arguments_delta(text)]
 
     def _opened(self, event: CallOpened) -> list[JsonObject]:
         before = [*self._stopped(), *self._started()]
@@ -273,11 +277,37 @@ class Blocks:
             start = self._start({"type": "thinking", "thinking": "", "signature": ""})
         return [*before, start, self._text_delta(kind, text)]
 
-    def _text_delta(self, kind: TextKind, text: str) -> JsonObject:
+    def goes_on(self, kind: TextKind) -> bool:
+        """True if the next text of this kind goes on the open block."""
+        return self._call is None and self._open == kind
+
+    def call_goes_on(self, index: int) -> bool:
+        """True if the next arguments of this call leave at once, as they are."""
+        return self._call is not None and self._call.index == index and self._call.escapes.empty
+
+    def keep_arguments(self, text: str) -> None:
+        """The next arguments of the open call, which have left."""
+        assert self._call is not None
+        self._call.add(text)
+
+    def arguments_delta(self, text: str) -> JsonObject:
+        """The event by which arguments go on the open call."""
+        return self._delta({"type": "input_json_delta", "partial_json": text})
+
+    def delta_of(self, kind: TextKind, text: str) -> JsonObject:
+        """The event by which a text goes on the open block."""
         if kind == "text":
             return self._delta({"type": "text_delta", "text": text})
-        self._signature.add(text)
         return self._delta({"type": "thinking_delta", "thinking": text})
+
+    def sign(self, text: str) -> None:
+        """The next text of a thought."""
+        self._signature.add(text)
+
+    def _text_delta(self, kind: TextKind, text: str) -> JsonObject:
+        if kind == "thinking":
+            self.sign(text)
+        return self.delta_of(kind, text)
 
     @property
     def _id(self) -> str:
@@ -348,31 +378,9 @@ class Blocks:
         return None
 
 
-def _refusals(body: JsonObject) -> list[str]:
-    """The words by which the first choice says no, where a server has a field of their own for them."""
-    for choice in as_list(body.get("choices"))[:1]:
-        entry = as_object(choice)
-        said = as_object(entry.get("delta") or entry.get("message"))
-        words = as_text(said.get("refusal"))
-        if words:
-            return [words]
-    return []
-
-
-def _reasoning_field(body: JsonObject) -> str:
-    """The field in which the first choice says a thought, "" if it says none."""
-    for choice in as_list(body.get("choices"))[:1]:
-        entry = as_object(choice)
-        said = as_object(entry.get("delta") or entry.get("message"))
-        return next((name for name in FIELDS if name and as_text(said.get(name))), "")
-    return ""
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(load_json(text), dict)
-    except ValueError:
-        return False
+def _reasoning_field(said: JsonObject) -> str:
+    """The field in which a delta, or a message, says a thought, "" if it says none."""
+    return next((name for name in FIELDS if name and as_text(said.get(name))), "")
 
 
 def _letters(text: str) -> str:
@@ -386,7 +394,7 @@ def usage(counts: Mapping[str, Json]) -> JsonObject:
     Where the server says nothing they are zero.
     """
     cached = _count(as_object(counts.get("prompt_tokens_details")), "cached_tokens")
-    said: JsonObject = {
+    usage: JsonObject = {
         "input_tokens": max(0, _count(counts, "prompt_tokens") - cached),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
@@ -394,8 +402,8 @@ def usage(counts: Mapping[str, Json]) -> JsonObject:
     }
     thought = _count(as_object(counts.get("completion_tokens_details")), "reasoning_tokens")
     if thought:
-        said["output_tokens_details"] = {"thinking_tokens": thought}
-    return said
+        usage["output_tokens_details"] = {"thinking_tokens": thought}
+    return usage
 
 
 def _count(counts: Mapping[str, Json], name: str) -> int:

@@ -44,7 +44,7 @@ def model_info(card: ModelCard, id: str = "") -> JsonObject:
     return {
         "type": "model",
         "id": id or card.id,
-        "display_name": card.id,
+        "display_name": card.alias_of or card.id,
         "created_at": _time(card.created),
         "lifecycle": "active",
         "line": None,

@@ -83,13 +83,13 @@ def _choice(choice: JsonObject, tools: list[Json], gone: set[str], losses: Dropp
         raise _PLACE.field("type").bad(f"{shown(kind)} is none of auto, any, tool, none")
     losses.leave(choice, _CHOICE if kind != "tool" else {**_CHOICE, "name": ""}, _PLACE)
     one = flag(choice, "disable_parallel_tool_use", _PLACE)
-    said = _named(choice, tools, gone) if kind == "tool" else _CHOICES[kind]
+    translated = _named(choice, tools, gone) if kind == "tool" else _CHOICES[kind]
     if not tools:
         if kind == "any" and not gone:
             raise _PLACE.bad("any needs tools; offer some, or leave it out")
         losses.lost("tool_choice", "there are no tools to choose from")
         return {}
-    return {"tool_choice": said, **({"parallel_tool_calls": False} if one else {})}
+    return {"tool_choice": translated, **({"parallel_tool_calls": False} if one else {})}
 
 
 def _named(choice: JsonObject, tools: list[Json], gone: set[str]) -> JsonObject:

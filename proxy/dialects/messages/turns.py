@@ -92,12 +92,12 @@ def conversation(body: JsonObject, losses: DroppedFields, reasoning_history: str
         prefill = last.prefill
         if last.empty:  # an answer that begins with nothing is a new one
             turns.pop()
-    said: list[JsonObject] = []
+    chat: list[JsonObject] = []
     if text:
-        said.append({"role": "system", "content": text})
+        chat.append({"role": "system", "content": text})
     for turn in turns:
-        said += turn.messages() if isinstance(turn, UserTurn) else turn.messages(reasoning_history)
-    return Conversation(said, results, prefill)
+        chat += turn.messages() if isinstance(turn, UserTurn) else turn.messages(reasoning_history)
+    return Conversation(chat, results, prefill)
 
 
 def _opens(messages: list[JsonObject]) -> bool:
@@ -153,7 +153,7 @@ def _quoted(block: JsonObject, parts: list[JsonObject]) -> list[str]:
         return texts
     if not any(map(is_own, parts)):
         return texts
-    return [said for text in texts for said in reminders(text)]
+    return [reminder for text in texts for reminder in reminders(text)]
 
 
 def _instruction(message: JsonObject, place: FieldPath, losses: DroppedFields, *, over: bool) -> str:

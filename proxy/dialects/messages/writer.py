@@ -5,19 +5,24 @@ Source: the Anthropic API reference, "Create a Message", "Streaming messages", "
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
+from proxy.dialects.block_start import TextKind
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.engine.events import Chunk, Event
+from proxy.dialects.surrogates import may_hold_halves
+from proxy.engine.events import CallArguments, Chunk, Event, Reasoning
+from proxy.engine.fast_path import CallTemplate
 from proxy.engine.lane import Lane
 from proxy.errors import ProxyError, UpstreamRefused
 from proxy.upstream.context_overflow import read_overflow
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+# Stands for a text where its place in an event is looked for.
+_MARK = "@"
 _KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -39,20 +44,20 @@ _NO_ROOM, _OVERLOADED = 503, 529
 class MessagesDialect:
     """Messages for one request."""
 
-    asked: ReplyOptions
+    options: ReplyOptions
     verbatim: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> MessagesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
-        return MessagesWriter(Blocks(self.asked))
+        return MessagesWriter(Blocks(self.options))
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a message; raises the error of a `Failed` event."""
-        blocks = Blocks(self.asked)
+        blocks = Blocks(self.options)
         blocks.observe_body(answer)
-        said = [given for event in events for given in blocks.take(event)]
-        return dump_strict(_continued(assemble([*said, *blocks.end()]), self.asked.prefill))
+        stream_events = [given for event in events for given in blocks.take(event)]
+        return dump_strict(_continued(assemble([*stream_events, *blocks.end()]), self.options.prefill))
 
 
 class MessagesWriter:
@@ -71,8 +76,16 @@ class MessagesWriter:
         """Nothing leaves as it came."""
         return False
 
-    def teller(self, lane: Lane) -> None:
-        """Nothing tells its texts."""
+    def teller(self, lane: Lane) -> BlockTeller | None:
+        """What tells the texts of a lane, while they go on the block that is open."""
+        template = lane.template
+        if template.choice != 0:
+            return None
+        blocks = self._blocks
+        if isinstance(template, CallTemplate):
+            return CallTeller(blocks.arguments_delta(_MARK), blocks) if blocks.call_goes_on(template.index) else None
+        kind: TextKind = "thinking" if template.reasoning else "text"
+        return BlockTeller(blocks.delta_of(kind, _MARK), blocks) if blocks.goes_on(kind) else None
 
     def comment(self, raw: bytes) -> bytes:
         """Comments do not pass: this dialect has none."""
@@ -99,6 +112,40 @@ class MessagesWriter:
         return _PING
 
 
+class BlockTeller:
+    """Texts of a lane as the deltas of the block that is open, which differ by their text alone; `event` is one."""
+
+    def __init__(self, event: JsonObject, blocks: Blocks) -> None:
+        self._blocks = blocks
+        before, text, after = encode(event).partition(_MARK.encode())
+        assert text
+        self._before, self._joint, self._after = before, after + before, after
+
+    def tell(self, texts: Sequence[bytes]) -> bytes | None:
+        """These texts, as they stand in strings of JSON, as events."""
+        return self._before + self._joint.join(texts) + self._after
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Sign what these texts say, if it is a thought."""
+        for event in events:
+            if isinstance(event, Reasoning):
+                self._blocks.sign(event.text)
+
+
+class CallTeller(BlockTeller):
+    """Fragments of a lane as the deltas of the call whose block is open."""
+
+    def tell(self, texts: Sequence[bytes]) -> bytes | None:
+        """These fragments as events; None where an escape in them may be half a character."""
+        return None if may_hold_halves(texts) else super().tell(texts)
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Keep these arguments: at the end they must be whole."""
+        for event in events:
+            if isinstance(event, CallArguments):
+                self._blocks.keep_arguments(event.fragment)
+
+
 def encode(event: JsonObject) -> bytes:
     """An event with its name, without which the SDKs pass it over."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
@@ -121,8 +168,8 @@ def assemble(events: Iterable[JsonObject]) -> JsonObject:
                 pieces = []
             case {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": str(signature)}}:
                 _last(content)["signature"] = signature
-            case {"type": "content_block_delta", "delta": {"type": _, **said}}:
-                pieces += [text for text in said.values() if isinstance(text, str)]
+            case {"type": "content_block_delta", "delta": {"type": _, **fields}}:
+                pieces += [text for text in fields.values() if isinstance(text, str)]
             case {"type": "content_block_stop"}:
                 content[-1] = _finished(_last(content), "".join(pieces))
             case {"type": "message_delta", "delta": dict(delta), "usage": usage}:
@@ -183,10 +230,10 @@ def error_object(error: ProxyError) -> JsonObject:
     other = "api_error"
     if status < 500:
         other = "invalid_request_error"
-    said: JsonObject = {"type": _KINDS.get(status, other), "message": _words(error)}
+    body: JsonObject = {"type": _KINDS.get(status, other), "message": _words(error)}
     if error.code:
-        said["details"] = {"error_code": error.code}
-    return {"type": "error", "error": said}
+        body["details"] = {"error_code": error.code}
+    return {"type": "error", "error": body}
 
 
 def error_body(error: ProxyError) -> bytes:
@@ -203,10 +250,10 @@ def _words(error: ProxyError) -> str:
         return error.message
     if found.prompt >= found.limit:
         return f"prompt is too long: {max(found.prompt, found.limit + 1)} tokens > {found.limit} maximum"
-    if found.asked is None:
+    if found.requested is None:
         return error.message
     return (
-        f"input length and `max_tokens` exceed context limit: {found.prompt} + {found.asked} > {found.limit}, "
+        f"input length and `max_tokens` exceed context limit: {found.prompt} + {found.requested} > {found.limit}, "
         "decrease input length or `max_tokens` and try again"
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from proxy.codec.json_text import Json, load_json
+from proxy.codec.json_text import Json, read_json
 from proxy.dialects.responses.tools import INPUT
 
 # The beginning of the arguments, up to the first character of the input.
@@ -58,12 +58,6 @@ class CustomInput:
         """The arguments so far, as the model wrote them."""
         return "".join(self._raw)
 
-    @property
-    def is_cut(self) -> bool:
-        """True for JSON that is not whole; what is no JSON at all is the text itself."""
-        text = self.arguments.lstrip()
-        return text.startswith("{") and _parsed(text) is None
-
     def feed(self, fragment: str) -> str:
         """Take the next arguments; give the text that can leave."""
         self._raw.append(fragment)
@@ -81,15 +75,15 @@ class CustomInput:
 
     def _decide(self) -> str:
         """What can leave of the beginning: all of it once it is known to be in no wrapper."""
-        said = "".join(self._decoded)
-        beginning = said.lstrip()
+        text = "".join(self._decoded)
+        beginning = text.lstrip()
         if beginning.startswith(_WRAPPERS):
             self._state = _State.WHOLE
             return ""
-        if not beginning and len(said) < _MAX_BLANKS:
+        if not beginning and len(text) < _MAX_BLANKS:
             return ""
         self._state = _State.LIVE
-        return said
+        return text
 
     def finish(self) -> tuple[str, str]:
         """The whole input, and what of it has not left yet."""
@@ -202,7 +196,8 @@ def _in_fence(text: str) -> str:
 
 
 def _parsed(text: str) -> Json:
+    """The value of a JSON text, with numbers of any size; None for what is none."""
     try:
-        return load_json(text)
+        return read_json(text, dict)
     except ValueError:
         return None

@@ -6,6 +6,8 @@ Codex asks again after `server_error`, waits after `rate_limit_exceeded` and `se
 
 from __future__ import annotations
 
+import re
+
 from proxy.codec.json_text import JsonObject, dump_strict
 from proxy.errors import CONTEXT_FULL, BadRequest, ProxyError, UpstreamRefused
 from proxy.upstream.context_overflow import read_overflow
@@ -14,6 +16,10 @@ _BY_STATUS = {429: "rate_limit_exceeded", 503: "server_is_overloaded", 529: "ser
 _REFUSED = (400, 422)
 _SERVER_ERROR = "server_error"
 _INVALID = "invalid_prompt"
+# What a chat template refuses is a failure of the server's own to llama-server, and to Codex worth another try:
+#   HTTP/1.1 500 … {"error": {"code": 500, "message": "… Jinja Exception: Conversation roles must alternate …"}}
+_TEMPLATE = re.compile(r"\bjinja|chat[ _-]?template|raise_exception", re.IGNORECASE)
+_LONGEST = 4096
 
 
 def error_code(error: ProxyError) -> str:
@@ -23,13 +29,20 @@ def error_code(error: ProxyError) -> str:
     if isinstance(error, UpstreamRefused):
         if read_overflow(error.message, error.body) is not None:
             return CONTEXT_FULL
-        if error.status in _REFUSED:
+        if error.status in _REFUSED or _TEMPLATE.search(error.message[:_LONGEST]):
             return _INVALID
     if error.status in _BY_STATUS:
         return _BY_STATUS[error.status]
     if error.status >= 500:
         return _SERVER_ERROR
     return ""
+
+
+def error_status(error: ProxyError) -> int:
+    """The HTTP status of an error in this dialect: what cannot be used as it is shall not be sent once more."""
+    if error.status >= 500 and error_code(error) in (_INVALID, CONTEXT_FULL):
+        return 400
+    return error.status
 
 
 def failure(error: ProxyError) -> JsonObject:
@@ -42,10 +55,10 @@ def failure(error: ProxyError) -> JsonObject:
 
 def error_body(error: ProxyError) -> bytes:
     """The body of an answer that is an error."""
-    said: JsonObject = {"message": _words(error), "type": error.kind, "param": None, "code": error_code(error) or None}
+    body: JsonObject = {"message": _words(error), "type": error.kind, "param": None, "code": error_code(error) or None}
     if isinstance(error, BadRequest) and error.param:
-        said["param"] = error.param
-    return dump_strict({"error": said})
+        body["param"] = error.param
+    return dump_strict({"error": body})
 
 
 def _words(error: ProxyError) -> str:

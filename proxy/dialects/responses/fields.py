@@ -80,12 +80,6 @@ REASONING_ROWS: Rows = MappingProxyType(
         "mode": _HERE,
     }
 )
-TEXT_ROWS: Rows = MappingProxyType(
-    {
-        "format": "`response_format`; beside tools vLLM would call none of them, so there it is dropped",
-        "verbosity": "`verbosity`",
-    }
-)
 # Messages, and what is in them and in outputs.
 MESSAGE_ROWS: Rows = MappingProxyType(
     {
@@ -130,7 +124,7 @@ PART_ROWS: Mapping[str, Rows] = MappingProxyType(
 _CALL = {"type": "a call", "call_id": "the call's id", "id": _ID, "status": _STATUS, "caller": _CALLER}
 _OUTPUT = {
     "type": "a message of the role `tool`",
-    "call_id": "the id of the newest such call without an output",
+    "call_id": "the id of the first such call without an output, in the newest turn that has one",
     "output": "one text, with a blank line between its parts; pictures and files go into the user's message behind it",
     "id": _ID,
     "status": _STATUS,
@@ -163,7 +157,8 @@ ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
         },
         "function_call_output": {
             **_OUTPUT,
-            "name": "without a `call_id`: the newest call of this name without an output",
+            "name": "without a `call_id`: the first call of this name without an output, in the newest turn that has "
+            "one",
             "namespace": "as `name`",
         },
         "custom_tool_call": {
@@ -187,7 +182,7 @@ ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
         },
         "tool_search_output": {
             "type": "a message of the role `tool` that names the tools",
-            "call_id": "the id of the newest such call without an output",
+            "call_id": "the id of the first such call without an output, in the newest turn that has one",
             "tools": "offered like those of `tools`, behind them",
             "id": _ID,
             "status": _STATUS,

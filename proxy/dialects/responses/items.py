@@ -7,8 +7,9 @@ response": `input`; the items that only Codex sends are from its requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from proxy.codec.json_text import Json, JsonObject, dump_inner, load_json
 from proxy.dialects.chat_turns import (
@@ -90,28 +91,6 @@ class History:
         self._system: list[str] = []
         self._turns: list[UserTurn | AssistantTurn] = []
         self._open = OpenCalls()
-        self._say: dict[str, Callable[[JsonObject, FieldPath], None]] = {
-            "message": self._message,
-            "reasoning": self._think,
-            "function_call": self._function_call,
-            "custom_tool_call": self._custom_call,
-            "tool_search_call": self._search_call,
-            "local_shell_call": self._local_shell_call,
-            "shell_call": self._shell_call,
-            "apply_patch_call": self._apply_patch_call,
-            "function_call_output": self._output,
-            "custom_tool_call_output": self._output,
-            "tool_search_output": self._search_output,
-            "local_shell_call_output": self._local_shell_output,
-            "shell_call_output": self._shell_output,
-            "apply_patch_call_output": self._patch_output,
-            "additional_tools": self._no_message,
-            "agent_message": self._agent_message,
-            "compaction": self._compaction,
-            "compaction_summary": self._compaction,
-            "context_compaction": self._compaction,
-            TRIGGER: self._trigger,
-        }
 
     def instruct(self, text: str) -> None:
         """Instructions that stand before all items."""
@@ -136,11 +115,11 @@ class History:
         if kind in DROPPED_ITEMS:
             self._losses.lost(f"{place.kind} of type {kind}", DROPPED_ITEMS[kind])
             return
-        if kind not in self._say:
+        if kind not in self._SAY:
             raise place.field("type").bad(f"{shown(kind)} is no item that this server knows")
         if kind in ITEM_FIELDS:
             self._losses.leave(item, ITEM_FIELDS[kind], place)
-        self._say[kind](item, place)
+        self._SAY[kind](self, item, place)
 
     def conversation(self) -> Conversation:
         """All of it as chat messages; BadRequest if there is nothing in it."""
@@ -150,12 +129,12 @@ class History:
         turns = self._turns
         if turns and isinstance(turns[-1], AssistantTurn) and turns[-1].empty:
             turns = turns[:-1]
-        said: list[JsonObject] = []
+        messages: list[JsonObject] = []
         if self._system:
-            said.append({"role": "system", "content": "\n\n".join(self._system)})
+            messages.append({"role": "system", "content": "\n\n".join(self._system)})
         for turn in turns:
-            said += turn.messages() if isinstance(turn, UserTurn) else turn.messages(self._reasoning)
-        return Conversation(said, results)
+            messages += turn.messages() if isinstance(turn, UserTurn) else turn.messages(self._reasoning)
+        return Conversation(messages, results)
 
     # What people and programs say.
 
@@ -185,9 +164,13 @@ class History:
             turn.last = "text"
 
     def _think(self, item: JsonObject, place: FieldPath) -> None:
-        """Reasoning, where the rules say in which field it goes back; its own text, or what a summary says of it."""
+        """Reasoning, where the rules say in which field it goes back; its own text, or what a summary says of it. Where
+        none goes back the assistant's turn is there all the same: what the user says behind it is another one (C8).
+        """
         if self._reasoning in ("", "drop"):
             self._losses.lost(f"{place.kind} of type reasoning", "the rules do not say in which field it goes back")
+            if self._turns:
+                turn_of("assistant", self._turns)
             return
         texts = _texts(item, "content", place) or _texts(item, "summary", place)
         self._assistant.thoughts += filter(None, texts)
@@ -227,8 +210,12 @@ class History:
 
     def _search_call(self, item: JsonObject, place: FieldPath) -> None:
         given = item.get("arguments")
-        text = _object_text(given) if isinstance(given, str) else _compact(given or {}, place.field("arguments"))
-        self._call(SEARCH, text, optional(item, "call_id", place))
+        text = ""
+        if isinstance(given, str):
+            text = given
+        elif given is not None:
+            text = _compact(given, place.field("arguments"))
+        self._call(SEARCH, _object_text(text), optional(item, "call_id", place))
 
     def _local_shell_call(self, item: JsonObject, place: FieldPath) -> None:
         call_id = optional(item, "call_id", place) or optional(item, "id", place)
@@ -244,9 +231,9 @@ class History:
 
     def _call(self, name: str, arguments: str, call_id: str) -> None:
         """A call. Where an id is there already, the server gets another one: they are paired by their place (F48)."""
-        id_ = self._open.add(call_id, name)
-        function: JsonObject = {"name": name, "arguments": arguments}
         turn = self._assistant
+        id_ = self._open.add(call_id, name, len(self._turns))
+        function: JsonObject = {"name": name, "arguments": arguments}
         turn.calls.append({"id": id_, "type": "function", "function": function})
         turn.last = "call"
 
@@ -274,11 +261,11 @@ class History:
         self._result(nonempty_string(item, "call_id", place), "", [text_part(text)])
 
     def _patch_output(self, item: JsonObject, place: FieldPath) -> None:
-        said = (optional(item, "status", place), optional(item, "output", place))
-        self._result(nonempty_string(item, "call_id", place), "", [text_part("\n".join(filter(None, said)))])
+        parts = (optional(item, "status", place), optional(item, "output", place))
+        self._result(nonempty_string(item, "call_id", place), "", [text_part("\n".join(filter(None, parts)))])
 
     def _result(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
-        """The output of a call: of the newest one with this id, or of this name, that has none yet.
+        """The output of a call: with this id, or of this name, the first without one in the newest turn that has such.
 
         One without its call is text of the user's that says so: templates refuse it elsewhere.
         """
@@ -304,6 +291,30 @@ class History:
         turn = turn_of("assistant", self._turns)
         assert isinstance(turn, AssistantTurn)
         return turn
+
+    # By an item's type. Methods of the object here would keep it, and all turns, until garbage is collected.
+    _SAY: ClassVar[Mapping[str, Callable[[History, JsonObject, FieldPath], None]]] = {
+        "message": _message,
+        "reasoning": _think,
+        "function_call": _function_call,
+        "custom_tool_call": _custom_call,
+        "tool_search_call": _search_call,
+        "local_shell_call": _local_shell_call,
+        "shell_call": _shell_call,
+        "apply_patch_call": _apply_patch_call,
+        "function_call_output": _output,
+        "custom_tool_call_output": _output,
+        "tool_search_output": _search_output,
+        "local_shell_call_output": _local_shell_output,
+        "shell_call_output": _shell_output,
+        "apply_patch_call_output": _patch_output,
+        "additional_tools": _no_message,
+        "agent_message": _agent_message,
+        "compaction": _compaction,
+        "compaction_summary": _compaction,
+        "context_compaction": _compaction,
+        TRIGGER: _trigger,
+    }
 
 
 def _texts(item: JsonObject, name: str, place: FieldPath) -> list[str]:

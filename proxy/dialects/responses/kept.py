@@ -59,7 +59,7 @@ class Pending:
     """A response that is made later: as it is before it began, and the request that it is made for."""
 
     response: JsonObject
-    asked: Resumed
+    resumed: Resumed
 
     @property
     def id(self) -> str:
@@ -190,7 +190,7 @@ def _page_size(limit: str) -> int:
     """How many items a page has at most."""
     size = _PAGE
     if limit:
-        size = int(limit) if limit.isdecimal() and len(limit) < _LONGEST else 0
+        size = int(limit) if limit.isascii() and limit.isdecimal() and len(limit) < _LONGEST else 0
     if not 1 <= size <= _MAX_PAGE:
         raise BODY.field("limit").bad(f"must be a whole number from 1 to {_MAX_PAGE}")
     return size

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proxy.codec.json_access import is_object_text
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.dialects.block_start import TextKind
 from proxy.dialects.responses.custom_input import CustomInput
@@ -24,7 +25,7 @@ class TextItem:
     kind: TextKind
     index: int
     id: str
-    said: list[str] = field(default_factory=list)
+    deltas: list[str] = field(default_factory=list)
     # The first half of a character, as long as the second one has not come: `"\ud83d"`, then `"\ude00"`.
     half: str = ""
 
@@ -39,7 +40,7 @@ class TextItem:
     @property
     def part(self) -> JsonObject:
         """Its only part, as far as it came."""
-        return part_of(self.kind, "".join(self.said))
+        return part_of(self.kind, "".join(self.deltas))
 
     def item(self, status: str, content: list[Json]) -> JsonObject:
         """The item, with this content."""
@@ -57,14 +58,14 @@ class CallItem:
     id: str
     call_id: str
     called: Called
-    said: list[str] = field(default_factory=list)
+    deltas: list[str] = field(default_factory=list)
     escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
     custom: CustomInput = field(default_factory=CustomInput)
 
     @property
     def arguments(self) -> str:
         """Its arguments, as far as they came."""
-        return "".join(self.said)
+        return "".join(self.deltas)
 
     @property
     def is_blank(self) -> bool:
@@ -73,23 +74,26 @@ class CallItem:
 
     @property
     def is_whole(self) -> bool:
-        """True if the arguments are an object, or, of a custom tool, a text that is no JSON."""
-        if self.called.kind is Kind.CUSTOM and self.said:
-            return not self.custom.is_cut
-        return object_in(self.arguments) is not None
+        """True if the arguments are an object."""
+        return is_object_text(self.arguments)
 
-    def item(self, status: str, said: Json) -> JsonObject:
+    @property
+    def is_plain(self) -> bool:
+        """True for the input of a custom tool that is no JSON: whether it is whole, only the reply's end can tell."""
+        return self.called.kind is Kind.CUSTOM and not self.arguments.lstrip().startswith("{")
+
+    def item(self, status: str, written: Json) -> JsonObject:
         """The item, with these arguments or this input."""
         item: JsonObject = {"id": self.id, "type": f"{self.called.kind.value}_call", "status": status}
         item |= {"call_id": self.call_id}
         if self.called.kind is Kind.SEARCH:
-            return item | {"execution": "client", "arguments": said}
+            return item | {"execution": "client", "arguments": written}
         item["name"] = self.called.name
         if self.called.namespace:
             item["namespace"] = self.called.namespace
         if self.called.kind is Kind.CUSTOM:
-            return item | {"type": "custom_tool_call", "input": said}
-        return item | {"arguments": said}
+            return item | {"type": "custom_tool_call", "input": written}
+        return item | {"arguments": written}
 
     def as_it_is(self, status: str) -> JsonObject:
         """The item with what came of its arguments."""

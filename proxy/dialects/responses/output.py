@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from proxy.codec.json_access import as_list, as_object, as_text
+from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.block_start import BlockStart, TextKind
+from proxy.dialects.first_choice import first_choice
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.open_items import PREFIXES, CallItem, TextItem, part_of
 from proxy.dialects.responses.tools import Kind, OfferedTools
@@ -69,8 +70,8 @@ class ReplyOptions:
 class Output:
     """The stream of one reply; its events have no sequence numbers yet."""
 
-    def __init__(self, asked: ReplyOptions) -> None:
-        self._asked = asked
+    def __init__(self, options: ReplyOptions) -> None:
+        self._options = options
         self._begun = False
         self._text: TextItem | None = None
         self._start_of_text = BlockStart()
@@ -89,12 +90,9 @@ class Output:
     def observe_body(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, and what it refuses."""
         self._keep_counts(as_object(body.get("usage")))
-        for choice in as_list(body.get("choices"))[:1]:
-            entry = as_object(choice)
-            said = as_object(entry.get("delta")) or as_object(entry.get("message"))
-            words = as_text(said.get("refusal"))
-            if words:
-                self._refusal.append(words)
+        words = as_text(first_choice(body).get("refusal"))
+        if words:
+            self._refusal.append(words)
 
     def _keep_counts(self, counts: Mapping[str, Json]) -> None:
         if any(type(count) is int and count > 0 for count in counts.values()):
@@ -137,23 +135,17 @@ class Output:
             self._check_whole()
         elif reason != "content_filter" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
-        events = self._begin()
-        for index in [*self._calls]:
-            call = self._calls[index]
-            if call.is_blank and not cut:
-                events += self._arguments(call, "{}")
-            if call.is_whole:
-                events += self._end_call(index)
+        events = [*self._begin(), *self._end_calls(cut=cut)]
         events += self._end_text("incomplete" if cut else "completed")
         events += self._refused()
         return [*events, *self._kept(self._closing(reason, cut))]
 
     def _kept(self, closing: JsonObject) -> list[JsonObject]:
         """The last event, once its response is kept; that it failed, if it could not be."""
-        if self._asked.keep is None:
+        if self._options.keep is None:
             return [closing]
         try:
-            self._asked.keep(as_object(closing["response"]))
+            self._options.keep(as_object(closing["response"]))
         except NotKept as error:
             self.not_kept = error
             return self.fail(error)
@@ -168,7 +160,7 @@ class Output:
 
     def heartbeat(self) -> JsonObject:
         """A sign of life, which resets clients' timers: the beginning, or the same again."""
-        if not (self._begun or self._asked.progress.begun):
+        if not (self._begun or self._options.progress.begun):
             self._begun = True
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
@@ -180,6 +172,13 @@ class Output:
             return None
         wanted = "thinking" if reasoning else "text"
         return item if item.kind == wanted else None
+
+    def open_function(self, index: int) -> CallItem | None:
+        """The call whose next arguments leave at once, as they are; None for one of another kind."""
+        call = self._calls.get(index)
+        if call is None or call.called.kind is not Kind.FUNCTION:
+            return None
+        return call if call.escapes.empty else None
 
     # Text and reasoning.
 
@@ -194,7 +193,7 @@ class Output:
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
         prefix = "rs" if kind == "thinking" else "msg"
         index = self._new_item()
-        self._text = opened = TextItem(kind, index, f"{prefix}_{self._asked.id}_{index}")
+        self._text = opened = TextItem(kind, index, f"{prefix}_{self._options.id}_{index}")
         added = self._added(index, opened.item("in_progress", []))
         part = self._of_item("response.content_part.added", opened, content_index=0, part=part_of(kind, ""))
         return [*before, added, part, *self._delta(opened, text)]
@@ -204,7 +203,7 @@ class Output:
             text = item.whole_characters(text)
         if not text:
             return []
-        item.said.append(text)
+        item.deltas.append(text)
         return [delta_event(item, text)]
 
     def _end_text(self, status: str) -> list[JsonObject]:
@@ -214,9 +213,9 @@ class Output:
             return []
         rest: list[JsonObject] = []
         if item.half:
-            item.said.append(item.half)
+            item.deltas.append(item.half)
             rest = [delta_event(item, item.half)]
-        text = "".join(item.said)
+        text = "".join(item.deltas)
         if item.kind == "thinking":
             done = self._of_item("response.reasoning_text.done", item, content_index=0, text=text)
         else:
@@ -230,7 +229,7 @@ class Output:
         if not words:
             return []
         index = self._new_item()
-        item = TextItem("text", index, f"msg_{self._asked.id}_{index}")
+        item = TextItem("text", index, f"msg_{self._options.id}_{index}")
         part: JsonObject = {"type": "refusal", "refusal": words}
         return [
             self._added(index, item.item("in_progress", [])),
@@ -264,12 +263,12 @@ class Output:
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
         self._start_of_text.forget()
         index = self._new_item()
-        called = self._asked.tools.called(event.name)
+        called = self._options.tools.called(event.name)
         call_id = event.id
         if not call_id or call_id in self._call_ids:
-            call_id = f"call_{self._asked.id}_{index}"
+            call_id = f"call_{self._options.id}_{index}"
         self._call_ids.add(call_id)
-        opened = CallItem(index, f"{PREFIXES[called.kind]}_{self._asked.id}_{index}", call_id, called)
+        opened = CallItem(index, f"{PREFIXES[called.kind]}_{self._options.id}_{index}", call_id, called)
         self._calls[event.index] = opened
         self._newest = event.index
         nothing: Json = "" if called.kind is not Kind.SEARCH else {}
@@ -279,11 +278,11 @@ class Output:
         """The next arguments; those of a custom tool as the text in them, those of a search when it is whole."""
         if not text:
             return []
-        call.said.append(text)
+        call.deltas.append(text)
         if call.called.kind is Kind.SEARCH:
             return []
         if call.called.kind is Kind.FUNCTION:
-            return [self._of_item("response.function_call_arguments.delta", call, delta=text)]
+            return [call_delta_event(call, text)]
         given = call.custom.feed(text)
         if not given:
             return []
@@ -310,9 +309,20 @@ class Output:
             events.append(self._of_item("response.function_call_arguments.done", call, arguments=call.arguments))
         return [*events, self._done(call.index, call.as_it_is("completed"))]
 
+    def _end_calls(self, *, cut: bool) -> list[JsonObject]:
+        """The end of the calls that are open; what may be half of one stays so."""
+        events: list[JsonObject] = []
+        for index in [*self._calls]:
+            call = self._calls[index]
+            if call.is_blank and not cut:
+                events += self._arguments(call, "{}")
+            if call.is_whole or (call.is_plain and not cut):
+                events += self._end_call(index)
+        return events
+
     def _check_whole(self) -> None:
         """The model stopped by itself: what is open is whole, or an error (C4)."""
-        if not all(call.is_blank or call.is_whole for call in self._calls.values()):
+        if not all(call.is_plain or call.is_blank or call.is_whole for call in self._calls.values()):
             raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
 
     # The response.
@@ -323,7 +333,7 @@ class Output:
             return []
         self.spoke = True
         events = [self._lifecycle("response.in_progress")]
-        if not (self._begun or self._asked.progress.begun):
+        if not (self._begun or self._options.progress.begun):
             self._begun = True
             events.insert(0, self._lifecycle("response.created"))
         return events
@@ -335,7 +345,7 @@ class Output:
         self._give_up()
         if not cut:
             response = self._response("completed", output=[*self._items], usage=usage(self._counts))
-            return {"type": "response.completed", "response": response | {"completed_at": self._asked.now()}}
+            return {"type": "response.completed", "response": response | {"completed_at": self._options.now()}}
         why = "content_filter" if reason == "content_filter" else "max_output_tokens"
         response = self._response("incomplete", output=[*self._items], usage=usage(self._counts))
         return {"type": "response.incomplete", "response": response | {"incomplete_details": {"reason": why}}}
@@ -357,16 +367,16 @@ class Output:
         counts = usage(self._counts)
         total, written = counts["total_tokens"], counts["output_tokens"]
         assert isinstance(total, int) and isinstance(written, int)
-        if self._asked.context is not None and total:
-            return total >= self._asked.context - _MARGIN
-        if self._asked.limit is None:
+        if self._options.context is not None and total:
+            return total >= self._options.context - _MARGIN
+        if self._options.limit is None:
             return True
-        return 0 < written < self._asked.limit
+        return 0 < written < self._options.limit
 
     def _response(
         self, status: str, *, output: list[Json], usage: JsonObject | None, error: JsonObject | None = None
     ) -> JsonObject:
-        return {**begun_response(self._asked, status), "error": error, "output": output, "usage": usage}
+        return {**begun_response(self._options, status), "error": error, "output": output, "usage": usage}
 
     def _new_item(self) -> int:
         """The index of an item that opens; its place among the items is kept."""
@@ -384,17 +394,17 @@ class Output:
         return {"type": kind, "item_id": item.id, "output_index": item.index, **fields}
 
 
-def begun_response(asked: ReplyOptions, status: str) -> JsonObject:
+def begun_response(options: ReplyOptions, status: str) -> JsonObject:
     """A response with nothing in it so far."""
     return {
-        "id": f"resp_{asked.id}",
+        "id": f"resp_{options.id}",
         "object": "response",
-        "created_at": asked.created_at,
+        "created_at": options.created_at,
         "completed_at": None,
         "status": status,
         "error": None,
         "incomplete_details": None,
-        **asked.echo,
+        **options.echo,
         "output": [],
         "usage": None,
     }
@@ -408,6 +418,12 @@ def delta_event(item: TextItem, text: str) -> JsonObject:
     if item.kind == "text":
         event["logprobs"] = []
     return event
+
+
+def call_delta_event(call: CallItem, text: str) -> JsonObject:
+    """What goes on the arguments of a function's call."""
+    kind = "response.function_call_arguments.delta"
+    return {"type": kind, "item_id": call.id, "output_index": call.index, "delta": text}
 
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:

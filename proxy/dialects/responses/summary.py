@@ -16,8 +16,8 @@ from proxy.errors import UpstreamBroken
 class SummaryOutput(Output):
     """The stream of such a reply. What the model thinks is no part of the summary."""
 
-    def __init__(self, asked: ReplyOptions) -> None:
-        super().__init__(asked)
+    def __init__(self, options: ReplyOptions) -> None:
+        super().__init__(options)
         self._summary: list[str] = []
 
     def _say(self, kind: TextKind, text: str) -> list[JsonObject]:
@@ -40,6 +40,6 @@ class SummaryOutput(Output):
         if status != "completed":
             return []
         index = self._new_item()
-        item: JsonObject = {"id": f"cmp_{self._asked.id}_{index}", "type": "compaction", "encrypted_content": ""}
+        item: JsonObject = {"id": f"cmp_{self._options.id}_{index}", "type": "compaction", "encrypted_content": ""}
         whole = {**item, "encrypted_content": packed(self._text_so_far())}
         return [self._added(index, item), self._done(index, whole)]

@@ -202,8 +202,8 @@ def _offer_plain(
         if tool.get("strict") is not None:
             function["strict"] = flag(tool, "strict", place)
     if about:
-        said = f"{as_text(function.get('description'))}\n\n{namespace}: {about}"
-        function = {**function, "description": said.strip()}
+        description = f"{as_text(function.get('description'))}\n\n{namespace}: {about}"
+        function = {**function, "description": description.strip()}
     _add(Called(kind, name, namespace), function, place, tools, losses)
     if grammar is not None:
         tools.grammars.setdefault(tools.name_of(name, namespace), grammar)
@@ -228,19 +228,19 @@ def _parameters(tool: JsonObject, place: FieldPath) -> JsonObject:
 
 def _custom(tool: JsonObject, place: FieldPath) -> JsonObject:
     """A tool whose input is free text: a function with one string. Its grammar is told to the model in words."""
-    said = [optional(tool, "description", place), f"Write the whole text as the string `{INPUT}`."]
+    parts = [optional(tool, "description", place), f"Write the whole text as the string `{INPUT}`."]
     form = mapping(tool, "format", place, needed=False)
     if form.get("type") == "grammar":
         here = place.field("format")
         syntax = nonempty_string(form, "syntax", here)
-        said.append(f"The text must match this grammar ({syntax}):\n{nonempty_string(form, 'definition', here)}")
+        parts.append(f"The text must match this grammar ({syntax}):\n{nonempty_string(form, 'definition', here)}")
     schema: JsonObject = {
         "type": "object",
         "properties": {INPUT: {"type": "string"}},
         "required": [INPUT],
         "additionalProperties": False,
     }
-    return {"description": "\n\n".join(filter(None, said)), "parameters": schema}
+    return {"description": "\n\n".join(filter(None, parts)), "parameters": schema}
 
 
 def _grammar(tool: JsonObject) -> JsonObject | None:
@@ -322,11 +322,12 @@ def _named(choice: JsonObject, tools: OfferedTools, place: FieldPath) -> str:
     name = SEARCH
     if choice.get("type") != SEARCH:
         name = nonempty_string(choice, "name", place)
-    found = tools.name_of(name, optional(choice, "namespace", place))
+    namespace = optional(choice, "namespace", place)
+    found = tools.name_of(name, namespace)
     if found in tools.by_name:
         return found
     alike = [known for known, called in tools.by_name.items() if called.name == name]
-    if len(alike) == 1:
+    if len(alike) == 1 and not namespace:
         return alike[0]
     raise place.field("name").bad(f"{shown(name)} is none of the tools; name one of them")
 

@@ -11,11 +11,12 @@ from typing import ClassVar
 
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump_strict
-from proxy.dialects.responses.open_items import TextItem
-from proxy.dialects.responses.output import Output, ReplyOptions, delta_event
+from proxy.dialects.responses.open_items import CallItem, TextItem
+from proxy.dialects.responses.output import Output, ReplyOptions, call_delta_event, delta_event
 from proxy.dialects.responses.summary import SummaryOutput
 from proxy.dialects.responses.written_input import WrittenInputOutput
-from proxy.engine.events import Chunk, Event, Reasoning, Text
+from proxy.dialects.surrogates import may_hold_halves
+from proxy.engine.events import CallArguments, Chunk, Event, Reasoning, Text
 from proxy.engine.fast_path import CallTemplate
 from proxy.engine.lane import Lane
 from proxy.errors import ProxyError, UpstreamBroken
@@ -38,7 +39,7 @@ class ResponsesDialect:
     the text is that of the tool with this name.
     """
 
-    asked: ReplyOptions
+    options: ReplyOptions
     compacts: bool = False
     written: str = ""
     verbatim: ClassVar[bool] = False
@@ -46,11 +47,11 @@ class ResponsesDialect:
     @property
     def keeps(self) -> bool:
         """True if the response is to be kept."""
-        return self.asked.keep is not None
+        return self.options.keep is not None
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
-        return ResponsesWriter(self.asked, self._output())
+        return ResponsesWriter(self.options, self._output())
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
@@ -68,10 +69,10 @@ class ResponsesDialect:
 
     def _output(self) -> Output:
         if self.compacts:
-            return SummaryOutput(self.asked)
+            return SummaryOutput(self.options)
         if self.written:
-            return WrittenInputOutput(self.asked, self.written)
-        return Output(self.asked)
+            return WrittenInputOutput(self.options, self.written)
+        return Output(self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,10 @@ class ResponsesWriter:
 
     verbatim = False
 
-    def __init__(self, asked: ReplyOptions, output: Output | None = None) -> None:
-        self._progress = asked.progress
+    def __init__(self, options: ReplyOptions, output: Output | None = None) -> None:
+        self._progress = options.progress
         self._sequence = 0
-        self._output = Output(asked) if output is None else output
+        self._output = Output(options) if output is None else output
 
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the newest token counts."""
@@ -110,10 +111,13 @@ class ResponsesWriter:
     def teller(self, lane: Lane) -> ItemTeller | None:
         """What tells the texts of a lane, while they go on the item that is open."""
         template = lane.template
-        if isinstance(template, CallTemplate) or template.choice != 0:
+        if template.choice != 0:
             return None
+        if isinstance(template, CallTemplate):
+            call = self._output.open_function(template.index)
+            return None if call is None else ItemTeller(call, call_delta_event(call, ""), self)
         item = self._output.open_text(reasoning=template.reasoning)
-        return None if item is None else ItemTeller(item, self)
+        return None if item is None else ItemTeller(item, delta_event(item, ""), self)
 
     def comment(self, raw: bytes) -> bytes:
         """Comments do not pass: this dialect has none."""
@@ -172,22 +176,30 @@ class ResponsesWriter:
 
 
 class ItemTeller:
-    """Texts of a lane as the deltas of the item that is open, which differ by text and number alone."""
+    """Texts of a lane as the deltas of an item that is open, which differ by text and number alone; `event` is one."""
 
-    def __init__(self, item: TextItem, writer: ResponsesWriter) -> None:
+    def __init__(self, item: TextItem | CallItem, event: JsonObject, writer: ResponsesWriter) -> None:
         self._item = item
         self._writer = writer
-        event = delta_event(item, "")
         before, delta, after = dump_strict(event).partition(b'"delta":"')
         self._before = b"event: %b\ndata: %b%b" % (_NAMES[event["type"]], before, delta)
         self._after = after[:-1] + b',"sequence_number":'
 
-    def tell(self, texts: Sequence[bytes]) -> bytes:
-        """These texts, as they stand in strings of JSON, as events."""
+    def tell(self, texts: Sequence[bytes]) -> bytes | None:
+        """These texts, as they stand in strings of JSON, as events; None where in arguments an escape may be half a
+        character.
+        """
+        if isinstance(self._item, CallItem) and may_hold_halves(texts):
+            return None
         first = self._writer.take_numbers(len(texts))
         before, after = self._before, self._after
         return b"".join([b"%b%b%b%d}\n\n" % (before, text, after, at) for at, text in enumerate(texts, first)])
 
     def record(self, events: Iterable[Event]) -> None:
         """Keep what these texts say, for the end of the item."""
-        self._item.said += [event.text for event in events if isinstance(event, Text | Reasoning)]
+        for event in events:
+            match event:
+                case Text() | Reasoning():
+                    self._item.deltas.append(event.text)
+                case CallArguments():
+                    self._item.deltas.append(event.fragment)

@@ -16,8 +16,8 @@ from proxy.engine.events import CallArguments, CallOpened
 class WrittenInputOutput(Output):
     """The stream of such a reply: its text is written into the arguments of one call of the tool with this `name`."""
 
-    def __init__(self, asked: ReplyOptions, name: str) -> None:
-        super().__init__(asked)
+    def __init__(self, options: ReplyOptions, name: str) -> None:
+        super().__init__(options)
         self._name = name
         self._has_begun = False
 

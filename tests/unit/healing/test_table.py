@@ -217,33 +217,6 @@ def test_twice_as_long_takes_twice_the_steps(name: str) -> None:
     assert steps(LONG[name](800)) < 2.5 * steps(LONG[name](400))
 
 
-@pytest.mark.parametrize("given", ["call1", "call_1", "CALL-1"])
-@pytest.mark.parametrize("plan", [{"call_ids"}, {*IDS}], ids=["alone", "all"])
-def test_an_id_that_is_made_is_no_results_own(given: str, plan: set[str]) -> None:
-    """Two results of nobody's call, and a call without an id: the second time they must not be a pair either."""
-    call: JsonObject = {"id": "", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    results: list[JsonObject] = [{"role": "tool", "tool_call_id": given, "content": text} for text in ("mkp1", "mkp2")]
-    messages: list[JsonObject] = [{"role": "assistant", "content": "", "tool_calls": [call]}, *results]
-    once = heal({"tools": [READ], "messages": [*messages]}, plan).body
-    assert heal(once, plan).body == once
-    told = json.dumps(once)
-    assert "mkp1" in told and "mkp2" in told
-
-
-def test_an_id_of_the_style_behind_one_that_was_made_is_none_twice() -> None:
-    """F50."""
-    function: JsonObject = {"name": "read", "arguments": "{}"}
-    calls: list[JsonObject] = [
-        {"id": given, "type": "function", "function": function} for given in ("call_1", "functions.read:0")
-    ]
-    results: list[JsonObject] = [{"role": "tool", "tool_call_id": call["id"], "content": ""} for call in calls]
-    messages: list[JsonObject] = [{"role": "assistant", "content": "", "tool_calls": [*calls]}, *results]
-    once = heal({"tools": [READ], "messages": [*messages]}, {"kimi_ids"}).body
-    told = json.dumps(once)
-    assert [told.count(f'"functions.read:{number}"') for number in (0, 1)] == [2, 2]
-    assert heal(once, {"kimi_ids"}).body is once
-
-
 @pytest.mark.parametrize("place", ["additionalProperties", "propertyNames", "contains", "items", "not", "if", "then"])
 def test_no_reference_is_left_without_what_it_means(place: str) -> None:
     """F84: the definitions are taken out, so that each of their uses is spelled out, wherever it stands."""

@@ -270,7 +270,7 @@ def test_calls_that_take_turns_are_not_read_anew_each_time(monkeypatch: pytest.M
         read.append(len(text))
         return False
 
-    monkeypatch.setattr("proxy.dialects.messages.blocks._is_object", counting)
+    monkeypatch.setattr("proxy.dialects.messages.blocks.is_object_text", counting)
     blocks = Blocks(ASKED)
     for index in (0, 1):
         blocks.take(opened(index))
@@ -295,6 +295,8 @@ def test_words_of_refusal_are_text() -> None:
     made = message(finished(), seen=chunk)
     assert (made["content"], made["stop_reason"]) == ([{"type": "text", "text": "No."}], "refusal")
     assert message(Text(0, "So: "), finished(), seen=chunk)["content"] == [{"type": "text", "text": "So: No."}]
+    others: JsonObject = {"id": "a", "choices": [{"index": 1, "delta": {"refusal": "No.", "reasoning": "hm"}}]}
+    assert message(Text(0, "Hi"), finished(), seen=others)["content"] == [{"type": "text", "text": "Hi"}]
 
 
 def test_further_choices_are_none() -> None:

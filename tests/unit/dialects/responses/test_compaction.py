@@ -1,8 +1,7 @@
-"""Compaction: what the model is asked, the item that its summary becomes, and what goes on from that (C2, C3, C8)."""
+"""Compaction: what the model is asked, and what goes on from the summary that it wrote (C2, C3, C8)."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,10 +9,6 @@ import pytest
 from proxy.dialects.responses.compaction import INSTRUCTION, packed, unpacked
 from proxy.dialects.responses.kept import resume
 from proxy.dialects.responses.request import compacting
-from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
-from proxy.engine.events import CallArguments, CallOpened, Event, Finished, Reasoning, Text, Usage
-from proxy.errors import ContextFull, ProxyError, UpstreamBroken
-from tests.support.helpers import all_cuts
 from tests.support.responses_ask import (
     TOOL,
     ask,
@@ -27,37 +22,14 @@ from tests.support.responses_ask import (
     sent,
     user,
 )
-from tests.support.responses_checker import check_response, check_stream, events
-from tests.support.responses_view import options, told
 
 TRIGGER = {"type": "compaction_trigger"}
 SUMMARY = "The user wants a parser.\nNext: tests."
-END = Finished(0, "stop", None)
-CUT = Finished(0, "length", None)
 KINDS = ("compaction", "compaction_summary", "context_compaction")
 
 
 def compacted(summary: str = SUMMARY, kind: str = "compaction", **fields: Any) -> dict[str, Any]:
     return {"type": kind, "encrypted_content": packed(summary), **fields}
-
-
-def stream(*given: Event, **fields: Any) -> bytes:
-    writer = ResponsesDialect(options(**fields), compacts=True).writer(expand=False)
-    data = b"".join(map(writer.write, given))
-    try:
-        return data + writer.end()
-    except ProxyError as error:
-        return data + writer.error(error)
-
-
-def summary_of(response: dict[str, Any]) -> str:
-    """The summary in the only item of a response."""
-    (item,) = response["output"]
-    assert item["type"] == "compaction"
-    return unpacked(item["encrypted_content"])
-
-
-# The request.
 
 
 def test_the_conversation_goes_up_with_the_instruction_and_without_tools() -> None:
@@ -166,75 +138,3 @@ class Kept:
 def test_a_kept_conversation_goes_on_from_its_summary(by: dict[str, str]) -> None:
     found = resume(ask(user("go on"), **by), Kept())
     assert found.given == [developer("rules"), compacted(), user("go on")]
-
-
-# The reply.
-
-
-@pytest.mark.parametrize("parts", [*all_cuts("<think>hm</think>The plan", 3)])
-def test_a_summary_is_one_item_at_every_cut_and_thoughts_are_no_part_of_it(parts: list[str]) -> None:
-    data = stream(Reasoning(0, "I think"), *told(parts))
-    response = check_stream(data)
-    assert (summary_of(response), response["status"]) == ("The plan", "completed")
-    kinds = [name.removeprefix("response.") for name, _ in events(data)]
-    assert kinds == ["created", "in_progress", "output_item.added", "output_item.done", "completed"]
-
-
-@pytest.mark.parametrize(
-    ("said", "summary"),
-    [(["a \ud83d b"], "a \ufffd b"), (["a \ude00"], "a \ufffd"), (["a \ud83d", "\ude00 b"], "a \N{GRINNING FACE} b")],
-)
-def test_half_a_character_of_a_summary_is_none_on_the_wire_either(said: list[str], summary: str) -> None:
-    """What the client keeps is what it could read, or its summary would be refused as one that was changed."""
-    assert summary_of(check_stream(stream(*(Text(0, text) for text in said), END))) == summary
-
-
-def test_heartbeats_tell_that_it_is_being_written() -> None:
-    writer = ResponsesDialect(options(), compacts=True).writer(expand=False)
-    data = writer.write(Text(0, "The")) + writer.heartbeat() + writer.write(Text(0, " plan")) + writer.heartbeat()
-    assert summary_of(check_stream(data + writer.write(END) + writer.end())) == "The plan"
-
-
-def test_what_it_took_is_told() -> None:
-    data = stream(Text(0, "a"), END, Usage({"prompt_tokens": 3, "completion_tokens": 4}))
-    assert check_stream(data)["usage"]["total_tokens"] == 7
-
-
-def test_a_call_that_comes_all_the_same_is_none() -> None:
-    data = stream(Text(0, "a"), CallOpened(0, 0, "c", "run"), CallArguments(0, 0, "{}"), END)
-    assert summary_of(check_stream(data)) == "a"
-
-
-@pytest.mark.parametrize("text", ["", " \n", "<think>only thought</think>", "<think>not even ended"])
-def test_an_empty_summary_is_a_failure(text: str) -> None:
-    response = check_stream(stream(*told([text])))
-    assert (response["status"], response["output"]) == ("failed", [])
-    assert response["error"]["message"] == "the model wrote no summary of the conversation"
-
-
-def test_half_a_summary_is_no_item() -> None:
-    response = check_stream(stream(Text(0, "The pl"), CUT))
-    assert (response["status"], response["output"]) == ("incomplete", [])
-
-
-def test_a_context_that_is_full_is_told_by_its_code() -> None:
-    response = check_stream(stream(Text(0, "The pl"), CUT, limit=None))
-    assert (response["status"], response["error"]["code"]) == ("failed", "context_length_exceeded")
-
-
-def test_whole_it_is_the_response() -> None:
-    made = ResponsesDialect(options(), compacts=True).complete_answer(b"", {}, [Text(0, SUMMARY), END])
-    assert summary_of(check_response(made)) == SUMMARY
-
-
-def test_compact_is_answered_by_a_compacted_response() -> None:
-    made = json.loads(CompactDialect(options()).complete_answer(b"", {}, [Text(0, SUMMARY), END]))
-    assert summary_of(made) == SUMMARY
-    assert made.keys() == {"id", "object", "created_at", "output", "usage"}
-    assert made["object"] == "response.compaction"
-
-
-@pytest.mark.parametrize(("limit", "error"), [(1, UpstreamBroken), (None, ContextFull)])
-def test_half_a_summary_is_no_compacted_response(limit: int | None, error: type[ProxyError]) -> None:
-    with pytest.raises(error):
-        CompactDialect(options(limit=limit)).complete_answer(b"", {}, [Text(0, "The pl"), CUT])

@@ -53,11 +53,16 @@ def nested(rows: Mapping[str, fields.Rows]) -> dict[str, str]:
     return {f"{kind}.{name}": row for kind, inner in rows.items() for name, row in inner.items()}
 
 
+# Of the field `text`, whose members are translated one by one (proxy/dialects/responses/request.py).
+TEXT_ROWS = {
+    "format": "`response_format`; beside tools vLLM would call none of them, so there it is dropped",
+    "verbosity": "`verbosity`",
+}
 ROWS: dict[str, Mapping[str, str]] = {
     "Fields of the body": {
         **fields.BODY_ROWS,
         **{f"reasoning.{name}": row for name, row in fields.REASONING_ROWS.items()},
-        **{f"text.{name}": row for name, row in fields.TEXT_ROWS.items()},
+        **{f"text.{name}": row for name, row in TEXT_ROWS.items()},
     },
     "Messages": fields.MESSAGE_ROWS,
     "Parts of messages and outputs": nested(fields.PART_ROWS),
@@ -109,7 +114,7 @@ def test_each_field_of_the_body_has_a_row() -> None:
     assert {"input", "store", "stream"} <= sdk
     assert fields.BODY_ROWS.keys() == sdk | {"client_metadata"}
     assert fields.REASONING_ROWS.keys() == names(reasoning.Reasoning)
-    assert fields.TEXT_ROWS.keys() == names(response_text_config_param.ResponseTextConfigParam)
+    assert TEXT_ROWS.keys() == names(response_text_config_param.ResponseTextConfigParam)
 
 
 def test_each_field_of_a_message_has_a_row() -> None:

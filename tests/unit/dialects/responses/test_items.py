@@ -104,11 +104,18 @@ def test_ids_that_come_twice_are_paired_by_their_place() -> None:
     ]
 
 
-def test_ids_that_come_twice_in_one_turn_are_paired_too() -> None:
-    found = messages(user("hi"), call(), call(), output("b"), output("a"))
-    ids = [each["id"] for each in found[1]["tool_calls"]]
-    assert ids == ["c1", "c1_2"]
-    assert [each["tool_call_id"] for each in found[2:]] == ["c1_2", "c1"]
+def test_ids_that_come_twice_in_one_turn_are_paired_in_the_order_of_the_calls() -> None:
+    found = messages(user("hi"), call(), call(), output("a"), output("b"), call(), call(), output("c"), output("d"))
+    ids = [each["id"] for turn in found if turn["role"] == "assistant" for each in turn["tool_calls"]]
+    assert ids == ["c1", "c1_2", "c1_3", "c1_4"]
+    results = [(each["tool_call_id"], each["content"]) for each in found if each["role"] == "tool"]
+    assert results == [*zip(ids, "abcd", strict=True)]
+
+
+def test_outputs_without_ids_are_paired_in_the_order_of_the_calls_too() -> None:
+    given = [{"type": "function_call_output", "name": "run", "output": said} for said in "ab"]
+    found = messages(user("hi"), call(), call("c2"), *given)
+    assert [(each["tool_call_id"], each["content"]) for each in found[2:]] == [("c1", "a"), ("c2", "b")]
 
 
 def test_an_output_without_its_call_is_text_that_says_so() -> None:
@@ -173,6 +180,12 @@ def test_a_search_for_tools_and_what_it_found() -> None:
     assert translation.body["messages"] == [HI, called(("c1", "tool_search", '{"q":"a"}')), said]
     names = [each["function"]["name"] for each in translation.body["tools"]]
     assert names == ["tool_search", "run", "agents__close"]
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(None, "{}"), ([1], '{"arguments":"[1]"}'), (0, '{"arguments":"0"}')])
+def test_arguments_of_a_search_are_an_object_too(given: Any, wanted: str) -> None:
+    asked = {"type": "tool_search_call", "call_id": "c1", "arguments": given}
+    assert messages(user("hi"), asked)[1] == called(("c1", "tool_search", wanted))
 
 
 def test_tools_may_come_in_an_item_alone() -> None:
@@ -305,6 +318,10 @@ TURNS = [
     developer("note"),
     call(),
     output("two"),
+    call(),
+    call(),
+    output("three"),
+    output("four"),
 ]
 
 

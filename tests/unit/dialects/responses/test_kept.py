@@ -127,7 +127,11 @@ def test_a_page_is_what_was_asked_for(asked: dict[str, str], numbers: list[int],
 
 @pytest.mark.parametrize(
     "asked",
-    [*({"limit": limit} for limit in ("0", "101", "x", "9" * 5000)), {"order": "up"}, {"after": "x"}],
+    [
+        *({"limit": limit} for limit in ("0", "101", "x", "9" * 5000, "\u0663", "\u00b2")),
+        {"order": "up"},
+        {"after": "x"},
+    ],
 )
 def test_a_page_that_cannot_be_is_a_bad_request(asked: dict[str, str]) -> None:
     with pytest.raises(BadRequest):

@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from proxy.dialects.chat.request import read_chat
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine
 from proxy.errors import UpstreamBroken
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
-from proxy.exchange.task import make_task
-from proxy.repair.policy import Policy
-from tests.same.cases import Case
-from tests.support.helpers import SEED, chunk, delta, ends, says
+from tests.support.by_lane import FUNCTION, ByLane, Feed, batches, check_corpora, ended, ignore, new_engine, usually
+from tests.support.helpers import calls, chunk, delta, ends, piece, says
 from tests.support.responses_checker import check_stream, events, text_of
 from tests.support.responses_view import options
-from tests.unit.exchange.test_lane import batches, streams
+from tests.unit.exchange.test_lane import streams
 from tests.unit.exchange.test_reply_stream import DONE, ROLE
 
 PARTS = 8
-Feed = Callable[[StreamReply, bytes], bytes]
-
-
-def new_engine(body: dict[str, Any]) -> Engine:
-    asked = read_chat(json.dumps(body).encode(), body)
-    return Engine(make_task(asked, Policy(), seed=SEED, raw_text=False, ordered=True))
-
-
-def engine_of(case: Case) -> Engine:
-    return new_engine(case.body)
-
-
-def usually(one: StreamReply, part: bytes) -> bytes:
-    return one.receive(part)
-
-
-class ByLane:
-    """As the pump feeds a reply; `passed` counts the bytes that took the lane."""
-
-    def __init__(self) -> None:
-        self.passed = 0
-
-    def __call__(self, one: StreamReply, part: bytes) -> bytes:
-        given = one.pass_by(part) if one.open_lane() else None
-        if given is None:
-            return one.receive(part)
-        self.passed += len(part)
-        return given
-
-
-def ignore(error: Exception) -> None:
-    raise AssertionError("the engine raised") from error
 
 
 def stream(engine: Engine, parts: Iterable[bytes], feed: Feed) -> bytes:
-    one = StreamReply(engine, ResponsesWriter(options()), ignore)
-    given = b"".join(feed(one, part) for part in parts)
-    given += one.finish()
-    return given if one.failure is None else given + one.fail(one.failure)
+    return ended(StreamReply(engine, ResponsesWriter(options()), ignore), parts, feed)
 
 
 def read(data: bytes) -> list[Any]:
@@ -72,13 +33,7 @@ def read(data: bytes) -> list[Any]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
-    rng = random.Random(part)
-    lane = ByLane()
-    for case in streams()[part::PARTS]:
-        parts = list(batches(base64.b64decode(case.answer), rng))
-        by = stream(engine_of(case), parts, lane)
-        assert read(by) == read(stream(engine_of(case), parts, usually)), case.name
-    assert lane.passed > 0
+    check_corpora(random.Random(part), streams()[part::PARTS], stream, read)
 
 
 WORDS = ("So", " it", " café", " a\\nb", ' \\"x\\"', " \\\\ ", " 1 > 0", "😀", "  ", "\x7f", "\u2028")
@@ -122,3 +77,40 @@ def test_heartbeats_and_failures_go_on_in_its_numbers() -> None:
     data += one.pass_by(says(" is").raw) or b""
     response = check_stream(data + one.fail(UpstreamBroken("gone")))
     assert text_of(response) == "ab it is"
+
+
+PIECES = ("So", "\\n", '\\"', "\\\\", "\\u00e4", "\\ud83d", "\\ude00", "\\ud83dx", "ä", "😀", "\\u0", "041", "//", " {")
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_calls_with_any_escapes_are_the_same_by_the_lane(part: int) -> None:
+    lane = ByLane()
+    body = {"tools": [FUNCTION]}
+    for seed in range(20 * part, 20 * (part + 1)):
+        rng = random.Random(seed)
+        inside = [calls(piece(0, rng.choice(PIECES))).raw for _ in range(rng.randrange(4, 40))]
+        opened = calls(piece(0, '{"command": "', "bash", "a")).raw
+        behind = [says(" it").raw] if seed % 4 == 0 else []
+        events = [ROLE.raw, opened, *inside, calls(piece(0, '"}')).raw, *behind, ends("tool_calls").raw, DONE]
+        for parts in (events, list(batches(b"".join(events), rng))):
+            assert read(stream(new_engine(body), parts, lane)) == read(stream(new_engine(body), parts, usually))
+    assert lane.passed > 3_000
+
+
+def test_a_live_call_takes_the_lane_and_is_whole_at_the_end() -> None:
+    words = ["l", "s ", "-l ", *(f"file{number} \\n" for number in range(40)), ' \\"x\\"', "; {} <tool_call>"]
+    inside = [calls(piece(0, word)).raw for word in words]
+    opened = calls(piece(0, '{"command": "', "bash", "a")).raw
+    parts = [
+        ROLE.raw,
+        opened,
+        *inside[:20],
+        b"".join(inside[20:]),
+        calls(piece(0, '"}')).raw,
+        ends("tool_calls").raw,
+        DONE,
+    ]
+    lane = ByLane()
+    data = stream(new_engine({"tools": [FUNCTION]}), parts, lane)
+    assert read(data) == read(stream(new_engine({"tools": [FUNCTION]}), parts, usually))
+    assert lane.passed > 0.9 * sum(map(len, inside))

@@ -210,6 +210,19 @@ def test_a_custom_tool_may_have_no_input(arguments: str) -> None:
     assert calls_of(read(opened("apply_patch"), said(arguments), END)) == [("apply_patch", "")]
 
 
+@pytest.mark.parametrize("parts", [[" ", '{"input": "ls"}'], ["l", "s"]], ids=["blanks first", "no JSON"])
+@pytest.mark.parametrize("other", [opened(index=1, id_="c2"), Text(0, "b")], ids=["a call", "text"])
+def test_a_custom_tools_input_goes_on_behind_what_opens_within_it(parts: list[str], other: Event) -> None:
+    response = read(opened("apply_patch"), said(parts[0]), other, said(parts[1]), END)
+    assert calls_of(response)[0] == ("apply_patch", "ls")
+    assert text_of(response) in ("", "b")
+
+
+def test_a_number_of_any_size_beside_the_input_is_no_error() -> None:
+    arguments = '{"input": "ls", "timeout": 1e999}'
+    assert calls_of(read(opened("apply_patch"), said(arguments), END)) == [("apply_patch", "ls")]
+
+
 def test_a_search_comes_whole() -> None:
     data = stream(opened("tool_search"), said('{"q": '), said('"a"}'), END)
     assert kinds(data)[2:] == ["output_item.added", "output_item.done", "completed"]
@@ -227,6 +240,13 @@ def test_words_by_which_the_model_says_no_are_a_refusal() -> None:
     writer.observe_chunk(Chunk({"choices": [{"delta": {"refusal": "not"}}]}, b""))
     (item,) = check_stream(writer.write(END) + writer.end())["output"]
     assert item["content"] == [{"type": "refusal", "refusal": "I cannot"}]
+
+
+def test_the_refusal_of_another_choice_is_not_the_answers() -> None:
+    output = Output(options())
+    output.observe_body({"choices": [{"index": 1, "delta": {"refusal": "Never"}}]})
+    ended: Any = output.end()[-1]
+    assert ended["response"]["output"] == []
 
 
 def test_an_answer_of_nothing_is_a_success_without_items() -> None:
@@ -249,6 +269,14 @@ def test_half_a_call_is_never_done(reason: str, name: str) -> None:
     assert response["incomplete_details"] == {"reason": wanted}
     assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
     assert kinds(data).count("output_item.done") == 1 and calls_of(response) == []
+
+
+def test_half_an_input_that_is_no_json_is_never_done() -> None:
+    """Whether such a text is whole, only a reply that ends by itself can tell."""
+    given = (opened("apply_patch"), said("*** Begin"))
+    for end in (END, Finished(0, "length", None)):
+        response = read(*given, end)
+        assert calls_of(response) == ([("apply_patch", "*** Begin")] if end is END else [])
 
 
 def test_a_call_that_was_whole_before_the_cut_is_done() -> None:

@@ -202,6 +202,7 @@ def test_without_tools_a_choice_by_name_goes_too(kind: str, tools: Any) -> None:
         ("any", [TOOL], "tool_choice: must be one of auto, none, required, or an object"),
         (7, [TOOL], "tool_choice: must be one of"),
         ({"type": "function", "name": "no"}, [TOOL], "tool_choice.name: 'no' is none of the tools"),
+        ({"type": "function", "name": "run", "namespace": "x"}, [TOOL], "tool_choice.name: 'run' is none of the tools"),
         ({"type": "function", "name": "run"}, [WEB], "tool_choice: there are no tools; offer"),
         ({"type": "web_search_preview"}, [TOOL], "tool_choice: the tool of type 'web_search_preview' is not offered"),
         ({"type": "web_search_preview"}, [WEB], "tool_choice: the tool of type 'web_search_preview' is not offered"),

@@ -1,0 +1,230 @@
+"""Live (contract C2): text and reasoning leave as they come; what is held can still become a call, is bounded in size
+and time, and is let go the moment it cannot; the strings of a structured call stream on while they arrive.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.config.rules import StripFields
+from proxy.dialects.base import Writer
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk
+from proxy.exchange.reply_stream import StreamReply
+from tests.support.dialects import events
+from tests.support.helpers import calls, chunk, delta, ends, function, new_engine, offered, piece, random_cut, says
+from tests.support.random_schemas import LOOKALIKES
+from tests.support.renderers import RENDERERS
+from tests.support.translated import TRANSLATING
+
+QUICK = settings(max_examples=40, derandomize=True)
+# No marker begins in the middle of such a text.
+PROSE = st.text("abcdefghijklmnopqrsxyzBDEGIJMNUWéßжд日本🙂0123456789 .,;:!?…'\n-", min_size=1, max_size=12)
+# Bytes that may be the beginning of the next marker while a text goes by.
+MAX_MARKER = 32
+# What a JSON string is made of: the two halves of a character are one.
+UNIT = re.compile(r"\\ud[89ab]..\\ud[c-f]..|\\u[0-9a-f]{4}|\\.|[^\\]")
+WORDS = "some words that are of no tool, and go on for a while until nothing of them can be held any more"
+DIALECTS = ("chat", *(each.name for each in TRANSLATING))
+_TEXT = {"type": "string"}
+# Strings, and what waits until it is whole.
+MAKE = offered(
+    function(
+        "make",
+        {
+            **dict.fromkeys(("a", "b", "c"), _TEXT),
+            **{"n": {"type": "integer"}, "yes": {"type": "boolean"}},
+            **{"many": {"type": "array", "items": _TEXT}, "deep": {"type": "object"}},
+        },
+    )
+)
+# Messages and Responses have no half of a character.
+LONG = (st.sampled_from([each for each in LOOKALIKES if "\ud83d" not in each]) | PROSE).map(lambda said: said * 5)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(("a", "b", "c"), LONG),
+    **{"n": st.integers(), "yes": st.booleans()},
+    **{"many": st.lists(LONG, max_size=2), "deep": st.dictionaries(PROSE, LONG, max_size=2)},
+}
+ARGUMENTS = st.lists(st.sampled_from(sorted(VALUES)), min_size=1, unique=True).flatmap(
+    lambda keys: st.fixed_dictionaries({key: VALUES[key] for key in keys})
+)
+
+
+def crashed(error: Exception) -> None:
+    raise AssertionError("the engine raised") from error
+
+
+def writer(dialect: str) -> Writer:
+    """What writes a reply in a dialect."""
+    for each in TRANSLATING:
+        if each.name == dialect:
+            return each.dialect().writer(expand=False)
+    return ChatWriter(ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
+
+
+@dataclass
+class Client:
+    """A client of a reply, and what it has of it so far, by any dialect's words."""
+
+    dialect: str = "chat"
+    engine: Engine = field(default_factory=new_engine)
+    text: str = ""
+    reasoning: str = ""
+    arguments: str = ""
+
+    def __post_init__(self) -> None:
+        self.reply = StreamReply(self.engine, writer(self.dialect), crashed)
+
+    def feed(self, one: Chunk) -> None:
+        """The next event of the upstream."""
+        self.take(self.reply.receive(one.raw))
+
+    def finish(self, reason: str = "stop") -> None:
+        """The end of the upstream's body."""
+        self.feed(ends(reason))
+        self.take(self.reply.receive(b"data: [DONE]\n\n") + self.reply.finish())
+
+    def take(self, given: bytes) -> None:
+        """Read the pieces that events bring."""
+        bodies: list[Any] = [json.loads(said) for said in events(given) if said != "[DONE]"]
+        for body in bodies:
+            said: Any = body["choices"][0]["delta"] if body.get("choices") else body.get("delta")
+            pieces: dict[str, Any] = {body["type"]: said} if isinstance(said, str) else said or {}
+            for key, value in pieces.items():
+                match key:
+                    case "content" | "text" | "response.output_text.delta":
+                        self.text += value
+                    case "reasoning" | "reasoning_content" | "thinking" | "response.reasoning_text.delta":
+                        self.reasoning += value
+                    case "partial_json" | "response.function_call_arguments.delta":
+                        self.arguments += value
+                    case "tool_calls":
+                        for call in value:
+                            self.arguments += call["function"].get("arguments", "")
+
+
+def rendered(form: str, name: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """The prose before a call, where its format allows some, and the call."""
+    return "So it is.\n" if RENDERERS[form].lead else "", RENDERERS[form].render([(name, arguments)])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@QUICK
+@given(parts=st.lists(PROSE, min_size=1, max_size=20), thoughts=st.lists(PROSE, max_size=9), name=st.booleans())
+def test_after_each_chunk_the_client_has_all_text_and_reasoning(
+    dialect: str, parts: list[str], thoughts: list[str], name: bool
+) -> None:
+    client = Client(dialect)
+    thoughts, parts = ["Hm, ", *thoughts], ["So, ", *parts]
+    for number, part in enumerate(thoughts, 1):
+        client.feed(chunk(delta(reasoning=part) if name else delta(reasoning_content=part)))
+        assert client.reasoning == "".join(thoughts[:number])
+    for number, part in enumerate(parts, 1):
+        client.feed(says(part))
+        assert client.text == "".join(parts[:number])
+        assert not client.reply.held
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_the_prose_before_a_call_does_not_wait_for_it(form: str) -> None:
+    """Of all that has come the client has at once what stands before the call, and at the end nothing else as text."""
+    lead, call = rendered(form, "bash", {"command": "ls"})
+    client = Client()
+    for number, each in enumerate(lead, 1):
+        client.feed(says(each))
+        assert number - len(client.text) <= 1
+    for each in call:
+        client.feed(says(each))
+        assert client.text == lead
+    client.finish()
+    assert (client.text, json.loads(client.arguments)) == (lead, {"command": "ls"})
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
+    """Where its first value comes that is known, and nothing waits but what may begin another marker."""
+    text = "".join(rendered(form, "get_weather", {"zz": WORDS}))
+    client = Client()
+    for number, each in enumerate(text, 1):
+        client.feed(says(each))
+        if text.index(WORDS) < number <= text.index(WORDS) + len(WORDS):
+            assert number - len(client.text) <= MAX_MARKER
+    client.finish()
+    assert text.removesuffix("<|call|>") == client.text.removesuffix("<|call|>")
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_what_is_held_is_bounded_in_size(form: str) -> None:
+    """Over the bound it is let go as text, as it came, and no call."""
+    text = "".join(rendered(form, "bash", {"command": "x y " * 100}))
+    client, bound, size = Client(engine=new_engine(max_held=200)), 200, 7
+    for end in range(size, len(text) + size, size):
+        client.feed(says(text[end - size : end]))
+        assert len(text[:end].encode()) - len(client.text.encode()) <= bound + size
+    client.finish()
+    assert text.removesuffix("<|call|>") == client.text.removesuffix("<|call|>")
+    assert not client.arguments
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
+    """Wherever it comes: while something waits the reply says so, and lets go of all of it as it came."""
+    lead, call = rendered(form, "bash", {"command": "ls -l"})
+    rng = random.Random(len(form) + len(call))
+    for end in rng.sample(range(1, len(call)), min(8, len(call) - 1)):
+        client = Client()
+        for part in filter(None, random_cut(lead + call[:end], rng)):
+            client.feed(says(part))
+        assert client.reply.held or client.arguments or client.text == lead + call[:end]
+        client.take(client.reply.release())
+        assert not client.reply.held
+        assert client.text == (lead if client.arguments else lead + call[:end])
+
+
+def places(arguments: dict[str, Any]) -> tuple[str, set[int], list[int]]:
+    """The text of arguments, the lengths of it that end within a string, and how much may have left at each length."""
+    text, inside, most = "{", set[int](), [0]
+    for key, value in arguments.items():
+        end = len(text)
+        text += f"{', ' if most[1:] else ''}{json.dumps(key)}: "
+        # The value before is over with the colon of this key.
+        most += [most[-1]] * (len(text) - 1 - len(most)) + [end if end > 1 else 0] * 2
+        start, whole = len(text), json.dumps(value)
+        text += whole
+        if isinstance(value, str):
+            most += [*range(start + 1, len(text)), len(text) - 1]
+            inside |= {start + found.end() for found in UNIT.finditer(whole, 1, len(whole) - 1)}
+        else:
+            most += [most[-1]] * len(whole)
+    return text, inside, most
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@QUICK
+@given(arguments=ARGUMENTS, rng=st.randoms(use_true_random=False), single=st.booleans())
+def test_the_strings_of_a_call_stream_on_and_other_values_wait_until_they_are_whole(
+    dialect: str, arguments: dict[str, Any], rng: random.Random, single: bool
+) -> None:
+    """What left is a prefix of what came, and where a chunk ends within a string the client has all of it."""
+    text, inside, most = places(arguments)
+    client = Client(dialect, new_engine(MAKE))
+    client.feed(calls(piece(0, "", name="make", id="call_1")))
+    came = 0
+    for part in [*text] if single else random_cut(text, rng):
+        client.feed(calls(piece(0, part)))
+        came += len(part)
+        assert text.startswith(client.arguments)
+        assert len(client.arguments) <= most[came]
+        assert len(client.arguments) == came or came not in inside
+    client.feed(calls(piece(0, "}")))
+    client.finish("tool_calls")
+    assert client.arguments == f"{text}}}"

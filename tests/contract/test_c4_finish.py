@@ -1,0 +1,161 @@
+"""The finish is true (contract C4): what was cut off stays so and is not completed, so does every reason that is not
+known to be natural; a natural one says whether calls left; a reply that was not finished ends in an error.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from proxy.engine.events import Chunk
+from proxy.errors import UpstreamBroken
+from proxy.tools.toolset import ToolSet, read_tools
+from tests.contract.test_c1_valid_calls import ROWS as VALID
+from tests.contract.test_c1_valid_calls import Row as ValidCall
+from tests.contract.test_c3_negative import ROWS as NO_CALLS
+from tests.contract.test_c3_negative import TOOLS
+from tests.contract.test_c3_negative import Row as NoCall
+from tests.support.client_view import whole
+from tests.support.each_case import each_case
+from tests.support.helpers import Views, calls, ends, new_engine, piece, random_cut, run, says, view
+from tests.support.renderers import RENDERERS, Call
+
+# Each ends in a text that stands nowhere else, so that a call of which that is not there was not whole.
+CALLS: list[Call] = [
+    ("bash", {"timeout": 10, "command": "echo first-end"}),
+    ("write_file", {"path": "a.txt", "content": "two\nlines, second-end"}),
+]
+ENDS = ("first-end", "second-end")
+NATURAL = ("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn")
+CUT = ("length", "content_filter", "repetition", "odd", "STOPPED")
+# By these a server gives up; where a dialect has no word for that it is an error.
+OTHERS = (*CUT, "abort", "error", "insufficient_system_resource")
+
+
+def reply(form: str) -> tuple[str, str, list[Call]]:
+    """The prose before calls, where their format allows some, the calls as a model writes them, and what they mean."""
+    renderer = RENDERERS[form]
+    meant = CALLS if renderer.several else CALLS[:1]
+    return "So it is.\n" if renderer.lead else "", renderer.render(meant), meant
+
+
+def said(text: str, rng: random.Random) -> list[Chunk]:
+    """A text in pieces."""
+    return [says(part) for part in random_cut(text, rng) if part]
+
+
+def read(view_: Views) -> list[Call]:
+    """The calls that left, with their arguments as values."""
+    return [(name, json.loads(arguments)) for name, arguments in view_[0].calls]
+
+
+def places(size: int, rng: random.Random, count: int = 6) -> list[int]:
+    """Some of the places at which so many characters can be cut, the last ones among them."""
+    return sorted({*rng.sample(range(1, size), min(count, size - 1)), *range(max(1, size - 4), size)})
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_reply_that_was_cut_off_stays_so_and_no_call_of_it_is_completed(form: str) -> None:
+    """Those that left stood there whole, and all that stands behind them is the text that came."""
+    lead, written, meant = reply(form)
+    text, rng = lead + written, random.Random(len(written))
+    for end in places(len(text), rng):
+        cut = text[:end]
+        seen = view(run([*said(cut, rng), ends("length")]))
+        found = read(seen)
+        assert (seen.failed, seen[0].finish) == (None, "length")
+        assert found == meant[: len(found)]
+        assert all(mark in cut for mark in ENDS[: len(found)])
+        if not found:
+            assert seen[0].text == cut
+        assert seen[0].text.startswith(lead[:end]) and cut.endswith(seen[0].text[len(lead) :])
+
+
+def offering(row: ValidCall) -> ToolSet:
+    """The tool that a row of the corpus calls."""
+    return read_tools([{"type": "function", "function": {"name": "tool", "parameters": row.schema}}])
+
+
+def deltas(arguments: Iterable[str]) -> list[Chunk]:
+    """A structured call in pieces."""
+    return [calls(piece(0, "", name="tool", id="call_1")), *(calls(piece(0, part)) for part in arguments if part)]
+
+
+@each_case("row", VALID[::3], ids=map(str, range(0, len(VALID), 3)))
+def test_a_structured_call_that_was_cut_off_is_left_as_cut(row: ValidCall) -> None:
+    """It is the very text that came, no closer is added to it; if it was not yet opened it is text."""
+    text, rng = row.arguments.rstrip(), random.Random(len(row.arguments))
+    for end in places(len(text), rng, 4) if len(text) > 1 else ():
+        cut = text[:end]
+        seen = view(run([*deltas(random_cut(cut, rng)), ends("length")], new_engine(offering(row))))
+        assert (seen.failed, seen[0].finish) == (None, "length")
+        assert seen[0].calls in ([("tool", cut)], [])
+        assert seen[0].calls or cut in seen[0].text
+
+
+def finish_of(reason: str, found: list[Call]) -> str:
+    """What the finish of a reply must be."""
+    return ("tool_calls" if found else "stop") if reason in NATURAL else reason
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_natural_reason_says_whether_calls_left_and_every_other_one_stays(form: str) -> None:
+    """In a stream, in a whole answer, and in what the proxy makes a stream of it."""
+    lead, written, meant = reply(form)
+    rng = random.Random(len(written))
+    for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):
+        seen = view(run([*said(lead + written, rng), ends(reason)]))
+        found = read(seen)
+        # What has no wrapper counts only if the model stopped by itself.
+        assert found == meant or (reason in OTHERS and not found and seen[0].text == lead + written)
+        assert (seen.failed, seen[0].finish) == (None, finish_of(reason, found))
+    reason = rng.choice((*NATURAL, *CUT))
+    got = whole({"content": lead + written}, reason)
+    assert (got.error, got.finish) == ("", finish_of(reason, got.values))
+
+
+@each_case("row", VALID[::6], ids=map(str, range(0, len(VALID), 6)))
+def test_the_same_of_structured_calls(row: ValidCall) -> None:
+    tools, rng = offering(row), random.Random(len(row.arguments))
+    for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):
+        seen = view(run([*deltas(random_cut(row.arguments, rng)), ends(reason)], new_engine(tools)))
+        assert seen[0].calls == [("tool", row.arguments)]
+        assert (seen.failed, seen[0].finish) == (None, finish_of(reason, read(seen)))
+
+
+@each_case("row", NO_CALLS[::6], ids=lambda row: row.id)
+def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
+    """Whatever the server says that it called."""
+    rng = random.Random(row.id)
+    for reason in (rng.choice(NATURAL if row.finish == "stop" else OTHERS), rng.choice(OTHERS)):
+        seen = view(run([*said(row.text, rng), ends(reason)], new_engine(TOOLS, results=row.results)))
+        assert (seen[0].text, seen[0].calls, seen[0].finish) == (row.text, [], finish_of(reason, []))
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
+    """Cut at any place, it has no finish; `[DONE]` is an end of its own accord."""
+    lead, written, meant = reply(form)
+    text, rng = lead + written, random.Random(len(written))
+    for end in [*places(len(text), rng, 2), len(text)]:
+        seen = view(run(said(text[:end], rng), done=False))
+        assert isinstance(seen.failed and seen.failed.error, UpstreamBroken)
+        assert seen[0].finish is None
+        assert read(seen) == meant[: len(seen[0].calls)]
+        assert seen[0].text.startswith(lead[:end]) and text[:end].endswith(seen[0].text[len(lead) :])
+    seen = view(run(said(text, rng), done=True))
+    assert (seen.failed, read(seen), seen[0].finish) == (None, meant, "tool_calls")
+
+
+@each_case("row", VALID[::6], ids=map(str, range(0, len(VALID), 6)))
+def test_so_does_one_that_was_not_finished_in_a_structured_call(row: ValidCall) -> None:
+    """What left of the call is a part of what came."""
+    tools, rng = offering(row), random.Random(len(row.arguments))
+    for end in {1, len(row.arguments) // 2, len(row.arguments)}:
+        seen = view(run(deltas(random_cut(row.arguments[:end], rng)), new_engine(tools), done=False))
+        assert isinstance(seen.failed and seen.failed.error, UpstreamBroken)
+        assert seen[0].finish is None
+        assert all(row.arguments[:end].startswith(arguments) for _, arguments in seen[0].calls)

@@ -1,0 +1,239 @@
+"""Records (contract C6): whatever leaves in another form than it came has a record, whose id is in a table; observed,
+nothing changes and the same is told; and if the engine fails, the upstream's own bytes go on or an error ends them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from proxy.audit_record import KINDS
+from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.engine.engine import Engine, Task
+from proxy.errors import InternalError
+from proxy.exchange.observe import observed
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import answer_as_answer
+from proxy.repair.argument_readers import READERS
+from proxy.repair.schema_fixes import FIXES
+from proxy.tools.toolset import read_tools
+from tests.contract.test_c1_valid_calls import ROWS as VALID
+from tests.contract.test_c3_negative import ROWS as NO_CALLS
+from tests.contract.test_c3_negative import TOOLS
+from tests.contract.test_c9_slices import DAMAGE
+from tests.failures.test_own_corpus import ROWS as FORMATS
+from tests.failures.test_recordings import FOLDER, STREAMS, WHOLES, tools_for
+from tests.support.client_view import ROLE, wire
+from tests.support.each_case import each_case
+from tests.support.helpers import calls, ends, new_engine, piece, random_cut, received, says
+from tests.support.translated import TRANSLATING
+from tests.unit.exchange.test_reply_stream import Crashes, Raises
+
+# Those of the tables that say more of a record than its id have them, too.
+KNOWN = {each.id for each in (*KINDS, *READERS, *FIXES)}
+OPTIONS = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
+# So long is a text that comes letter by letter.
+SHORT = 80
+SIZE = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """A text of a corpus, how it ended, and the results of the tools before it."""
+
+    id: str
+    text: str
+    finish: str
+    results: tuple[str, ...] = ()
+
+    def engine(self) -> Engine:
+        """What reads the reply."""
+        return new_engine(TOOLS, results=self.results)
+
+    def body(self, parts: Iterable[str]) -> bytes:
+        """The stream of it in these parts; an empty one would be no chunk of a client's (F64)."""
+        return wire([ROLE, *(says(part) for part in parts if part), ends(self.finish)])
+
+
+ROWS = [
+    *(Row(row.id, row.text, row.finish, row.results) for row in NO_CALLS),
+    *(Row(row["id"], row["text"], row["finish"]) for row in FORMATS),
+]
+PROSE = [Row(row.id, row.text, row.finish, row.results) for row in NO_CALLS]
+
+
+def name_of(row: Row) -> str:
+    return row.id
+
+
+def crashed(error: Exception) -> None:
+    raise AssertionError("the engine raised") from error
+
+
+def reply(engine: Engine, on_crash: Callable[[Exception], None] = crashed) -> StreamReply:
+    """A reply to a chat client."""
+    return StreamReply(engine, ChatWriter(OPTIONS), on_crash)
+
+
+def sent(data: bytes, one: Any) -> bytes:
+    """All that the client gets of a body that ended properly."""
+    given: bytes = one.receive(data)
+    if one.failure is None:
+        given += one.finish()
+    return given if one.failure is None else given + one.fail(one.failure)
+
+
+def ids(engine: Engine) -> list[str]:
+    """The ids of the records, which must be known, and say why."""
+    assert {repair.id for repair in engine.audit} <= KNOWN
+    assert all(repair.why for repair in engine.audit)
+    return [repair.id for repair in engine.audit]
+
+
+def recorded(name: str) -> tuple[bytes, Engine]:
+    """A recorded body, and what reads it."""
+    task = Task(tools=tools_for(name), seed=b"seed", raw_text="-none-" in name)
+    return (FOLDER / name).read_bytes(), Engine(task)
+
+
+@each_case("row", [row for row in ROWS[::3] if len(row.text) <= SHORT], ids=name_of, size=SIZE)
+def test_what_comes_letter_by_letter_leaves_as_it_came_or_has_a_record(row: Row) -> None:
+    """No chunk holds prose and more of which a part must wait: one changes exactly if something was repaired."""
+    engine, data = row.engine(), row.body(row.text)
+    assert (sent(data, reply(engine)) == data) is (ids(engine) == [])
+
+
+@each_case("row", ROWS[::3], ids=name_of, size=SIZE)
+def test_at_any_cut_a_client_reads_what_came_or_there_is_a_record(row: Row) -> None:
+    """A chunk of which a part had to wait may be written anew; what it says is the same then (C1, C2)."""
+    rng = random.Random(row.id)
+    engine, data = row.engine(), row.body(random_cut(row.text, rng))
+    came, got = received(data), received(sent(data, reply(engine)))
+    assert (got == came) is (ids(engine) == [])
+    assert bool(got[0].calls) is ("text_call" in ids(engine))
+    assert (got[0].finish != came[0].finish) is ("finish" in ids(engine))
+
+
+@each_case("row", ROWS[1::3], ids=name_of, size=SIZE)
+def test_a_whole_answer_leaves_as_it_came_or_has_a_record(row: Row) -> None:
+    entry = {"index": 0, "message": {"role": "assistant", "content": row.text}, "finish_reason": row.finish}
+    body = json.dumps({"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [entry]}).encode()
+    engine = row.engine()
+    given = answer_as_answer(body, read_whole(body), engine, ChatDialect(OPTIONS))
+    assert (given == body) is (ids(engine) == [])
+
+
+@pytest.mark.parametrize("way", DAMAGE)
+def test_a_structured_call_leaves_as_it_came_or_has_a_record(way: str) -> None:
+    """Whatever became of its arguments; one that cannot be finished ends in an error."""
+    rng = random.Random(way)
+    for row in rng.sample(VALID, 12):
+        tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": row.schema}}])
+        arguments = DAMAGE[way](row.arguments, rng.randrange(1000))
+        parts = [calls(piece(0, part)) for part in random_cut(arguments, rng) if part]
+        data = wire([ROLE, calls(piece(0, "", name="tool", id="call_1")), *parts, ends("tool_calls")])
+        engine = new_engine(tools)
+        got = received(sent(data, reply(engine)))
+        assert got.error or (got == received(data)) is (ids(engine) == [])
+
+
+@pytest.mark.parametrize("name", [*STREAMS, *WHOLES])
+def test_what_a_server_sent_leaves_as_it_came_or_has_a_record(name: str) -> None:
+    data, engine = recorded(name)
+    if name in WHOLES:
+        given = answer_as_answer(data, read_whole(data), engine, ChatDialect(OPTIONS))
+    else:
+        one = reply(engine)
+        given = sent(data, one)
+        if one.failure is not None:
+            return
+    assert (given == data) is (ids(engine) == [])
+
+
+def check_observed(data: bytes, engines: tuple[Engine, Engine], rng: random.Random) -> None:
+    """See to it that the client of an observed reply has all that came, and that the same is told as without that."""
+    repaired, read = engines
+    sent(data, reply(repaired))
+    one = observed(reply(read), ChatDialect(OPTIONS), crashed)
+    given = b""
+    for part in random_cut(data, rng):
+        given += one.receive(part)
+        assert data.startswith(given)
+    assert given + one.finish() == data
+    assert ids(read) == ids(repaired)
+
+
+@each_case("row", ROWS[2::6], ids=name_of, size=SIZE)
+def test_an_observed_reply_is_the_one_that_came_and_tells_the_same(row: Row) -> None:
+    rng = random.Random(row.id)
+    check_observed(row.body(random_cut(row.text, rng)), (row.engine(), row.engine()), rng)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_so_is_an_observed_recording(name: str) -> None:
+    data, engine = recorded(name)
+    check_observed(data, (engine, recorded(name)[1]), random.Random(name))
+
+
+def check_crash(data: bytes, new: Callable[[], Engine], rng: random.Random) -> bool:
+    """See to it that a reply whose engine raises somewhere goes on as it came, if nothing of it was changed until then,
+    and ends in an error if something was. True if it went on.
+    """
+    blocks = [block + b"\n\n" for block in data.split(b"\n\n") if block]
+    at = rng.randrange(len(blocks) + 1)
+    engine, crashes = new(), Crashes()
+    one = reply(engine, crashes.append)
+    before = one.receive(b"".join(blocks[:at]))
+    if one.failure is not None:
+        return False
+    for step in ("feed", "fast_path", "finish", "release"):
+        Raises(engine, step, 0)
+    unchanged = data.startswith(before)
+    given = before + sent(b"".join(blocks[at:]), one)
+    if one.failure is None:
+        assert given == data
+        return True
+    assert isinstance(one.failure, InternalError) and len(crashes) == 1
+    assert not unchanged
+    got = received(given)
+    assert got.error and not got.done and got[0].finish is None
+    return False
+
+
+@each_case("row", ROWS[3::4], ids=name_of, size=SIZE)
+def test_if_the_engine_raises_the_reply_goes_on_as_it_came_or_ends_in_an_error(row: Row) -> None:
+    rng = random.Random(row.id)
+    check_crash(row.body(random_cut(row.text, rng)), row.engine, rng)
+
+
+@each_case("row", PROSE[::3], ids=name_of, size=SIZE)
+def test_if_it_raises_in_a_text_letter_by_letter_all_of_that_leaves(row: Row) -> None:
+    """Nothing of it was changed."""
+    assert check_crash(row.body(row.text[:SHORT]), row.engine, random.Random(row.id))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_if_it_raises_in_what_a_server_sent_that_goes_on_or_ends_in_an_error(name: str) -> None:
+    rng = random.Random(name)
+    for _ in range(3):
+        check_crash(recorded(name)[0], lambda: recorded(name)[1], rng)
+
+
+@pytest.mark.parametrize("each", TRANSLATING, ids=lambda each: each.name)
+def test_if_it_raises_a_translated_reply_ends_in_an_error(each: Any) -> None:
+    """There are no bytes of the upstream's that its client could read."""
+    for row in PROSE[::40]:
+        for step in ("feed", "finish"):
+            engine, crashes = row.engine(), Crashes()
+            Raises(engine, step, 1 if step == "feed" else 0)
+            one = StreamReply(engine, each.dialect().writer(expand=False), crashes.append)
+            told = each.client.stream(sent(row.body([row.text]), one))
+            assert isinstance(one.failure, InternalError) and len(crashes) == 1
+            assert told.failed

@@ -1,0 +1,232 @@
+"""The prefix cache survives (contract C8): what goes up is a function of the request alone, and what goes up for the
+next turn of a conversation begins with what went up for this one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import dump_request
+from proxy.config.load import load
+from proxy.dialects.chat.request import read_chat
+from proxy.dialects.messages.request import translate as translate_messages
+from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.responses.request import translate as translate_responses
+from proxy.exchange.plan import Plan, upstream_request
+from proxy.healing.heal import IDS, HealPlan
+from tests.contract.test_c1_valid_calls import ROWS
+from tests.support import messages_ask, responses_ask
+
+Item = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+DIALECTS = ("chat", "messages", "responses")
+# By the rules that come with the proxy, and with all that it can heal.
+PLANS = (
+    HealPlan(),
+    *(HealPlan(on=frozenset(each.heal)) for each in load({}, {})[1].families),
+    HealPlan(frozenset(IDS)),
+)
+HISTORIES = ("drop", "reasoning", "reasoning_content")
+TEXTS = ("", "one", "two\nlines", "größer", "<tool_call>", '{"a": 1}', "```\ncode\n```", " ")
+BILLING = "x-anthropic-billing-header: cch="
+TALKS = range(40)
+Call = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is said to the model, and what it answers: `results` are of the calls before, `note` is the client's."""
+
+    results: tuple[tuple[str, str], ...]
+    said: str
+    note: str
+    thought: str
+    answer: str
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A conversation that grows, and the tools of it by name."""
+
+    tools: dict[str, Any]
+    turns: tuple[Turn, ...]
+    seed: int
+
+
+def new_talk(seed: int) -> Talk:
+    """The conversation of this number."""
+    rng = random.Random(seed)
+    rows = {f"tool_{number}": row for number, row in enumerate(rng.sample(ROWS, rng.randint(1, 4)))}
+    turns, open_calls = list[Turn](), tuple[Call, ...]()
+    for number in range(rng.randint(2, 7)):
+        results = tuple((call[0], rng.choice(TEXTS)) for call in open_calls)
+        said = "" if results and rng.random() < 0.8 else f"question {number}"
+        note = rng.choice(("", "", "", "mind this"))
+        names = rng.choices(sorted(rows), k=rng.choice((0, 1, 1, 2)))
+        open_calls = tuple((f"call_{number}_{at}", name, rows[name].arguments) for at, name in enumerate(names))
+        thought, answer = rng.choice(TEXTS), rng.choice(TEXTS)
+        if not (thought.strip() or open_calls):
+            answer = answer.strip() or "done"  # of nothing at all nothing would tell where a turn ends
+        turns.append(Turn(results, said, note, thought, answer, open_calls))
+    return Talk({name: row.schema for name, row in rows.items()}, tuple(turns), seed)
+
+
+def chat(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
+    """What is said and what is answered, with what agents say otherwise than templates want it."""
+    asked: list[Item] = [{"role": "tool", "tool_call_id": call, "content": said} for call, said in turn.results]
+    if turn.note:
+        asked.append({"role": rng.choice(("system", "developer")), "content": turn.note})
+    if turn.said:
+        asked.append({"role": "user", "content": rng.choice((turn.said, [{"type": "input_text", "text": turn.said}]))})
+    answer: Item = {"role": "assistant", "content": turn.answer or rng.choice(("", None))}
+    if turn.thought:
+        answer["reasoning_content"] = turn.thought
+    if turn.calls or rng.random() < 0.2:
+        answer["tool_calls"] = [
+            {
+                "id": id_,
+                "function": {"name": name, "arguments": rng.choice((text, text, json.loads(text), text[:-1]))},
+            }
+            for id_, name, text in turn.calls
+        ]
+    return asked, [answer]
+
+
+def messages(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
+    """The same as Messages."""
+    note = messages_ask.text(f"<system-reminder>\n{turn.note}\n</system-reminder>")
+    blocks = [
+        *(messages_ask.result(rng.choice((said, [messages_ask.text(said)])), call) for call, said in turn.results),
+        *([note] if turn.note else []),
+        *([messages_ask.text(turn.said)] if turn.said else []),
+    ]
+    answer = [
+        *([{"type": "thinking", "thinking": turn.thought, "signature": "s"}] if turn.thought else []),
+        *([messages_ask.text(turn.answer)] if turn.answer else []),
+        *({"type": "tool_use", "id": id_, "name": name, "input": json.loads(text)} for id_, name, text in turn.calls),
+    ]
+    return [messages_ask.user(*blocks)], [messages_ask.assistant(*answer)]
+
+
+def responses(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
+    """The same as Responses."""
+    said = [responses_ask.user(rng.choice((turn.said, responses_ask.text(turn.said))))] if turn.said else []
+    asked = [
+        *(responses_ask.output(text, call) for call, text in turn.results),
+        *([responses_ask.developer(turn.note)] if turn.note else []),
+        *said,
+    ]
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": turn.thought}]}
+    answer = [
+        *([thought] if turn.thought else []),
+        *([responses_ask.assistant(turn.answer)] if turn.answer else []),
+        *(responses_ask.call(id_, name, text) for id_, name, text in turn.calls),
+    ]
+    return asked, answer
+
+
+def requests(talk: Talk, dialect: str) -> Iterator[Item]:
+    """What the client asks, turn by turn."""
+    rng, history = random.Random(talk.seed), list[Item]()
+    functions = [{"name": name, "parameters": schema} for name, schema in talk.tools.items()]
+    for turn in talk.turns:
+        asked, answer = {"chat": chat, "messages": messages, "responses": responses}[dialect](turn, rng)
+        history += asked
+        match dialect:
+            case "chat":
+                tools = [{"type": "function", "function": each} for each in functions]
+                yield {"model": "m", "tools": tools, "messages": deepcopy(history)}
+            case "messages":
+                given = deepcopy(history)
+                # The client's mark of the cache moves along, and its accounting is another one each time.
+                given[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+                tools = [{"name": name, "input_schema": schema} for name, schema in talk.tools.items()]
+                yield messages_ask.ask(*given, system=f"{BILLING}{len(history)}\nbe brief", tools=tools)
+            case _:
+                tools = [{"type": "function", **each} for each in functions]
+                yield responses_ask.ask(*deepcopy(history), instructions="be brief", tools=tools)
+        history += answer
+
+
+def goes_up(body: Item, dialect: str, seed: int) -> bytes:
+    """The request that the model server gets."""
+    options = ModelOptions(model="served", reasoning_history=HISTORIES[seed % len(HISTORIES)])
+    if dialect == "messages":
+        body = translate_messages(body, options).body
+    elif dialect == "responses":
+        body = translate_responses(body, options).body
+    plan = Plan(heal=PLANS[seed % len(PLANS)])
+    return upstream_request(read_chat(dump_request(body), body), plan).body
+
+
+def digest() -> str:
+    """One for all that goes up of all conversations."""
+    found = sha256()
+    for dialect in DIALECTS:
+        for talk in map(new_talk, TALKS):
+            for body in requests(talk, dialect):
+                found.update(goes_up(body, dialect, talk.seed))
+    return found.hexdigest()
+
+
+def check_growth(talk: Talk, dialect: str, seed: int) -> None:
+    """See to it that each request has the same tools as the one before it, and all of its messages first, to the order
+    of their keys; all else is the same.
+    """
+    for before, after in pairwise(json.loads(goes_up(body, dialect, seed)) for body in requests(talk, dialect)):
+        assert {**before, "messages": []} == {**after, "messages": []}
+        assert json.dumps(before["tools"]) == json.dumps(after["tools"])
+        size = len(before["messages"])
+        assert size < len(after["messages"])
+        assert json.dumps(before["messages"]) == json.dumps(after["messages"][:size])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("seed", TALKS)
+def test_the_next_turn_begins_with_this_one(dialect: str, seed: int) -> None:
+    check_growth(new_talk(seed), dialect, seed)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("seed", range(len(HISTORIES)))
+def test_so_does_the_turn_behind_one_that_was_only_thought(dialect: str, seed: int) -> None:
+    """Whether the thought goes back or not."""
+    first, second = Turn((), "one", "", "hm", "", ()), Turn((), "two", "", "", "done", ())
+    check_growth(Talk(new_talk(seed).tools, (first, first, second), seed), dialect, seed)
+
+
+def test_the_same_request_goes_up_as_the_same_bytes_whatever_came_between() -> None:
+    """And what the client asked is not changed by it."""
+    asked = [
+        (body, dialect, seed) for dialect in DIALECTS for seed in TALKS for body in requests(new_talk(seed), dialect)
+    ]
+    first = [goes_up(deepcopy(body), dialect, seed) for body, dialect, seed in asked]
+    random.Random(1).shuffle(order := [*range(len(asked))])
+    for number in order:
+        body, dialect, seed = asked[number]
+        before = deepcopy(body)
+        assert goes_up(body, dialect, seed) == first[number]
+        assert body == before
+
+
+def test_another_process_with_another_seed_of_hashes_sends_the_same_bytes() -> None:
+    """Every worker, and each host beside it."""
+    code = "from tests.contract.test_c8_prefix import digest; print(digest())"
+    environment = {**os.environ, "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"}
+    command = [sys.executable, "-c", code]
+    other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == digest()

@@ -1,0 +1,50 @@
+"""Errors as Responses clients know them: code, status, words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.dialects.responses.errors import error_body, error_code, error_status, failure
+from proxy.errors import BadRequest, ProxyError, Unavailable, UpstreamBroken, UpstreamRefused
+
+JINJA = "While executing CallExpression at line 9: Error: Jinja Exception: Conversation roles must alternate"
+FULL = "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."
+
+
+def refused(status: int, message: str = "no", **more: str) -> UpstreamRefused:
+    return UpstreamRefused(message, status=status, headers=tuple(more.items()))
+
+
+CASES: list[tuple[ProxyError, str, int]] = [
+    (refused(400), "invalid_prompt", 400),
+    (refused(422), "invalid_prompt", 422),
+    (refused(404), "", 404),
+    (refused(429), "rate_limit_exceeded", 429),
+    (refused(503), "server_is_overloaded", 503),
+    (refused(529), "server_is_overloaded", 529),
+    (refused(500), "server_error", 500),
+    (refused(500, JINJA), "invalid_prompt", 400),
+    (refused(500, "the chat template raised an error"), "invalid_prompt", 400),
+    (refused(500, "x" * 5000 + JINJA), "server_error", 500),
+    (refused(400, FULL), "context_length_exceeded", 400),
+    (refused(500, FULL), "context_length_exceeded", 400),
+    (Unavailable("full"), "server_is_overloaded", 503),
+    (UpstreamBroken("it broke off"), "server_error", 502),
+    (UpstreamBroken(JINJA), "server_error", 502),
+    (BadRequest("no", "tools"), "", 400),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "status"), CASES, ids=str)
+def test_each_error_has_its_code_and_status(error: ProxyError, code: str, status: int) -> None:
+    assert (error_code(error), error_status(error)) == (code, status)
+    assert failure(error)["code"] == (code or "server_error")
+    assert json.loads(error_body(error))["error"]["code"] == (code or None)
+
+
+def test_the_wait_is_told_in_words() -> None:
+    """Codex reads "try again in 7s"."""
+    error = refused(429, "slow down.", **{"Retry-After": "7"})
+    assert failure(error)["message"] == "slow down. Please try again in 7s."

@@ -1,0 +1,61 @@
+"""The key of a conversation: the same in each of its requests, and another for another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.dialects.conversation_key import conversation_key
+
+
+def said(role: str, text: str) -> Any:
+    return {"role": role, "content": text}
+
+
+FIRST = [said("system", "Be brief."), said("user", "Fix it.")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": FIRST},
+        {"messages": [*FIRST, said("assistant", "Done."), said("user", "And this.")]},
+        {"messages": [said("developer", "Be brief."), said("system", "Also."), FIRST[1]]},
+        {"system": "Be brief.", "messages": [FIRST[1]]},
+        {"system": [{"type": "text", "text": "Be brief."}], "messages": [FIRST[1]]},
+        {"system": "x-anthropic-billing-header: 7\nBe brief.", "messages": [FIRST[1]]},
+        {"instructions": "Be brief.", "input": "Fix it."},
+        {"instructions": "Be brief.", "input": [FIRST[1]]},
+        {"messages": FIRST, "prompt_cache_key": "mine"},
+    ],
+)
+def test_all_requests_of_a_conversation_have_one(body: dict[str, Any]) -> None:
+    """In whichever dialect; the named key counts in Responses alone."""
+    assert conversation_key("m", body) == conversation_key("m", {"messages": FIRST}) != b""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [said("system", "Be long."), FIRST[1]]},
+        {"messages": [FIRST[0], said("user", "Break it.")]},
+        {"messages": [FIRST[1]]},
+        {"messages": [FIRST[0]]},
+        {"input": "Fix it.", "instructions": "Be brief.", "prompt_cache_key": "mine"},
+    ],
+)
+def test_another_beginning_has_another(body: dict[str, Any]) -> None:
+    assert conversation_key("m", body) not in (conversation_key("m", {"messages": FIRST}), b"")
+    assert conversation_key("m", body) != conversation_key("n", body)
+
+
+def test_a_named_key_stands_for_all_else() -> None:
+    bodies: list[dict[str, Any]] = [{"input": text, "prompt_cache_key": "mine"} for text in ("a", "b")]
+    one, other = (conversation_key("m", body) for body in bodies)
+    assert one == other != b""
+
+
+@pytest.mark.parametrize("body", [{}, {"messages": []}, {"messages": [said("assistant", "Hi")]}, {"input": ""}])
+def test_without_a_beginning_there_is_none(body: dict[str, Any]) -> None:
+    assert conversation_key("m", body) == b""
