@@ -18,7 +18,6 @@ import socket
 import struct
 import sys
 import time
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -45,6 +44,8 @@ _streams = _load("pumped_stream")
 _deadlines = _load("deadline_heap")
 _pump = _load("pump")
 _refusals = _load("refusals")
+_turns = _load("turns")
+_threads = _load("thread_pool")
 if __name__ == "__config__":
     # The master's first line could wait for a pipe that is full already. The log takes the stream that it finds.
     _logs.install()
@@ -131,13 +132,25 @@ UNREAD_SECONDS = 0.05
 # Before the graceful timeout the streams that are left are told to end; the worker looks once a second.
 DRAIN_SECONDS = 3.0
 
-# After so long, in seconds, a thread that computes gives the interpreter's lock to one that waits for it (CPython's own
-# is 0.005): the pump gives it away at each system call. benchmarks/README.md has the measurement that chose it.
-SWITCH_SECONDS = 0.0005
+# After so long, in seconds, a thread that computes gives the interpreter's lock to one that waits for it: the pump
+# gives it away at each system call. benchmarks/README.md has the measurement that chose it. Without streams it is
+# CPython's own: nobody is there who must not wait, and each switch costs two threads what is in the processor's caches.
+SWITCH_SECONDS = 0.0001
+QUIET_SWITCH_SECONDS = 0.005
+# After so many new objects they are looked through for garbage, and how many times until the older ones are, too
+# (CPython's own are 700, 10, 10). A request makes some thousands, and nearly none of them in a circle.
+YOUNG_GARBAGE = (10_000, 10, 10)
+
+# The master is told that the worker lives every so many seconds, and not in each round of its loop: that is a system
+# call, behind which the interpreter's lock has to be waited for.
+BEAT_SECONDS = 0.5
 
 # The descriptor by which they are told (upstream/answer_wait.py polls it): the worker's process id and the number of an
 # eventfd.
 DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
+
+# The same for who need not end in order, and is told as soon as the worker stops: pages that only look on.
+STOP_VARIABLE = "TOOL_PROXY_STOP"
 
 # The memory that the workers share, and how they are told of it: made here, before the first fork
 # (worker/shared_memory.py, which cannot be imported, says what is in it).
@@ -154,9 +167,9 @@ def on_starting(server: Any) -> None:
 
 def on_reload(server: Any) -> None:
     """Note in the workers' memory that the rules file is to be read: the first new worker does."""
-    asked = struct.Struct("Q")
+    counter = struct.Struct("Q")
     memory = _memory()
-    os.pwrite(memory, asked.pack(asked.unpack(os.pread(memory, asked.size, 0))[0] + 1), 0)
+    os.pwrite(memory, counter.pack(counter.unpack(os.pread(memory, counter.size, 0))[0] + 1), 0)
 
 
 def _memory() -> int:
@@ -197,20 +210,6 @@ def post_fork(server: Any, worker: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-class _Said:
-    """A client that only looks at the status of gunicorn's answer."""
-
-    status = 400
-
-    def gettimeout(self) -> float:
-        """Nothing waits."""
-        return 0.0
-
-    def sendall(self, data: bytes) -> None:
-        """`HTTP/1.1 414 URI Too Long`"""
-        self.status = int(data.split(b" ", 2)[1])
-
-
 # What a request's thread gives when the pump has its connection.
 _HANDED_OVER = object()
 
@@ -231,26 +230,36 @@ class Worker(ThreadWorker):
         self._lingering = _waits.Lingering()
         self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop, self._refuse_head)
         self._full_until = 0.0
+        self._beat_at = 0.0
         self._drain = -1
+        self._stopping = -1
         self._drain_at = float("inf")
         self._pump: Any = None
+        self._turns = _turns.Turns((SWITCH_SECONDS, QUIET_SWITCH_SECONDS))
 
     def init_process(self) -> None:
         """Make the descriptor by which the streams are told to end, before the application is loaded."""
         self._drain = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
+        self._stopping = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        os.environ[STOP_VARIABLE] = f"{os.getpid()}:{self._stopping}"
         super().init_process()
 
     def run(self) -> None:
         """The worker's whole life; what lingers at its end is closed."""
-        sys.setswitchinterval(SWITCH_SECONDS)
+        sys.setswitchinterval(QUIET_SWITCH_SECONDS)
         # What was loaded stays: to look through all of it for garbage takes 100 ms, in which no stream goes on.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*YOUNG_GARBAGE)
         deadlines = _deadlines.DeadlineHeap()
-        self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death)
+        self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death, turns=self._turns)
         self._pump.start()
-        super().run()
+        try:
+            super().run()
+        finally:
+            # gunicorn does so, too, but not behind a defect; the process would wait for its idle threads for ever.
+            self.tpool.shutdown(wait=False)
         # What is made for no client (web/background.py) ends now: the process waits for its threads.
         if self._drain != -1:
             os.eventfd_write(self._drain, 1)
@@ -307,6 +316,13 @@ class Worker(ThreadWorker):
         if self.nr_conns > self.worker_connections:
             self._incoming.give_way(self.poller)
 
+    def notify(self) -> None:
+        """Tell the master that the worker lives, now and then."""
+        now = time.monotonic()
+        if now >= self._beat_at:
+            self._beat_at = now + BEAT_SECONDS
+            super().notify()
+
     def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
         """One round of the loop. What goes wrong with one connection must not end the worker."""
         try:
@@ -331,21 +347,34 @@ class Worker(ThreadWorker):
         most = getattr(self.wsgi, "extensions", {}).get(MAX_BODY)
         return most() if most else BODY_BYTES
 
+    def get_thread_pool(self) -> Any:
+        """The threads that answer requests."""
+        return _threads.ThreadPool(self.cfg.threads)
+
     def finish_request(self, conn: TConn, fs: Any) -> None:
         """A request was answered. What has come of the next one does not wake the poll."""
-        if not fs.cancelled() and fs.exception() is None and fs.result() is _HANDED_OVER:
-            return
         super().finish_request(conn, fs)
         sock: Any = conn.sock
         if sock.ahead and self.keepalived_conns and self.keepalived_conns[-1] is conn:
             self.on_client_socket_readable(conn, sock)
 
     def _start(self, conn: TConn) -> None:
+        pool: Any = self.tpool
         try:
-            super().enqueue_req(conn)
+            pool.start(partial(self._answer, conn))
         except RuntimeError as error:  # no thread can be started
             self.log.error("a connection is closed: %s", error)
             self._drop(conn)
+
+    def _answer(self, conn: TConn) -> None:
+        """Answer a request, on its thread. Its connection goes back to the poll, unless the pump has it."""
+        keepalive: Any = False
+        try:
+            keepalive = self.handle(conn)
+        except BaseException:
+            self.log.exception("Error handling request")
+        if keepalive is not _HANDED_OVER:
+            self.method_queue.defer(self.finish_request, conn, _answers.Answered(keepalive))
 
     def _drop(self, conn: TConn) -> None:
         """Close a connection of which no request came."""
@@ -361,11 +390,11 @@ class Worker(ThreadWorker):
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what cannot be read as a request in the words of its path's API; gunicorn logs it."""
-        said: Any = _Said()
-        super().handle_error(req, said, addr, exc)
+        response: Any = _refusals.StatusReader()
+        super().handle_error(req, response, addr, exc)
         head = getattr(client, "head", b"")
         with contextlib.suppress(OSError):
-            client.sendall(_refusals.answer(said.status, type(exc).__name__, head))
+            client.sendall(_refusals.answer(response.status, type(exc).__name__, head))
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Serve a request; a stream only up to its first bytes.
@@ -375,7 +404,7 @@ class Worker(ThreadWorker):
         """
         if getattr(conn.sock, "last", False):
             req.force_close()
-        answer = _answers.Answer(self, req, conn)
+        answer = _answers.Answer(self, req, conn, _turns.Turn(self._turns))
         handed_over = False
         try:
             answer.call()
@@ -422,9 +451,7 @@ class Worker(ThreadWorker):
             keepalive = self._keepalive_after(conn, whole and answer.keeps_connection)
         except Exception:
             self.log.exception("Error handling request")
-        result: Future[bool] = Future()
-        result.set_result(keepalive)
-        self.method_queue.defer(self.finish_request, conn, result)
+        self.method_queue.defer(self.finish_request, conn, _answers.Answered(keepalive))
 
     def _keepalive_after(self, conn: TConn, keepalive: Any) -> Any:
         """Keep a connection whose body was left unread only if what is left is there: gunicorn's way is to wait 5 s."""
@@ -447,6 +474,7 @@ class Worker(ThreadWorker):
 
     def _stop(self, now: float) -> None:
         """The worker is stopping."""
+        os.eventfd_write(self._stopping, 1)
         self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
         last = now + _waits.LINGER_SECONDS
         for conn in self.pending_conns:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from typing import ParamSpec
 
+from proxy.activity.recording import begin_try, listened
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.redaction import redact_error
@@ -20,20 +23,21 @@ from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
 from proxy.exchange.guided import answer_instead, guided_call
-from proxy.exchange.lane import ReplyLane
+from proxy.exchange.lane import ReplyLane, notes_of
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
-from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.reply_record import recorded
+from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, unrepaired
+from proxy.exchange.whole_answer import Listener, answer_as_answer, answer_as_stream, unrepaired
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
-from proxy.upstream.answer_wait import NEVER
+from proxy.upstream.answer_wait import NEVER, rest_after
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.content_encoding import decoded
-from proxy.upstream.response_headers import REPLY, response_headers
+from proxy.upstream.headers import REPLY, response_headers
 from proxy.upstream.responses import error_of_response, read_body
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
@@ -41,7 +45,9 @@ END_GRACE = 1.0
 # So long, in seconds, events are read that have come at once; then other streams have their turn.
 SLICE = 0.002
 # Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
-HURRY = 0.05
+PROSE_HOLD_SECONDS = 0.05
+
+P = ParamSpec("P")
 
 
 def _slice() -> Callable[[], bool]:
@@ -75,6 +81,7 @@ class Attempt:
         self._earlier = earlier
         self._keep_back = self._followed()
         self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
+        self._record = None if earlier is not None else exchange.new_record()
         self._writer = self._new_writer()
         self._reply = self._new_reply()
         self._unsent = b""
@@ -82,6 +89,7 @@ class Attempt:
         self._swallowed = False
         self._answer: JsonObject = {}
         self._call: Call | None = None
+        self._times = exchange.outcome.times
         self.silence: Why | None = None
         self.left = EarlierTry()
         self._lane: ReplyLane | None = None
@@ -115,6 +123,7 @@ class Attempt:
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.left_by_all,
             watch=self._watch,
+            record=self._record,
         )
         if not exchange.observe:
             return reply
@@ -129,16 +138,20 @@ class Attempt:
         """The bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
         exchange.wait.start_over()
-        tape = Recorder(exchange.capture, request, exchange.outcome.later, raw_text=self._up.raw_text)
+        raw_text = self._up.raw_text
+        made = partial(recorded, self._record, self._engine, exchange.outcome)
+        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made)
+        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
+            parts = listened(seen, call, parts)
             first = yield from self._head(parts, call)
             streamed = is_stream(call.header("Content-Type"))
             if streamed and not self._takes_a_stream:
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
                 if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
-                    self._lane = ReplyLane(call, exchange.wait, self._reply, tape)
+                    self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
                 yield from self._live(chain((first,), parts))
                 return
             if self._must_be_a_stream:
@@ -149,11 +162,11 @@ class Attempt:
             return
         # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
         yield from self._exchange.wait.on_a_thread()
-        made = self._observed(whole) if exchange.observe else self._whole(whole)
+        answered = self._measured(self._observed if exchange.observe else self._whole, whole)
         if self.kept:
-            self._unsent = made
+            self._unsent = answered
             return
-        yield made
+        yield answered
 
     @property
     def calls(self) -> int:
@@ -188,7 +201,7 @@ class Attempt:
 
     @property
     def left_by_all(self) -> EarlierTry:
-        """What the next try must know of this one, whose token counts are those of all tries so far."""
+        """Return what the next try must know of this one, with the token counts of all tries so far."""
         if self._earlier is None:
             return self.left
         return replace(self.left, usage=summed(self._earlier.left_by_all.usage, self.left.usage))
@@ -228,13 +241,15 @@ class Attempt:
     def note(self) -> None:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
+        self._end_hold(time.monotonic())
         broken, earlier = None, None
         if outcome.again is Why.BROKEN:
             earlier = self._earlier
             broken = (earlier or self)._engine.broken_call
         again = record(outcome.again, broken, "" if self._call is None else self._call.arguments)
         before = () if earlier is None else earlier._engine.audit
-        outcome.audit = (*outcome.asked, *self._up.healed, *before, *again, *self._engine.audit)
+        outcome.healed = tuple(self._up.healed)
+        outcome.audit = (*outcome.request_audit, *outcome.healed, *before, *again, *self._engine.audit)
         if self._watch is not None:
             outcome.audit += self._watch.record
         outcome.calls = self._engine.calls
@@ -265,7 +280,7 @@ class Attempt:
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
         """A stream: everything that has arrived, decided and written at once."""
-        reply, wait = self._reply, self._exchange.wait
+        reply, wait, began = self._reply, self._exchange.wait, time.monotonic()
         for part in parts:
             beat = b""
             if part is None:
@@ -279,16 +294,18 @@ class Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             ready = self._ready()
+            wait.rest(rest_after(time.monotonic() - began, spoke=self.spoke))
             wait.lane = self._open_lane()
             yield beat + ready
             if reply.cut:
+                self._give_up_record()
                 # Leaving closes the upstream, by which the model server stops.
                 break
         yield from self._count_thoughts()
         if reply.ends_long:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_kept()
-        self._unsent += reply.finish()
+        self._unsent += self._measured(reply.finish)
         if reply.failure is not None:
             raise reply.failure
         self.silence, self.left = reply.silence, reply.left
@@ -296,7 +313,7 @@ class Attempt:
             yield self._ready(ended=True)
 
     def before_it_is_kept(self) -> Iterator[bytes]:
-        """What ends the reply may have to wait for the file that it is kept in: not on a thread that others need."""
+        """Go to a thread of its own, if the end of the reply may have to wait for the file that it is kept in."""
         if self._exchange.dialect.keeps:
             yield from self._exchange.wait.on_a_thread()
 
@@ -325,13 +342,21 @@ class Attempt:
         reply = self._reply
         if reply.takes_long(part):
             yield from self._exchange.wait.on_a_long_step()
-            self._unsent += reply.receive(part)
+            self._unsent += self._measured(reply.receive, part, never_enough)
             return
-        self._unsent += reply.receive(part, _slice())
+        self._unsent += self._measured(reply.receive, part, _slice())
         while reply.unread:
             # What was read is numbered already, so that a heartbeat comes behind it.
             yield self._ready() + self._beat()
-            self._unsent += reply.receive(b"", _slice())
+            self._unsent += self._measured(reply.receive, b"", _slice())
+
+    def _measured(self, step: Callable[P, bytes], *given: P.args, **named: P.kwargs) -> bytes:
+        """What a step gives; how long it took is told if something was repaired in it."""
+        repairs, began = self._engine.repairs, time.monotonic()
+        made = step(*given, **named)
+        if self._engine.repairs != repairs:
+            self._times.repair.add(time.monotonic() - began)
+        return made
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""
@@ -339,7 +364,7 @@ class Attempt:
             return b""
         self.spoke = True
         data, self._unsent = self._unsent, b""
-        self._exchange.wait.wrote()
+        self._exchange.wait.answers()
         return data
 
     def _beat(self) -> bytes:
@@ -365,18 +390,30 @@ class Attempt:
         """Let go what has been held for too long (contract C2), and sooner the prose before it."""
         reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
-            self._held_since = NEVER
+            self._end_hold(now)
         elif self._held_since == NEVER:
             self._held_since = now
-            bound = min(bound, HURRY)
+            bound = min(bound, PROSE_HOLD_SECONDS)
         elif now >= self._held_since + bound:
             self._unsent += reply.release()
-            self._held_since = NEVER
-        elif now >= self._held_since + HURRY:
+            self._give_up_record()
+            self._end_hold(now)
+        elif now >= self._held_since + PROSE_HOLD_SECONDS:
             self._unsent += reply.flush_prose()
         else:
-            bound = HURRY
+            bound = PROSE_HOLD_SECONDS
         self._exchange.wait.alarm(self._held_since + bound)
+
+    def _give_up_record(self) -> None:
+        """What happened to the reply can happen in no replay."""
+        if self._record is not None:
+            self._record.give_up()
+
+    def _end_hold(self, now: float) -> None:
+        """Nothing is held any more."""
+        if self._held_since != NEVER:
+            self._times.held.add(now - self._held_since)
+            self._held_since = NEVER
 
     def _whole(self, body: bytes) -> bytes:
         """A whole answer: as the stream that the client asked for, or whole."""
@@ -435,11 +472,14 @@ class Attempt:
         self._exchange.outcome.would_fail(error)
 
     def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
-        dialect, said = self._exchange.dialect, ReplyContent()
-        said.observe_body(answer)
+        dialect, content = self._exchange.dialect, ReplyContent()
+        content.observe_body(answer)
+        heard: list[Listener] = [content]
+        if self._record is not None and engine is self._engine:
+            heard.append(self._record)
         if self._exchange.request.stream:
-            made = answer_as_stream(answer, engine, dialect.writer(expand=True), said)
+            made = answer_as_stream(answer, engine, dialect.writer(expand=True), *heard)
         else:
-            made = answer_as_answer(body, answer, engine, dialect, said)
-        self.silence = why_again(said, self.left.tokens, engine.broken_call)
+            made = answer_as_answer(body, answer, engine, dialect, *heard)
+        self.silence = why_again(content, self.left.tokens, engine.broken_call)
         return made

@@ -7,47 +7,49 @@ Of the request it holds only what the engine uses, of headers only the content t
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
 
 from proxy import __version__
+from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.codec.masking import Secrets
 from proxy.codec.redaction import redact, redact_end, redact_stream
+from proxy.config.settings import Occasion
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import RulesError
+from proxy.exchange.capture_folder import CaptureFolder
+from proxy.exchange.outcome import Outcome
+from proxy.formats.reasoning import Thoughts
+from proxy.limits import MAX_CAPTURE
 from proxy.upstream.client import UpstreamCall
 
-log = logging.getLogger("proxy")
-
 SSE_TYPE = "text/event-stream"
-# Bytes of one file, and files in one folder.
-MAX_CAPTURE = 64 * 1024 * 1024
-MAX_CAPTURES = 1000
 
 _FORM = 1
-_NAME = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[A-Za-z0-9._-]{1,64}\.capture")
 # What of the request's body is kept as it came.
 _KEPT = ("model", "tools", "tool_choice", "response_format", "parallel_tool_calls")
 # Of a whole answer that is cut somewhere, this much of its end may hold half of a secret.
 _TAIL = 4096
-# The folders whose failure was told already.
-_logged: set[str] = set()
+_UNKNOWN = Thoughts(unknown=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where the answers to one request are written: the folder, the request's id, and its credentials, never shown."""
+    """Where the answers to one request are written: the folder, the request's id, and its credentials, never shown; and
+    `on` which occasions.
 
-    folder: str
+    `client`, `ordered` and `thoughts` are what the engine was told beside the request: the client's name in the rules,
+    that text and reasoning have one order, the thoughts of the model's family.
+    """
+
+    folder: CaptureFolder
     id: str
     credential: Secrets = ""
+    on: frozenset[str] = frozenset((Occasion.ALL,))
+    client: str = ""
+    ordered: bool = False
+    thoughts: Thoughts = _UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Captured:
     """One capture, read back.
 
     `raw_text`: the proxy alone parsed; `complete`: the body ended properly; `truncated`: it was too long to be kept.
+    `made` is what became of it (`exchange/reply_record.py`), None where that is not recorded; `client`, `ordered`,
+    `begun` and `unknown` are as in `Capture` and its thoughts, the last two None where nothing is said of them.
     """
 
     wanted: ChatRequest
@@ -64,6 +68,11 @@ class Captured:
     complete: bool
     truncated: bool
     body: bytes
+    made: JsonObject | None = None
+    client: str = ""
+    ordered: bool = False
+    begun: str | None = None
+    unknown: bool | None = None
 
     @property
     def streamed(self) -> bool:
@@ -73,18 +82,25 @@ class Captured:
 
 class Recorder:
     """Listens to one answer, however it ends; leaving it puts the writing of its capture on the list of what is done
-    `later`, when the client has its answer.
+    later, when the client has its answer.
 
-    Without a `capture` it does nothing. What cannot be written is logged, once per folder, and disturbs nobody.
+    Without a `capture` it does nothing. `made` gives what became of the answer, once that has ended.
     """
 
     def __init__(
-        self, capture: Capture | None, request: ChatRequest, later: list[Callable[[], None]], *, raw_text: bool
+        self,
+        capture: Capture | None,
+        request: ChatRequest,
+        outcome: Outcome,
+        *,
+        raw_text: bool,
+        made: Callable[[], JsonObject | None],
     ) -> None:
         self._capture = capture
-        self._later = later
+        self._outcome = outcome
         self._request = request
         self._raw_text = raw_text
+        self._made = made
         self._call: UpstreamCall | None = None
         self._parts: list[bytes] = []
         self._size = 0
@@ -98,7 +114,12 @@ class Recorder:
         if capture is None or call is None:
             return
         if call.status:
-            self._later.append(lambda: self._save(capture, call.status, call.header("Content-Type")))
+            self._outcome.later.append(lambda: self._save(capture, call.status, call.header("Content-Type")))
+
+    @property
+    def listens(self) -> bool:
+        """True if there is an answer that is to be written."""
+        return self._call is not None
 
     def listen(self, call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
         """The parts of the answer, unchanged."""
@@ -121,26 +142,72 @@ class Recorder:
             self._size += len(part)
 
     def _save(self, capture: Capture, status: int, content_type: str) -> None:
+        if not _occasions(self._outcome, status) & capture.on:
+            return
         try:
-            _write(capture, self._file(capture, status, content_type))
+            data = self._file(capture, status, content_type)
         except Exception as error:  # the outermost boundary: a capture is never worth a request
-            _log_once(capture.folder, error)
+            capture.folder.lose(error)
+            return
+        capture.folder.keep(capture.id, data)
 
     def _file(self, capture: Capture, status: int, content_type: str) -> bytes:
-        about: JsonObject = {
-            **{"capture": _FORM, "version": __version__, "truncated": False, "status": status},
-            **{"content_type": content_type, "complete": self._complete},
-        }
-        asked = {**_about(self._request), "raw_text": self._raw_text}
-        head = redact(dump_json({**about, **asked}), capture.credential)
-        body = b"".join(self._parts)
-        if len(head) + len(body) >= MAX_CAPTURE:
-            asked = asked if len(head) <= MAX_CAPTURE // 2 else {}  # such a request cannot be replayed
-            head = redact(dump_json({**about, "truncated": True, **asked}), capture.credential)
-            body = _cut(body, MAX_CAPTURE - len(head) - 1)
-        # What looks complete may be cut off: a body whose end is that of the connection.
-        clean = redact_stream if is_stream(content_type) else redact_end
-        return head + b"\n" + clean(body, capture.credential)
+        about = told_of_request(
+            self._request,
+            raw_text=self._raw_text,
+            client=capture.client,
+            ordered=capture.ordered,
+            thoughts=capture.thoughts,
+        )
+        answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
+        return capture_bytes(about, replace(answer, made=self._made()), capture.credential)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the model server, as a capture has it. `most` are the bytes that the capture may have; `cut`: there
+    was more of the body. `made` is what became of it, if that is recorded.
+    """
+
+    status: int
+    content_type: str
+    body: bytes
+    most: int
+    complete: bool
+    cut: bool = False
+    made: JsonObject | None = None
+
+
+def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets) -> bytes:
+    """The capture of an answer to a request of which `told_of_request` tells, without secrets."""
+    about: JsonObject = {
+        **{"capture": _FORM, "version": __version__, "truncated": answer.cut, "status": answer.status},
+        **{"content_type": answer.content_type, "complete": answer.complete},
+    }
+    head = redact(dump_json({**about, **request, "made": answer.made}), credential)
+    body, most = answer.body, answer.most
+    if len(head) + len(body) >= most:
+        request = request if len(head) <= most // 2 else {}  # such a request cannot be replayed
+        head = redact(dump_json({**about, "truncated": True, **request}), credential)
+        body = _cut(body, most - len(head) - 1)
+    # What looks complete may be cut off: a body whose end is that of the connection.
+    clean = redact_stream if is_stream(answer.content_type) else redact_end
+    return head + b"\n" + clean(body, credential)
+
+
+def _occasions(outcome: Outcome, status: int) -> set[str]:
+    """What a request has come to, in the words of the setting."""
+    found: set[str] = {Occasion.ALL}
+    if outcome.repaired:
+        found.add(Occasion.REPAIRED)
+    if outcome.refusals:
+        found.add(Occasion.REFUSED)
+    if outcome.healed:
+        found.add(Occasion.HEALED)
+    failed = outcome.error and not outcome.gone
+    if failed or status >= 400:
+        found.add(Occasion.ERROR)
+    return found
 
 
 def is_stream(content_type: str) -> bool:
@@ -154,12 +221,14 @@ def read_capture(data: bytes, source: str) -> Captured:
     about = _read_about(line) if end else {}
     if about.get("capture") != _FORM:
         raise RulesError(f"{source} is no capture; give a file that serve --capture DIR wrote")
-    asked: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
-    asked["stream_options"] = {"include_usage": True}
+    request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
+    request["stream_options"] = {"include_usage": True}
     wanted = replace(
-        read_chat(line, asked), results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids"))
+        read_chat(line, request), results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids"))
     )
     status, content_type = about.get("status"), about.get("content_type")
+    thoughts = as_object(about.get("thoughts"))
+    begun, unknown = thoughts.get("begun"), thoughts.get("unknown")
     return Captured(
         wanted=wanted,
         raw_text=about.get("raw_text") is True,
@@ -168,7 +237,20 @@ def read_capture(data: bytes, source: str) -> Captured:
         complete=about.get("complete") is not False,
         truncated=about.get("truncated") is True,
         body=body,
+        made=_read_made(about),
+        client=as_text(about.get("client")),
+        ordered=about.get("ordered") is True,
+        begun=begun if isinstance(begun, str) else None,
+        unknown=unknown if isinstance(unknown, bool) else None,
     )
+
+
+def _read_made(about: JsonObject) -> JsonObject | None:
+    """What became of an answer; None where that is not recorded, or not all of the answer is there."""
+    made = about.get("made")
+    if about.get("truncated") is True or not isinstance(made, dict):
+        return None
+    return made
 
 
 def _read_about(line: bytes) -> JsonObject:
@@ -190,6 +272,15 @@ def _about(request: ChatRequest) -> JsonObject:
     return {**kept, "stream": request.stream, "call_ids": ids, "results": results}
 
 
+def told_of_request(
+    request: ChatRequest, *, raw_text: bool, client: str, ordered: bool, thoughts: Thoughts
+) -> JsonObject:
+    """The members of a capture that describe a request: what the engine needs of it, and was told beside it."""
+    begun: JsonObject = {"begun": thoughts.begun, "unknown": thoughts.unknown}
+    about = {**_about(request), "raw_text": raw_text}
+    return {**about, "client": client, "ordered": ordered, "thoughts": begun}
+
+
 def _strings(about: JsonObject, name: str) -> list[str]:
     listed = about.get(name)
     return [entry for entry in listed if isinstance(entry, str)] if isinstance(listed, list) else []
@@ -203,28 +294,3 @@ def _cut(body: bytes, room: int) -> bytes:
     if at < 0:
         return body[: max(0, room - _TAIL)]
     return body[: at + 1]
-
-
-def _write(capture: Capture, data: bytes) -> None:
-    """One new file, for its owner alone; then the oldest go."""
-    folder = Path(capture.folder)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{capture.id}.capture"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-    except OSError:
-        with contextlib.suppress(OSError):  # half a capture is none
-            path.unlink()
-        raise
-    for name in sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))[:-MAX_CAPTURES]:
-        with contextlib.suppress(FileNotFoundError):  # another worker was faster
-            (folder / name).unlink()
-
-
-def _log_once(folder: str, error: Exception) -> None:
-    if folder not in _logged:
-        _logged.add(folder)
-        known = isinstance(error, OSError)
-        log.error("no capture can be written to %s: %s", folder, error, exc_info=None if known else error)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from proxy.activity.recording import MAX_KEPT, Recording
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
@@ -16,6 +17,7 @@ from proxy.exchange.capture import Capture
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Plan, proxy_parses
 from proxy.exchange.repetition import Period
+from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
 from proxy.exchange.second_try import Why
 from proxy.limits import RETRY_TOKENS
@@ -33,7 +35,7 @@ class Upstream(Protocol):
         """Where the request goes; the same for all of its tries."""
 
     def kind(self) -> str:
-        """What kind of server it is (vllm, llamacpp, …), or "" where it does not say; it may have to be asked."""
+        """The kind of the server (vllm, llamacpp, …), or "" where it does not say; it may have to be asked."""
 
     def remember_parser_failure(self) -> None:
         """The server cannot find the calls of the request's model: from now on the proxy does."""
@@ -58,9 +60,10 @@ class Exchange:
 
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
     try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
-    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are; `observe`
-    leaves the request and its answer as they are. `count` gives the number of tokens of a text, 0 if nobody knows.
-    `ask_again`: for what a reply is asked for once more. `repetition`: a stream that repeats so ends there.
+    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are,
+    `recording` what the live page shows of them; `observe` leaves the request and its answer as they are. `count` gives
+    the number of tokens of a text, 0 if nobody knows. `ask_again`: for what a reply is asked for once more.
+    `repetition`: a stream that repeats so ends there.
     """
 
     upstream: Upstream
@@ -76,6 +79,7 @@ class Exchange:
     hold_timeout: float
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
+    recording: Recording | None = None
     observe: bool = False
     count: Callable[[str], int] = no_count
     ask_again: frozenset[Why] = frozenset()
@@ -83,8 +87,16 @@ class Exchange:
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
+    def new_record(self) -> ReplyRecord | None:
+        """Listens to what becomes of a reply, where that is kept beside the answer; no longer than that itself is."""
+        if self.capture is not None:
+            return ReplyRecord()
+        if self.recording is not None:
+            return ReplyRecord(MAX_KEPT)
+        return None
+
     def second(self, plan: Plan, error: ProxyError) -> Generator[bytes, None, Plan | None]:
-        """The plan for one more try, or None (README: who parses).
+        """The plan for one more try, or None (docs/configuration.md: who parses).
 
         The server may have to be asked what it is, and the try begins with a connection: from here on it may block.
         """

@@ -6,24 +6,39 @@ calls it instead (`AnswerWait.lane`). What it does not take is left as it came, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from proxy.activity.recording import TryRecording
 from proxy.exchange.capture import Recorder
 from proxy.exchange.reply_stream import StreamReply
 from proxy.upstream.answer_wait import AnswerWait
 from proxy.upstream.client import UpstreamCall
 
 
-class ReplyLane:
-    """What passes of one try's answer."""
+def notes_of(tape: Recorder, recording: TryRecording | None) -> list[Callable[[bytes], None]]:
+    """Who is to be told of what passes: only who listens, for each event comes by here."""
+    notes: list[Callable[[bytes], None]] = []
+    if tape.listens:
+        notes.append(tape.note)
+    if recording is not None:
+        notes.append(recording.note)
+    return notes
 
-    def __init__(self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, tape: Recorder) -> None:
+
+class ReplyLane:
+    """What passes of one try's answer; each of `notes` is told of it."""
+
+    def __init__(
+        self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, notes: Sequence[Callable[[bytes], None]]
+    ) -> None:
         self._call = call
         self._wait = wait
         self._reply = reply
-        self._tape = tape
+        self._notes = notes
         self._is_compressed = bool(call.coding)
 
     def open(self) -> bool:
-        """Whether nothing but text is awaited now; until something else is done, that may pass."""
+        """True if nothing but text is awaited now; until something else is done, that may pass."""
         if self._is_compressed or not self._wait.may_pass:
             return False
         return self._reply.open_lane()
@@ -37,5 +52,6 @@ class ReplyLane:
         if given is None:
             return None
         self._call.take()
-        self._tape.note(body)
+        for note in self._notes:
+            note(body)
         return self._wait.leaves(given)

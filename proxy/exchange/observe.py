@@ -164,12 +164,12 @@ class ObservedReply:
         return self._shown.finish()
 
     def release(self) -> bytes:
-        """What the reader lets go was never held."""
+        """Let nothing go: the client has it already."""
         self._read(self._reader.release)
         return b""
 
     def flush_prose(self) -> bytes:
-        """What the reader lets go was never held."""
+        """Let nothing go: the client has it already."""
         self._read(self._reader.flush_prose)
         return b""
 

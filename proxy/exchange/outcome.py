@@ -9,22 +9,25 @@ from proxy.audit_record import Repair
 from proxy.errors import ProxyError
 from proxy.exchange.plan import Plan
 from proxy.exchange.second_try import Why
+from proxy.upstream.event_times import EventTimes
 
 
 @dataclass(slots=True)
 class Outcome:
     """What became of a request. Whoever learns how it ended says so here, and nowhere else.
 
-    `asked` is what was changed in the request, `audit` all that was changed. `observe`: nothing was changed, `audit`
-    and `calls` are what would have been; then `content_type` is the upstream's. `error` are the words of the log line,
-    `failure` the exception behind them, and `gone` that the client did not wait for its end. `later` is what is done
-    once the client has its answer, `again` why a reply that said nothing was asked for once more.
+    `request_audit` is what a translation changed in the request, `healed` what was healed in it, `audit` all that was
+    changed. `observe`: nothing was changed, `audit` and `calls` are what would have been; then `content_type` is the
+    upstream's. `error` are the words of the log line, `failure` the exception behind them, and `gone` that the client
+    did not wait for its end. `later` is what is done once the client has its answer, `again` why a reply that said
+    nothing was asked for once more. `times` says how long its events took.
     """
 
     tries: int = 0
     plan: Plan = field(default_factory=Plan)
     headers: tuple[tuple[str, str], ...] = ()
-    asked: tuple[Repair, ...] = ()
+    request_audit: tuple[Repair, ...] = ()
+    healed: tuple[Repair, ...] = ()
     audit: tuple[Repair, ...] = ()
     refusals: Mapping[str, int] = field(default_factory=dict)
     empty_calls: int = 0
@@ -38,6 +41,12 @@ class Outcome:
     observe: bool = False
     content_type: str = ""
     later: list[Callable[[], None]] = field(default_factory=list)
+    times: EventTimes = field(default_factory=EventTimes)
+
+    @property
+    def repaired(self) -> bool:
+        """True if something of the answer was changed."""
+        return len(self.audit) > len(self.request_audit) + len(self.healed)
 
     def fail(self, error: ProxyError) -> None:
         """The request ends with this error, whose secrets were taken out."""

@@ -17,7 +17,7 @@ from proxy.exchange.guided import forced_request, with_one_tool
 from proxy.exchange.second_try import Why
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
 
-# Servers whose `tool_choice: "none"` keeps the tools in the prompt (README: who parses).
+# Servers whose `tool_choice: "none"` keeps the tools in the prompt (docs/configuration.md: who parses).
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 
@@ -54,7 +54,7 @@ class UpstreamRequest:
 
 
 def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
-    """What goes up by this plan."""
+    """The request that goes up by this plan."""
     if plan.guided:
         request = forced_request(request, plan.guided)
     raw_text = proxy_parses(request, plan)

@@ -38,8 +38,8 @@ class RepetitionWatch:
         """Take what an event says."""
         match event:
             case Unchanged():
-                for said in event.events:
-                    self.observe(said)
+                for inner in event.events:
+                    self.observe(inner)
             case Text() | Reasoning():
                 self.feed(event.text)
             case CallArguments():
@@ -64,7 +64,7 @@ class RepetitionWatch:
 
     @property
     def record(self) -> tuple[Repair, ...]:
-        """What is told of it."""
+        """The audit record of the repetition, if there was one."""
         if not self.found:
             return ()
         return (Repair("repetition", self.found, "", "the model repeated itself; the model server was told to stop"),)

@@ -8,12 +8,14 @@ from enum import IntEnum
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
-from proxy.formats.thought_reader import TextPart, ThoughtReader
+from proxy.formats.thought_reader import TextPart, ThoughtReader, holds_no_mark
 
 # What a message may say beside its text, its reasoning and its calls.
 _OTHER_WORDS = ("refusal", "audio", "images")
 # Where servers say which of the client's stop sequences ended the reply: vLLM, SGLang. A number is a token.
 _MATCHED = ("stop_reason", "matched_stop")
+# Characters of a text that are read at a time: of a long one the first few tell that it is an answer.
+_PIECE = 256
 
 
 class ContentLevel(IntEnum):
@@ -31,7 +33,8 @@ class ReplyContent:
     """
 
     def __init__(self) -> None:
-        self._thoughts = ThoughtReader()
+        # Made when there is a text to read.
+        self._thoughts: ThoughtReader | None = None
         self._choices: set[int] = set()
         self._blanks = 0
         self._finish: Finished | None = None
@@ -52,8 +55,8 @@ class ReplyContent:
     def observe_body(self, body: JsonObject) -> None:
         """Look at a chunk, or a whole answer, for what is no event of the engine's."""
         for entry in objects_in(body.get("choices")):
-            said = as_object(entry.get("delta") or entry.get("message"))
-            if any(said.get(name) for name in _OTHER_WORDS):
+            delta = as_object(entry.get("delta") or entry.get("message"))
+            if any(delta.get(name) for name in _OTHER_WORDS):
                 self._raise(ContentLevel.ANSWER)
 
     def used_without_a_word(self, tokens: int) -> bool:
@@ -64,8 +67,9 @@ class ReplyContent:
 
     def ended_without_answer(self) -> bool:
         """True for a reply of one choice that ended by itself, by no stop sequence, and holds no answer."""
-        self.open_thought = self._thoughts.closer
-        self._read(self._thoughts.finish())
+        if self._thoughts is not None:
+            self.open_thought = self._thoughts.closer
+            self._read(self._thoughts.finish())
         return not self.answered and self.ended_by_itself()
 
     def ended_by_itself(self) -> bool:
@@ -92,6 +96,18 @@ class ReplyContent:
         if not text.strip():
             self._blanks += len(text)
         self._raise(ContentLevel.BLANK)
+        for at in range(0, len(text), _PIECE):
+            if self.answered:
+                return
+            self._piece(text[at : at + _PIECE])
+
+    def _piece(self, text: str) -> None:
+        """Nearly every reply begins with words that cannot be a thought: nothing has to be made to read them."""
+        if self._thoughts is None and text.strip() and holds_no_mark(text):
+            self._raise(ContentLevel.ANSWER)
+            return
+        if self._thoughts is None:
+            self._thoughts = ThoughtReader()
         self._read(self._thoughts.feed(text))
 
     def _read(self, pieces: Iterable[TextPart]) -> None:

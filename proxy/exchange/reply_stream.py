@@ -29,6 +29,7 @@ from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.guided import events_instead
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
+from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.limits import MAX_EVENT
 
@@ -70,7 +71,7 @@ class StreamReply:
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
     the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is kept (`kept`).
     `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
-    reply is `cut`, and ends as one that grew too long.
+    reply is `cut`, and ends as one that grew too long. `record` is told what the reply says.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class StreamReply:
         keep_back: Collection[Why] = (),
         earlier: EarlierTry | None = None,
         watch: RepetitionWatch | None = None,
+        record: ReplyRecord | None = None,
     ) -> None:
         self._engine = engine
         self._writer = writer
@@ -108,10 +110,11 @@ class StreamReply:
         # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
         self._usage: JsonObject = {}
         self._envelope: JsonObject = {}
-        self._said = ReplyContent()
+        self._content = ReplyContent()
         self._keep_back = keep_back
         self._earlier = earlier
         self._watch = watch
+        self._record = record
         self._ending: tuple[Event, ...] = ()
         self.silence: Why | None = None
         self.started = False
@@ -132,7 +135,7 @@ class StreamReply:
     @property
     def swallowed(self) -> bool:
         """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
-        return self._done and self._said.used_without_a_word(EarlierTry(self._usage).tokens)
+        return self._done and self._content.used_without_a_word(EarlierTry(self._usage).tokens)
 
     @property
     def kept(self) -> bool:
@@ -146,7 +149,7 @@ class StreamReply:
 
     @property
     def left(self) -> EarlierTry:
-        """What the next try must know of this one."""
+        """Return what the next try must know of this one."""
         if not self.started:
             return EarlierTry(self._usage)
         return EarlierTry(self._usage, self._envelope)
@@ -176,14 +179,14 @@ class StreamReply:
         return self._engine.held or _ENDS_A_CALL.search(data) is not None
 
     def open_lane(self) -> bool:
-        """Whether events that say nothing but text may pass now (`pass_by`): nothing waits, and nothing of theirs would
+        """True if events that say nothing but text may pass now (`pass_by`): nothing waits, and nothing of theirs would
         be changed.
         """
         self._leave_lane()
         lane = self._engine.lane() if self._is_at_rest else None
         if lane is None:
             return False
-        if self._writer.passes(lane.template.before + lane.template.after):
+        if lane.counted is None and self._writer.passes(lane.template.before + lane.template.after):
             self._lane = lane
             return True
         self._teller = self._writer.teller(lane)
@@ -204,15 +207,17 @@ class StreamReply:
         return self._decoder.between_events and not (self._events or self._unsent or self._engine.held)
 
     def pass_by(self, body: bytes) -> bytes | None:
-        """What the next bytes of the body are for the client, if they can leave by the lane; then they are taken."""
+        """Take the next bytes of the body, if they can leave by the lane, and return them as the client gets them."""
         if self._passed_size > MAX_PASSED and not self.open_lane():
             return None
         texts = None if self._lane is None else self._lane.texts(body)
         if texts is None:
             return None
-        self._passed += texts
-        self._passed_size += len(body)
-        return body if self._teller is None else self._teller.tell(texts)
+        given = body if self._teller is None else self._teller.tell(texts)
+        if given is not None:
+            self._passed += texts
+            self._passed_size += len(body)
+        return given
 
     def _catch_up(self) -> None:
         """Tell the engine what has left by the lane."""
@@ -220,10 +225,12 @@ class StreamReply:
         self._passed.clear()
         self._passed_size = 0
         if lane is not None and text and self._state is not _PASSING:
-            if self._said.level is not ContentLevel.ANSWER:
-                self._said.observe(lane.events(text))
+            if self._content.level is not ContentLevel.ANSWER:
+                self._content.observe(lane.events(text))
             if self._teller is not None:
                 self._teller.record(lane.events(text))
+            if self._record is not None:
+                self._record.observe(lane.events(text))
             self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def _leave_lane(self) -> None:
@@ -309,9 +316,9 @@ class StreamReply:
         """What the engine says at the end, without what is kept back of it."""
         self._state = _ENDED
         events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
-        self._said.observe(events)
+        self._content.observe(events)
         if self._state is _ENDED:
-            self.silence = why_again(self._said, EarlierTry(self._usage).tokens, self._engine.broken_call)
+            self.silence = why_again(self._content, EarlierTry(self._usage).tokens, self._engine.broken_call)
         if self.kept:
             return self._kept_back(events)
         return events
@@ -324,8 +331,8 @@ class StreamReply:
         self._ending = events[at:]
         if self.silence is Why.BROKEN:
             return events[:at]
-        if self._said.open_thought:
-            return (*events[:at], Text(0, f"{self._said.open_thought}\n\n"))
+        if self._content.open_thought:
+            return (*events[:at], Text(0, f"{self._content.open_thought}\n\n"))
         if self.silence is Why.THOUGHT and self._engine.thoughts:
             # They have left without the line ends behind them, and others may follow.
             return (*events[:at], Reasoning(0, "\n\n"))
@@ -414,8 +421,8 @@ class StreamReply:
         """Keep what the end of the reply, and one that follows it, have to know."""
         self._usage = as_object(body.get("usage")) or self._usage
         self._envelope = self._envelope or envelope_of(body)
-        if not self._said.answered:
-            self._said.observe_body(body)
+        if not self._content.answered:
+            self._content.observe_body(body)
 
     def _guarded(self, step: Callable[[], Iterable[Event]]) -> Iterable[Event]:
         """The events of an engine step. If it raises what it never should, the reply goes on as the upstream's own
@@ -431,6 +438,8 @@ class StreamReply:
     def _crash(self, error: Exception) -> Iterable[Event]:
         """What follows if the engine raised what it never should."""
         self._on_crash(error)
+        if self._record is not None:
+            self._record.give_up()
         if self._changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
         self._state = _PASSING
@@ -455,10 +464,12 @@ class StreamReply:
                 break
             if given and not self.started:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
-            if not (self._said.answered or self._state is _ENDED):
-                self._said.observe((event,))
+            if not (self._content.answered or self._state is _ENDED):
+                self._content.observe((event,))
             if self._watch is not None:
                 self._watch.observe(event)
+            if self._record is not None:
+                self._record.observe((event,))
             out.append(given)
         return b"".join(out)
 

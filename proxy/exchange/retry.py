@@ -1,4 +1,4 @@
-"""When a request may go up a second time, and how (README: who parses).
+"""When a request may go up a second time, and how (docs/configuration.md: who parses).
 
 Once, and only while nothing but heartbeats has gone to the client: when no connection could be made, when the server
 refused the request before it generated anything and said what to change, and when llama-server's own parser failed.
@@ -20,7 +20,11 @@ from proxy.upstream.context_overflow import read_overflow
 
 # What a server says when it was started without a tool parser (vLLM), and when its own parser failed (llama-server).
 _NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
-_PARSER_FAILED = re.compile(r"Failed to parse input|empty grammar stack")
+# llama-server names the format that its parser expected; where that is text alone, it is not calls that it could not
+# read, but half a character.
+PARSER_FAILED = re.compile(
+    r"Failed to parse input|[Ee]mpty grammar|does not match the expected (?!Content-only\b)[\w-]{1,40} format"
+)
 # What names a field that the server does not take, and the fields without which the request is still the same one.
 _REFUSED = re.compile(
     r"extra[ _]forbidden|not permitted|not supported|unsupported|unknown|unexpected|unrecognized|not allowed",
@@ -109,7 +113,7 @@ def _asks_for_proxy(status: int, message: str) -> bool:
         return _NO_PARSER.search(message) is not None
     if status < 500:
         return False
-    return _PARSER_FAILED.search(message) is not None
+    return PARSER_FAILED.search(message) is not None
 
 
 def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused, least: int) -> Plan | None:
@@ -118,14 +122,14 @@ def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused, least: in
     Where the server did not count the whole prompt, it is asked without a number: then it gives what is left.
     """
     found = read_overflow(error.message, error.body)
-    asked = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
-    if found is None or not isinstance(asked, int):
+    limit = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
+    if found is None or not isinstance(limit, int):
         return None
     unlimited = replace(plan, without=(*plan.without, *_MAX_TOKENS))
     if found.prompt is None:
         return unlimited
     left = found.limit - found.prompt
-    if not least <= left < asked:
+    if not least <= left < limit:
         return None
     return unlimited if found.least else replace(plan, max_tokens=left)
 

@@ -24,7 +24,7 @@ def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
 
 
 def conversation_of(body: JsonObject) -> str:
-    """What tells the conversation of a client's request, in any dialect: a digest in hex, and no text.
+    """The key of a client's conversation, whatever the dialect: a digest in hex, and no text.
 
     It is that of the client's own words: the model as it calls it, the first system and the first user message. Empty
     where there is no such message.

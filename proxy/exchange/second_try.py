@@ -54,27 +54,27 @@ def _is_prefilled(body: JsonObject) -> bool:
     return bool(messages) and as_object(messages[-1]).get("role") == "assistant"
 
 
-def why_again(said: ReplyContent, tokens: int, broken: Text | None = None) -> Why | None:
+def why_again(content: ReplyContent, tokens: int, broken: Text | None = None) -> Why | None:
     """Why a reply that has ended, with a `broken` call if with one, is worth one more try, or None."""
     if broken is not None:
-        return Why.BROKEN if said.ended_by_itself() else None
-    if not said.ended_without_answer():
+        return Why.BROKEN if content.ended_by_itself() else None
+    if not content.ended_without_answer():
         return None
-    if said.level is ContentLevel.THOUGHT:
+    if content.level is ContentLevel.THOUGHT:
         return Why.THOUGHT
-    if said.used_without_a_word(tokens):
+    if content.used_without_a_word(tokens):
         return Why.SWALLOWED
     return Why.EMPTY
 
 
 def record(why: Why | None, broken: Text | None = None, arguments: str = "") -> tuple[Repair, ...]:
-    """What is told of one more try, if there was one: also the `broken` call, and the arguments of the other."""
+    """The audit record of one more try, if there was one: also the `broken` call, and the arguments of the other."""
     if why is None:
         return ()
-    told = f"{why.value}; the request went up once more"
+    words = f"{why.value}; the request went up once more"
     if broken is None:
-        return (Repair(FIX, "", "", told),)
-    return (Repair(FIX, broken.text, arguments, told, broken.broken),)
+        return (Repair(FIX, "", "", words),)
+    return (Repair(FIX, broken.text, arguments, words, broken.broken),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class EarlierTry:
 
 
 def envelope_of(body: JsonObject) -> JsonObject:
-    """What all chunks of a reply say alike."""
+    """The members that all chunks of a reply have alike."""
     return {key: body[key] for key in ("id", "created", "model", "system_fingerprint") if key in body}
 
 

@@ -37,20 +37,26 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             if goes_on:
                 continue
             yield from attempt.before_it_is_kept()
-            yield tries.fail(attempt, error)
+            tail = tries.fail(attempt, error)
+            if tail is None:
+                raise
+            yield tail
             return
         except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
             yield from attempt.before_it_is_kept()
-            yield tries.crash(attempt, error)
+            tail = tries.crash(attempt, error)
+            if tail is None:
+                raise
+            yield tail
             return
         finally:
-            tries.told.note()
+            tries.current.note()
 
 
 class _Tries:
     """The tries of one exchange: which one comes next, and how the last one ends.
 
-    `committed` is true once something went to the client; `told` is the try that the outcome tells of.
+    `committed` is true once something went to the client; `current` is the try that the outcome tells of.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -58,15 +64,15 @@ class _Tries:
         self._plan = exchange.plan
         self._earlier: Attempt | None = None
         self.committed = False
-        self.told: Attempt
+        self.current: Attempt
 
     def begin(self) -> Attempt:
         """The next try."""
         outcome = self._exchange.outcome
         outcome.tries += 1
         outcome.plan = self._plan
-        self.told = Attempt(self._exchange, self._plan, self._earlier)
-        return self.told
+        self.current = Attempt(self._exchange, self._plan, self._earlier)
+        return self.current
 
     def go_on(self, attempt: Attempt) -> Generator[bytes, None, bool]:
         """True if the reply that has ended says nothing, or ended with a broken call, and is asked for once more."""
@@ -90,8 +96,8 @@ class _Tries:
         self._plan = plan
         return True
 
-    def fail(self, attempt: Attempt, error: ProxyError) -> bytes:
-        """The end of a reply that cannot be finished; raises the error where it can be a status."""
+    def fail(self, attempt: Attempt, error: ProxyError) -> bytes | None:
+        """The end of a reply that cannot be finished; None where the error can be a status."""
         exchange = self._exchange
         redact_error(error, exchange.secrets)
         instead = self._end_of_earlier(attempt)
@@ -100,17 +106,17 @@ class _Tries:
         exchange.outcome.fail(error)
         tail = attempt.fail(error)
         if not self.committed and not (attempt.spoke and exchange.request.stream):
-            raise error
+            return None
         return tail
 
-    def crash(self, attempt: Attempt, error: Exception) -> bytes:
-        """The end of a reply in which the proxy failed; raises the error where it can be a status."""
+    def crash(self, attempt: Attempt, error: Exception) -> bytes | None:
+        """The end of a reply in which the proxy failed; None where the error can be a status."""
         instead = self._end_of_earlier(attempt)
         if instead is not None:
             log_crash(error)
             return instead
         if not self.committed:
-            raise error
+            return None
         log_crash(error)
         return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
 
@@ -118,5 +124,5 @@ class _Tries:
         """The end of the reply before, if this one has not begun; None if there is no such one."""
         if self._earlier is None or attempt.begun:
             return None
-        self.told = self._earlier
+        self.current = self._earlier
         return self._earlier.end_after_all()

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol
+
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.engine.engine import Engine, Task
-from proxy.engine.events import Chunk, Failed, Usage
-from proxy.exchange.reply_content import ReplyContent
+from proxy.engine.events import Chunk, Event, Failed, Usage
 from proxy.formats.reasoning import Thoughts
+
+
+class Listener(Protocol):
+    """Who wants to know what a reply says."""
+
+    def observe(self, events: Iterable[Event]) -> None:
+        """Listen to what the engine says."""
 
 
 def unrepaired() -> Engine:
@@ -17,25 +26,29 @@ def unrepaired() -> Engine:
 
 
 def answer_as_answer(
-    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, said: ReplyContent | None = None
+    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, *listeners: Listener
 ) -> bytes:
-    """A whole answer as the engine says it, in the client's dialect, while `said` listens; raises the error of a
-    `Failed`.
+    """A whole answer as the engine says it, in the client's dialect; the `listeners` have its events.
+
+    Raises the error of a `Failed`.
     """
     events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
-    if said is not None:
-        said.observe(events)
+    for each in listeners:
+        each.observe(events)
     return dialect.complete_answer(body, answer, events)
 
 
-def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, said: ReplyContent | None = None) -> bytes:
-    """A whole answer as the stream that the client asked for, while `said` listens; raises the error of a `Failed`."""
+def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, *listeners: Listener) -> bytes:
+    """A whole answer as the stream that a client wants; the `listeners` have its events.
+
+    Raises the error of a `Failed`.
+    """
     usage = answer.get("usage")
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
     writer.observe_chunk(Chunk(answer, b"", streamed=False))
     events = (*engine.feed(chunk), *engine.finish(done=True))
-    if said is not None:
-        said.observe(events)
+    for each in listeners:
+        each.observe(events)
     for event in events:
         if isinstance(event, Failed):
             raise event.error

@@ -87,7 +87,7 @@ class Request:
 
     @property
     def body(self) -> bytearray:
-        """What has come of the body, as `head` frames it."""
+        """The part of the body that has come, as `head` frames it."""
         return bytearray() if self._chunked and self.stage is not Stage.WHOLE else self._body
 
     def feed(self, data: bytes) -> None:

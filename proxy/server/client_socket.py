@@ -45,17 +45,22 @@ class ClientSocket(socket.socket):
     behind its end. `last`: its end has not come, so that no further request can follow. `taken` is how many bytes were
     taken from the kernel so far.
     The worker's poll takes a request with `take`; a thread then gets what came, as gunicorn reads it, and never waits
-    for more. gunicorn writes as with every other socket; the limit of the kernel (SO_SNDTIMEO) counts each write anew.
+    for more. gunicorn writes as with every other socket; `sendall` waits by itself, so that the socket never blocks.
     """
 
     def __init__(self, sock: socket.socket, times: Times) -> None:
-        super().__init__(fileno=sock.detach())
-        self.setblocking(False)
+        # Without its family and kind the kernel would be asked for them.
+        super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())
+        super().setblocking(False)
+        self._gathered: list[bytes] | None = None
         self.ahead = b""
         self.head = b""
         self.taken = 0
         self._times = times
         self.begin()
+
+    def setblocking(self, flag: bool, /) -> None:
+        """Nothing: gunicorn switches it to and fro for each request, a system call each time."""
 
     def begin(self) -> None:
         """A request begins, or its body does."""
@@ -87,7 +92,7 @@ class ClientSocket(socket.socket):
         return moment, Refused(status, words)
 
     def take(self) -> bytes | None:
-        """What has come; None if nothing has, b"" at the client's end. It does not wait."""
+        """Return the bytes that have come; None if none have, b"" at the client's end. It does not wait."""
         try:
             data = super().recv(_RECEIVE, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -104,7 +109,7 @@ class ClientSocket(socket.socket):
 
     def untaken(self) -> int:
         """Bytes that have come and were not taken."""
-        return self._asked(termios.FIONREAD)
+        return self._ioctl(termios.FIONREAD)
 
     def serve(self, head: bytes, body: bytes | bytearray, rest: bytes, refused: Refused | None) -> None:
         """A thread gets the request: this much of its body is all that it can read."""
@@ -114,7 +119,7 @@ class ClientSocket(socket.socket):
         self.refused = refused
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """What came of the request; behind that its end or, if not all of it was read, an error. It does not wait."""
+        """Return what came of the request; behind that b"" or, if not all was read, an error. It does not wait."""
         if not self._came and self.refused is not None:
             raise BrokenPipeError(errno.EPIPE, self.refused.words)
         data = bytes(self._came[:size])
@@ -124,12 +129,25 @@ class ClientSocket(socket.socket):
 
     def sendall(self, data: bytes | bytearray | memoryview, flags: int = 0, /) -> None:  # type: ignore[override]
         """Send all of it; a client that takes nothing for `idle` seconds is one that is gone."""
+        if self._gathered is not None:
+            self._gathered.append(bytes(data))
+            return
         left = memoryview(data)
         while left:
             try:
                 left = left[self.send(left, flags | socket.MSG_DONTWAIT) :]
             except BlockingIOError:
                 self._await_room()
+
+    def gather(self) -> None:
+        """Keep what is sent from now on for `send_gathered`, which sends it at once: an answer's head with its body."""
+        self._gathered = []
+
+    def send_gathered(self) -> None:
+        """Send what was gathered."""
+        parts = self._gathered or []
+        self._gathered = None
+        self.sendall(b"".join(parts))
 
     def _await_room(self) -> None:
         poll = select.poll()
@@ -148,9 +166,9 @@ class ClientSocket(socket.socket):
 
     def unsent(self) -> int:
         """Bytes that the client has not taken."""
-        return self._asked(termios.TIOCOUTQ)
+        return self._ioctl(termios.TIOCOUTQ)
 
-    def _asked(self, what: int) -> int:
+    def _ioctl(self, what: int) -> int:
         """What the kernel says of the connection."""
         try:
             found: int = struct.unpack("i", fcntl.ioctl(self, what, b"\0\0\0\0"))[0]

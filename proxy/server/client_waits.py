@@ -52,6 +52,8 @@ class Incoming:
         self._refuse = refuse
         # Each with its request, and until when the head of that must be here.
         self._waiting: dict[Any, tuple[Any, float]] = {}
+        # Those of them that the poll knows: most requests are here whole at once.
+        self._polled: set[Any] = set()
         # Those of which something is to be read, those that wait longest first.
         self._ready: dict[Any, None] = {}
         # How much must have been taken of those that are late before they are told so: what was here by then.
@@ -77,8 +79,10 @@ class Incoming:
             self._drop(conn)
             return True
         self._waiting[conn] = request, head_until
-        poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_readable, conn))
         self._feed(poller, conn, data)
+        if conn in self._waiting:
+            self._polled.add(conn)
+            poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_readable, conn))
         return True
 
     def _on_readable(self, conn: Any, sock: Any) -> None:
@@ -149,7 +153,9 @@ class Incoming:
         self._ready.pop(conn, None)
         self._owed.pop(conn, None)
         self._size -= request.size
-        poller.unregister(conn.sock)
+        if conn in self._polled:
+            self._polled.remove(conn)
+            poller.unregister(conn.sock)
         return request
 
     def _hand_over(self, poller: selectors.BaseSelector, conn: Any, refused: Any) -> None:

@@ -51,7 +51,7 @@ class DeadlineHeap:
         return self._heap[0][0] if self._heap else NEVER
 
     def take(self, now: float) -> list[Any]:
-        """What is due now, the earliest first; it is taken out."""
+        """Take out and return what is due now, the earliest first."""
         found: list[Any] = []
         while self._heap and self._heap[0][0] <= now:
             moment, _, thing = heappop(self._heap)

@@ -37,7 +37,7 @@ class LogStream(io.TextIOBase):
         self._fd = fd
         self._most = most
         self.words = told_as_text
-        self._losses = _Losses()
+        self._losses = _LostLines()
         self._writer = self._new_writer()
         atexit.register(self._end)
 
@@ -89,7 +89,7 @@ class LogStream(io.TextIOBase):
             self._writer.drain(seconds)
 
 
-class _Losses:
+class _LostLines:
     """How many lines were lost in all, and of those that processes lost which have ended, how many nobody was told of.
     The memory is shared by all processes that are forked.
     """
@@ -148,10 +148,10 @@ class _Losses:
 class _Writer:
     """The queue of one process, and the thread that writes it."""
 
-    def __init__(self, fd: int, most: int, tell: Callable[[int], str], losses: _Losses) -> None:
+    def __init__(self, fd: int, most: int, tell: Callable[[int], str], losses: _LostLines) -> None:
         self.pid = os.getpid()
         self.lost = 0
-        self._told = 0
+        self._reported = 0
         self._tell = tell
         self._losses = losses
         self._fd = fd
@@ -208,11 +208,11 @@ class _Writer:
         if not last:
             return
         lost, before = self.lost, self._losses.take()
-        count = lost - self._told + before
+        count = lost - self._reported + before
         if not count:
             return
         if self._write(self._tell(count).encode("utf-8", "backslashreplace")):
-            self._told = lost
+            self._reported = lost
         else:
             self._losses.leave(before)
 
@@ -220,7 +220,7 @@ class _Writer:
         """Leave to the other processes what this one could not tell, and did not write."""
         with self._change:
             self._lose(len(self._waiting))
-            self._losses.leave(self.lost - self._told)
+            self._losses.leave(self.lost - self._reported)
 
     def _write(self, data: bytes) -> bool:
         """Write all of it; a log that cannot be written never disturbs anything."""

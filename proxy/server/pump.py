@@ -9,11 +9,12 @@ deadlines; a stream costs no thread. The body of a response is still an iterator
     wait.blocks        the next step of the body may block
     wait.computes      the next step of the body may compute for long
     wait.lane()        if it is not None while the body is parked: what the upstream has said and needs no step
+    wait.came           set here: when it was seen that the upstream can be read
     wait.readable(), wait.client_left(), wait.worker_ends()      said here, before the step that follows
 
 Nothing that can block is done on the pump's thread: steps that may, and the closing of a response (log, audit,
 capture), go to other threads. Steps that compute for long go to one thread of their own, one after the other, and the
-interpreter cuts them into slices: while one goes on, whoever wants the interpreter's lock has it after LONG_SLICE.
+interpreter cuts them into slices: while there are streams, whoever wants its lock has it soon (turns.py).
 
 gunicorn's configuration loads it by its path, so it imports nothing of the package.
 """
@@ -23,7 +24,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import sys
 import threading
 import time
 from collections import deque
@@ -34,9 +34,6 @@ from typing import Any
 STEPS = 2
 # Threads for what may block.
 HELPERS = 64
-# A thread that computes for long gives the interpreter's lock away after so long, in seconds, to the pump, which has to
-# get it back at each of its system calls.
-LONG_SLICE = 0.0001
 # How often, in seconds, it is looked whether a client takes anything.
 LOOK_SECONDS = 1.0
 
@@ -49,13 +46,14 @@ _LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 class Pump(threading.Thread):
     """Drives streams until it is told to stop.
 
-    `streams` is the module `pumped_stream`, `deadlines` a `DeadlineHeap`. `drain` is the descriptor that can be read
-    once the worker is about to end. `on_death` is called if the thread ends by a defect; its streams then end on
-    threads of their own, in their clients' own words.
+    `streams` is the module `pumped_stream`, `deadlines` a `DeadlineHeap`, `turns` are those of the worker (turns.py).
+    `drain` is the descriptor that can be read once the worker is about to end. `on_death` is called if the thread ends
+    by a defect; its streams then end on threads of their own, in their clients' own words.
     """
 
-    def __init__(self, streams: Any, deadlines: Any, log: Any, drain: int, on_death: Any) -> None:
+    def __init__(self, streams: Any, deadlines: Any, log: Any, drain: int, on_death: Any, *, turns: Any) -> None:
         super().__init__(name="pump", daemon=True)
+        self._turns = turns
         self._states = streams.State
         self._none = streams.NONE
         self._deadlines = deadlines
@@ -110,18 +108,30 @@ class Pump(threading.Thread):
             self._die()
 
     def _round(self) -> None:
-        """What has happened since the last round, and for each stream that is ready one turn."""
-        for descriptor, mask in self._epoll.poll(self._seconds(), _EVENTS):
+        """Wait for what happens next, and see to it before any request computes."""
+        events = self._epoll.poll(self._seconds(), _EVENTS)
+        now = time.monotonic()
+        has_turn = self._turns.begin_round()
+        try:
+            self._see_to(events, now)
+        finally:
+            if has_turn:
+                self._turns.end_round()
+
+    def _see_to(self, events: list[tuple[int, int]], now: float) -> None:
+        """See to what has happened until `now`, and let each stream that is ready make its steps."""
+        for descriptor, mask in events:
             stream = self._by_descriptor.get(descriptor)
             if stream is None:
                 self._on_worker(descriptor)
             elif descriptor == stream.client:
                 self._on_client(stream, mask)
             else:
+                stream.wait.came = now
                 self._on_upstream(stream)
         # Only now: a descriptor that was closed meanwhile may be a new stream's, and events of the old one were left.
         self._take_in()
-        for stream in self._deadlines.take(time.monotonic()):
+        for stream in self._deadlines.take(now):
             self._on_deadline(stream)
         for _ in range(len(self._ready)):
             self._turn(self._ready.popleft())
@@ -181,6 +191,8 @@ class Pump(threading.Thread):
                 self._turn(stream)
 
     def _begin(self, stream: Any) -> None:
+        if not self._streams:
+            self._turns.streams_begin()
         self._streams.add(stream)
         stream.client = stream.sock.fileno()
         self._by_descriptor[stream.client] = stream
@@ -223,10 +235,10 @@ class Pump(threading.Thread):
             self._park(stream)
             return False
         if stream.wait.blocks:
-            self._leave_for(stream, self._helpers, self._make_step)
+            self._leave_for(stream, self._helpers)
             return False
         if stream.wait.computes:
-            self._leave_for(stream, self._long_steps, self._make_long_step)
+            self._leave_for(stream, self._long_steps)
             return False
         return True
 
@@ -246,20 +258,12 @@ class Pump(threading.Thread):
         if stream.state is not self._states.WAITING:
             stream.move(self._states.WAITING)
 
-    def _leave_for(self, stream: Any, threads: ThreadPoolExecutor, step: Any) -> None:
+    def _leave_for(self, stream: Any, threads: ThreadPoolExecutor) -> None:
         """Its next step is not for the pump: a thread makes it."""
         self._forget_upstream(stream)
         self._deadlines.discard(stream)
         stream.move(self._states.ON_THREAD)
-        self._submit(threads, step, stream)
-
-    def _make_long_step(self, stream: Any) -> None:
-        usual = sys.getswitchinterval()
-        sys.setswitchinterval(min(usual, LONG_SLICE))
-        try:
-            self._make_step(stream)
-        finally:
-            sys.setswitchinterval(usual)
+        self._submit(threads, self._make_step, stream)
 
     def _make_step(self, stream: Any) -> None:
         data = self._step(stream)
@@ -286,6 +290,8 @@ class Pump(threading.Thread):
         whole = not (stream.gone or stream.broken)
         stream.move(self._states.ENDED)
         self._streams.discard(stream)
+        if not self._streams:
+            self._turns.streams_end()
         self._on_thread(stream.finish, whole)
 
     def _on_thread(self, work: Any, *given: Any) -> None:

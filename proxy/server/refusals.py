@@ -40,17 +40,32 @@ _WORDS = {
 }
 
 
+
+class StatusReader:
+    """A client that only looks at the status of gunicorn's answer."""
+
+    status = 400
+
+    def gettimeout(self) -> float:
+        """Nothing waits."""
+        return 0.0
+
+    def sendall(self, data: bytes) -> None:
+        """`HTTP/1.1 414 URI Too Long`"""
+        self.status = int(data.split(b" ", 2)[1])
+
+
 def answer(status: int, fault: str, head: bytes) -> bytes:
     """The whole answer to a request of which no more than this head is known; `fault` is the name of what was wrong."""
     words = _WORDS.get(fault, _OTHER)
     if status >= 500 and fault not in _WORDS:
         words = "the proxy failed; its log says why"
     dialect = _dialect(head)
-    said = _openai(status, words, _code(status) if dialect == "responses" else status)
+    envelope = _openai(status, words, _code(status) if dialect == "responses" else status)
     if dialect == "messages":
         status = _MESSAGES_STATUSES.get(status, status)
-        said = _anthropic(status, words)
-    body = json.dumps(said).encode()
+        envelope = _anthropic(status, words)
+    body = json.dumps(envelope).encode()
     lines = (
         f"HTTP/1.1 {status} {_phrase(status)}",
         "Connection: close",

@@ -17,13 +17,33 @@ from gunicorn.http import wsgi
 
 # Under this name the application finds what it calls with the wait object of an answer that the pump may drive.
 HAND_OVER = "tool_proxy.hand_over"
+# Under this one the request's turn to compute (turns.py), which it gives back where it waits.
+TURN = "tool_proxy.turn"
+
+
+class Answered:
+    """What became of a request, as gunicorn asks for it (it knows a `Future`)."""
+
+    __slots__ = ("_keeps_connection",)
+
+    def __init__(self, keeps_connection: bool) -> None:
+        self._keeps_connection = keeps_connection
+
+    def cancelled(self) -> bool:
+        """Never."""
+        return False
+
+    def result(self) -> bool:
+        """True if the connection serves another request."""
+        return self._keeps_connection
 
 
 class Answer:
     """The answer to a request. `worker` is gunicorn's, which counts its requests, and so may end itself."""
 
-    def __init__(self, worker: Any, req: Any, conn: Any) -> None:
+    def __init__(self, worker: Any, req: Any, conn: Any, turn: Any) -> None:
         self._worker = worker
+        self._turn = turn
         self._req = req
         self._conn = conn
         self._began = datetime.now()
@@ -50,13 +70,20 @@ class Answer:
 
     @property
     def wait(self) -> Any:
-        """What its body waits for, if the pump may drive it; else None."""
+        """The wait of its body, if the pump may drive it; else None."""
         if not self._waits or self._response.response_length is not None:
             return None
         return self._waits[-1]
 
     def call(self) -> None:
-        """Call the application."""
+        """Call the application, in the request's turn."""
+        self._turn.take()
+        try:
+            self._call()
+        finally:
+            self._turn.give_back()
+
+    def _call(self) -> None:
         worker, cfg = self._worker, self._worker.cfg
         cfg.pre_request(worker, self._req)
         self._response, self._environ = wsgi.create(
@@ -64,6 +91,7 @@ class Answer:
         )
         self._environ["wsgi.multithread"] = True
         self._environ[HAND_OVER] = self._waits.append
+        self._environ[TURN] = self._turn
         self._count()
         self._given = worker.wsgi(self._environ, self._response.start_response)
         self.body = iter(self._given)
@@ -81,21 +109,36 @@ class Answer:
             self._response.force_close()
 
     def write_first(self) -> None:
-        """Send the head, and the first part of the body."""
-        self._response.write(next(self.body, b""))
+        """Send the head and the first part of the body, in one go."""
+        self._write_first(next(self.body, b""))
 
     def write_rest(self) -> None:
         """Send all the body, or what is left of it."""
         for part in self.body:
-            self._response.write(part)
+            # A client may take its time.
+            self._turn.give_back()
+            if self.begun:
+                self._response.write(part)
+            else:
+                self._write_first(part)
         self._response.close()
+
+    def _write_first(self, part: bytes) -> None:
+        sock = self._conn.sock
+        sock.gather()
+        try:
+            self._response.write(part)
+        finally:
+            sock.send_gathered()
 
     def close(self) -> None:
         """The answer has ended, however it did."""
+        self._turn.take()
         try:
             if self._given is not None:
                 self._close_given()
         finally:
+            self._turn.give_back()
             self._call_hook()
 
     def _close_given(self) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from proxy.errors import ClientGone, ProxyError, Unavailable, UpstreamTimeout
 from proxy.upstream.client import UpstreamCall
+from proxy.upstream.event_times import MASK, EventTimes
 
 
 class HasDescriptor(Protocol):
@@ -24,7 +25,20 @@ class HasDescriptor(Protocol):
         """The descriptor."""
 
 
+class HasTurn(Protocol):
+    """A request's turn to compute (server/turns.py)."""
+
+    def take(self) -> None:
+        """Wait for it, but not for long."""
+
+    def give_back(self) -> None:
+        """Let another one compute."""
+
+
 NEVER = float("inf")
+# A stream of which nothing could leave for so long, in seconds (its model prints a call), is looked at less often: a
+# share of that time goes by between two looks, and at most so many seconds.
+QUIET, REST_SHARE, REST_MOST = 0.5, 0.1, 0.1
 # Bytes of the upstream that a driver takes in one go: a fast upstream does not keep the other streams waiting.
 TURN = 16 * 1024
 
@@ -58,13 +72,25 @@ class AnswerWait:
 
     By itself it blocks, in a poll of its own. Once it is `driven` (server/pump.py) it never does: where nothing has
     come `receive` gives None, and `parked`, `descriptor` and `deadline` say what for. What the driver has seen it says
-    by `readable`, `client_left` and `worker_ends`; then the next step follows.
+    by `readable`, `client_left` and `worker_ends`; then the next step follows. `came` is when it saw that there is
+    something to receive. `times` is told how long the events took, `began` is when the request was read. A `turn` is
+    given back while it blocks.
     """
 
-    def __init__(self, client: HasDescriptor | None, patience: Timeouts, drain: int | None = None) -> None:
+    def __init__(
+        self,
+        client: HasDescriptor | None,
+        patience: Timeouts,
+        drain: int | None = None,
+        *,
+        times: EventTimes | None = None,
+        began: float | None = None,
+        turn: HasTurn | None = None,
+    ) -> None:
         self.driven = False
         self.descriptor = -1
         self._client = client
+        self._turn = turn
         self._patience = patience
         self._drain = drain
         # While it is parked a driver may call this instead of making a step: it gives what has come and leaves as it
@@ -72,10 +98,19 @@ class AnswerWait:
         self.lane: Callable[[], bytes | None] | None = None
         # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
         self.outlet: Callable[[bytes], bytes] | None = None
-        self._written = self._heard = time.monotonic()
+        self._written = self._heard = self.came = time.monotonic()
         self._last = self._written + patience.total
+        self.times = EventTimes() if times is None else times
+        self._began = self._written if began is None else began
+        self._asked = self._began
+        # When the model server's first bytes came, and the last that were taken; how many arrivals there were between.
+        self._first_came: float | None = None
+        self._taken = self._written
+        self._arrivals = 0
+        self._has_answered = False
         self._alarm = NEVER
         self._end = NEVER
+        self._rest = 0.0
         self._silent_until = NEVER
         self._stage = Stage.GOING
         self._is_readable = False
@@ -85,6 +120,19 @@ class AnswerWait:
         """Bytes went to the client just now: the next heartbeat is a whole interval away."""
         self._written = time.monotonic()
 
+    def answers(self) -> None:
+        """Say that what is made of the model server's bytes goes to the client just now."""
+        self._written = now = time.monotonic()
+        if self._first_came is None:
+            return
+        if not self._has_answered:
+            self._has_answered = True
+            first = self._first_came - self._asked
+            self.times.first.add(first)
+            self.times.added_first.add(now - self._began - first)
+        elif self._arrivals & MASK == 1:
+            self.times.added.add(now - self.came)
+
     @property
     def may_pass(self) -> bool:
         """True if a driver that knows of lanes waits for the upstream."""
@@ -92,7 +140,12 @@ class AnswerWait:
 
     def leaves(self, body: bytes) -> bytes:
         """The next bytes of the upstream go to the client as they came, by the lane; give them as they leave."""
-        self._written = self._heard = time.monotonic()
+        self._written = self._heard = now = time.monotonic()
+        self._arrivals += 1
+        if self._arrivals & MASK == 1:
+            self.times.gap.add(self.came - self._taken)
+            self.times.added.add(now - self.came)
+        self._taken = self.came
         return body if self.outlet is None else self.outlet(body)
 
     @property
@@ -109,9 +162,19 @@ class AnswerWait:
         """Wake at this time (`time.monotonic`) at the latest."""
         self._alarm = at
 
+    def rest(self, seconds: float) -> None:
+        """Without a driver, take together what comes within so many seconds: each look at it wakes a thread."""
+        self._rest = seconds
+
     def start_over(self) -> None:
-        """Another answer is asked for: no alarm and no end of the one before says anything of it."""
+        """An answer is asked for: no alarm and no end of one before says anything of it. To connect may take long."""
         self._alarm = self._end = NEVER
+        self._rest = 0.0
+        if self._turn is not None:
+            self._turn.give_back()
+        self._asked = time.monotonic()
+        self._first_came = None
+        self._arrivals = 0
 
     def expect_end(self, seconds: float) -> None:
         """The body should end by itself now; after so many seconds it counts as ended."""
@@ -149,15 +212,15 @@ class AnswerWait:
     def worker_ends(self) -> None:
         """The worker is about to end."""
         if self._ended_by is None:
-            told = "the proxy is about to end, for a restart or a new release; send the request again"
-            self._ended_by = Unavailable(told)
+            words = "the proxy is about to end, for a restart or a new release; send the request again"
+            self._ended_by = Unavailable(words)
 
     def on_a_thread(self) -> Iterator[bytes]:
-        """What follows may block: a driver is given `b""`, and takes the next step on a thread."""
+        """Say that what follows may block: a driver is given `b""`, and takes the next step on a thread."""
         yield from self._leave_driver(Stage.BLOCKS)
 
     def on_a_long_step(self) -> Iterator[bytes]:
-        """What follows may compute for long: the same, on the thread for such steps."""
+        """Say that what follows may compute for long: the same, on the thread for such steps."""
         yield from self._leave_driver(Stage.COMPUTES)
 
     def _leave_driver(self, stage: Stage) -> Iterator[bytes]:
@@ -196,7 +259,7 @@ class AnswerWait:
                 yield None
             if not ready:
                 continue
-            data = self._received(call)
+            data = self._received(call, now)
             if not call.status:
                 continue
             if data or headless:
@@ -206,8 +269,24 @@ class AnswerWait:
                 # What the reader took, perhaps waiting for a thread, is no silence of the server's.
                 self._heard = time.monotonic()
 
-    def _received(self, call: UpstreamCall) -> bytes:
-        return call.receive(TURN) if self.driven else call.receive()
+    def _note_arrival(self, now: float) -> None:
+        """Bytes of the body were taken just now. A driver has said when they came, but not of what was left of them."""
+        if not self.driven or self.came <= self._taken:
+            self.came = now
+        if self._first_came is None:
+            self._first_came = self.came
+        else:
+            self._arrivals += 1
+            # While it rests nobody sees when something comes.
+            if self._arrivals & MASK == 1 and not self._rest:
+                self.times.gap.add(self.came - self._taken)
+        self._taken = self.came
+
+    def _received(self, call: UpstreamCall, now: float) -> bytes:
+        data = call.receive(TURN) if self.driven else call.receive()
+        if data and not self._patience.whole:
+            self._note_arrival(now)
+        return data
 
     def _must_park(self, call: UpstreamCall) -> bool:
         """True where a driver has to wait for what comes."""
@@ -254,14 +333,39 @@ class AnswerWait:
 
     def _wait(self, poll: select.poll, call: UpstreamCall) -> bool:
         """True if the upstream can be read, False if the deadline has come."""
-        left = 0.0 if call.more else max(0.0, self.deadline - time.monotonic())
-        # Rounded up: a poll that returns a little early would spin.
-        ready = {descriptor for descriptor, _ in poll.poll(int(left * 1000) + 1 if left else 0)}
+        if self._rest and call.status and not call.more:
+            poll.modify(call.fileno(), 0)
+            self._polled(poll, min(self._rest, self._left()))
+            poll.modify(call.fileno(), select.POLLIN)
+        ready = self._polled(poll, 0.0 if call.more else self._left())
         if self._client is not None and self._client.fileno() in ready:
             self.client_left()
         elif self._drain in ready:
             self.worker_ends()
         return bool(ready) or call.more
+
+    def _left(self) -> float:
+        """Seconds until the deadline."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    def _polled(self, poll: select.poll, seconds: float) -> set[int]:
+        """The descriptors of which there is news, waited for so long."""
+        if self._turn is not None:
+            self._turn.give_back()
+        # Rounded up: a poll that returns a little early would spin.
+        ready = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
+        if self._turn is not None:
+            self._turn.take()
+        return ready
+
+
+def rest_after(quiet: float, *, spoke: bool) -> float:
+    """For how long a stream need not be looked at that began so long ago, and of which nothing has left unless it
+    `spoke`: the longer the less often.
+    """
+    if spoke or quiet < QUIET:
+        return 0.0
+    return min(REST_MOST, REST_SHARE * quiet)
 
 
 def _silence(whole: bool, limit: float) -> str:

@@ -1,7 +1,6 @@
-"""The upstream: one `requests` call per request, handed over before a byte of its answer is read.
+"""The upstream: one `requests` call per request, handed over before a byte of its answer is read (connections.py).
 
-A `requests` adapter whose connection gives its answer back at once, unread, hands over the connected socket; every
-later byte is received here without blocking, so that one poll sees all there is.
+Every byte of the answer is received here without blocking, so that one poll sees all there is.
 No connection is ever used twice, nothing is followed, no cookie kept, no environment looked at, and every foreign
 exception becomes one of `errors.py`, here and nowhere else.
 """
@@ -13,16 +12,14 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection
 
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_HEAD
+from proxy.upstream.connections import WOULD_BLOCK, Connections
 from proxy.upstream.http1 import ResponseDecoder
 
 # What is asked of the socket at once: Python allocates all of it each time.
@@ -31,60 +28,6 @@ _RECEIVE = 16 * 1024
 _MAX_RECEIVED = 1024 * 1024
 # What a header's value may hold (RFC 9110, 5.5).
 _SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class _Pending:
-    """What urllib3 and requests take for a response: nothing was read of it."""
-
-    status = 200
-    reason = ""
-    version = 11
-    version_string = "HTTP/1.1"
-    length_remaining = None
-    _original_response = None
-    headers: ClassVar[Mapping[str, str]] = {}
-
-    def __init__(self, connection: HTTPConnection) -> None:
-        self.connection = connection
-
-    def close(self) -> None:
-        self.connection.close()
-
-    def release_conn(self) -> None:
-        """Never back to the pool: no connection is used twice."""
-
-
-def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HTTPConnection]:
-    """The connection class that sends under `send_timeout` and gives its answer back unread."""
-
-    class Connection(connection):  # type: ignore[valid-type, misc]
-        def connect(self) -> None:
-            try:
-                super().connect()
-            except TimeoutError as error:  # in the TLS handshake; urllib3 would call it a read timeout
-                raise urllib3.exceptions.ConnectTimeoutError(self, "the TLS handshake timed out") from error
-            # urllib3 leaves the connect timeout on the socket while it sends.
-            self.sock.settimeout(send_timeout)
-
-        def getresponse(self) -> _Pending:
-            return _Pending(self)
-
-    return Connection
-
-
-class _Adapter(HTTPAdapter):
-    def __init__(self, send_timeout: float) -> None:
-        self._send_timeout = send_timeout
-        super().__init__(max_retries=0)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        plain, tls = _hand_over(HTTPConnection, self._send_timeout), _hand_over(HTTPSConnection, self._send_timeout)
-        self.poolmanager.pool_classes_by_scheme = {
-            "http": type("Pool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
-            "https": type("TlsPool", (HTTPSConnectionPool,), {"ConnectionCls": tls}),
-        }
 
 
 class UpstreamCall:
@@ -100,7 +43,6 @@ class UpstreamCall:
             raise UpstreamBroken("the model server closed the connection before it answered")
         self._connection = connection
         self._socket: socket.socket = sock
-        self._socket.setblocking(False)
         self._tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = ResponseDecoder(max_header)
         self._failure: UpstreamBroken | None = None
@@ -176,7 +118,7 @@ class UpstreamCall:
             return None
         try:
             data = self._socket.recv(_RECEIVE)
-        except _WOULD_BLOCK:
+        except WOULD_BLOCK:
             return b""
         except OSError as error:
             self._ahead.append(error)
@@ -189,7 +131,7 @@ class UpstreamCall:
         return self._decoder.whole_chunks(data)
 
     def take(self) -> None:
-        """What `look` gave was taken."""
+        """Count what `look` gave as taken."""
         self._ahead.clear()
         self.more = False
 
@@ -215,7 +157,7 @@ class UpstreamCall:
                 return
             try:
                 data = self._next()
-            except _WOULD_BLOCK:
+            except WOULD_BLOCK:
                 return
             except OSError as error:
                 raise UpstreamBroken(f"the connection to the model server broke: {error}") from error
@@ -250,12 +192,7 @@ class ModelServer:
 
     def __init__(self, target: ServerOptions) -> None:
         self.target = target
-        session = requests.Session()
-        session.trust_env = False  # no netrc, no proxies, no CA from the environment
-        session.headers.clear()
-        session.mount("http://", _Adapter(target.send_timeout))
-        session.mount("https://", _Adapter(target.send_timeout))
-        self._session = session
+        self._connections = Connections(target.url, target.send_timeout, target.ca_file)
 
     def open(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, within: float = 0.0
@@ -265,38 +202,23 @@ class ModelServer:
         `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
         made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
         """
-        target = self.target
-        connect = min(target.connect_timeout, within) if within else target.connect_timeout
+        most = self.target.connect_timeout
+        if within:
+            most = min(most, within)
         try:
-            response = self._session.send(
-                self._prepared(method, path, headers, body),
-                timeout=(connect, None),
-                allow_redirects=False,
-                stream=True,
-                verify=target.ca_file or True,
-            )
+            connection = self._connections.request(method, path, headers, body, most)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._mapped(error) from error
-        pending = response.raw
-        assert isinstance(pending, _Pending)
         try:
-            return UpstreamCall(pending.connection, target.max_header)
+            return UpstreamCall(connection, self.target.max_header)
         except BaseException:
-            pending.close()
+            connection.close()
             raise
-
-    def _prepared(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> requests.PreparedRequest:
-        """The request as it goes out. A session's own `request` would first merge in what it has: here nothing."""
-        prepared = requests.PreparedRequest()
-        prepared.prepare(method, self.target.url + path, {**headers, "Accept-Encoding": "identity"}, data=body)
-        return prepared
 
     def _mapped(self, error: Exception) -> ProxyError:
         """The error of ours that a foreign exception stands for."""
         url, causes = self.target.url, _causes(error)
-        if any(isinstance(cause, requests.ConnectTimeout) for cause in causes):
+        if any(_is_connect_timeout(cause) for cause in causes):
             return UpstreamSlow(f"no connection to the model server at {url} in time (connect_timeout)")
         if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in causes):
             return UpstreamUnreachable(f"no TLS connection to the model server at {url}: {causes[-1]}")
@@ -307,6 +229,13 @@ class ModelServer:
             limit = self.target.send_timeout
             return UpstreamTimeout(f"the model server at {url} did not take the request within {limit:g} s")
         return UpstreamBroken(f"the request could not be sent to the model server at {url}")
+
+
+def _is_connect_timeout(error: BaseException) -> bool:
+    """True where a connection took too long; urllib3 derives one that could not be made at all from that."""
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return False
+    return isinstance(error, urllib3.exceptions.ConnectTimeoutError)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -36,7 +36,7 @@ class Decoder:
         self._gave = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What the next bytes add, in pieces that are not too large."""
+        """Return what the next bytes add to the decoded body, in pieces that are not too large."""
         self._came += len(data)
         if self._undoing is None:
             # Some servers mean deflate without its header; two bytes tell.
@@ -134,8 +134,8 @@ def decoded(
             if call.status != 200:
                 yield b""
                 return
-            told = f"the model server compressed its answer ({coding[:40]!r}) although it was asked not to"
-            raise UpstreamBroken(told)
+            words = f"the model server compressed its answer ({coding[:40]!r}) although it was asked not to"
+            raise UpstreamBroken(words)
         if undoing is None:
             yield part
         else:

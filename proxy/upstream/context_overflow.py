@@ -9,23 +9,24 @@ from dataclasses import dataclass
 _LONGEST = 4096
 # Each server's words. What they leave out is not known.
 _WORDS = tuple(
-    re.compile(re.sub("LIMIT|PROMPT|ASKED", lambda found: rf"(?P<{found[0].lower()}>\d{{1,9}})", words), re.DOTALL)
+    re.compile(re.sub("LIMIT|PROMPT|REQUESTED", lambda found: rf"(?P<{found[0].lower()}>\d{{1,9}})", words), re.DOTALL)
     for words in (
         # vLLM, newest first, and OpenAI.
-        r"max_tokens=ASKED ?cannot be greater than max_model_len=(?:max_total_tokens=)?LIMIT",
-        r"passed (?:PROMPT input tokens|\d{1,9} input characters) and requested ASKED output tokens.{0,99}"
+        r"max_tokens=REQUESTED ?cannot be greater than max_model_len=(?:max_total_tokens=)?LIMIT",
+        r"passed (?:PROMPT input tokens|\d{1,9} input characters) and requested REQUESTED output tokens.{0,99}"
         r"context length is only LIMIT",
-        r"is too large: ASKED\..{0,99}context length is LIMIT tokens.{0,99}request has PROMPT input tokens",
+        r"is too large: REQUESTED\..{0,99}context length is LIMIT tokens.{0,99}request has PROMPT input tokens",
         r"context length is LIMIT tokens.{0,99}request has PROMPT input tokens",
-        r"context length is LIMIT tokens.{0,99}requested ASKED output tokens and your prompt contains "
+        r"context length is LIMIT tokens\. However, your prompt contains (?P<least>at least )?PROMPT input tokens",
+        r"context length is LIMIT tokens.{0,99}requested REQUESTED output tokens and your prompt contains "
         r"(?:(?P<least>at least )?PROMPT input tokens|(?:at least )?\d{1,9} characters)",
-        r"context length is LIMIT tokens.{0,99}\(PROMPT in the messages, ASKED in the completion\)",
+        r"context length is LIMIT tokens.{0,99}\(PROMPT in the messages, REQUESTED in the completion\)",
         r"context length is LIMIT tokens.{0,99}messages resulted in PROMPT tokens",
         r"prompt \(length PROMPT\) is longer than the maximum model length of LIMIT",
         # SGLang.
         r"The input \(PROMPT tokens\) is longer than the model's context length \(LIMIT tokens",
         r"Input length \(PROMPT tokens\) exceeds the maximum allowed length \(LIMIT tokens",
-        r"context length of LIMIT tokens.{0,99}: PROMPT tokens from the input messages and ASKED tokens for the",
+        r"context length of LIMIT tokens.{0,99}: PROMPT tokens from the input messages and REQUESTED tokens for the",
         # llama.cpp, which also says the numbers beside the words.
         r"request \(PROMPT tokens\) exceeds the available context size \(LIMIT tokens",
         r"\"n_prompt_tokens\": ?PROMPT.{0,99}\"n_ctx\": ?LIMIT",
@@ -36,14 +37,14 @@ _WORDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Tokens: the context's `limit`, the `prompt`, and what was `asked` for besides; None where it is not said.
+    """Tokens: the context's `limit`, the `prompt`, and what was `requested` for besides; None where it is not said.
 
     `least`: vLLM stopped counting the prompt where it was too long, so it has so many tokens or more.
     """
 
     limit: int
     prompt: int | None
-    asked: int | None
+    requested: int | None
     least: bool = False
 
 
@@ -61,6 +62,6 @@ def _numbers(text: str) -> Overflow | None:
     found = next((found for words in _WORDS if (found := words.search(text))), None)
     if found is None:
         return None
-    said = found.groupdict()
-    asked, prompt = (int(said[name]) if said.get(name) else None for name in ("asked", "prompt"))
-    return Overflow(int(said["limit"]), prompt, asked or None, bool(said.get("least")))
+    numbers = found.groupdict()
+    requested, prompt = (int(numbers[name]) if numbers.get(name) else None for name in ("requested", "prompt"))
+    return Overflow(int(numbers["limit"]), prompt, requested or None, bool(numbers.get("least")))

@@ -6,18 +6,26 @@ Sans-IO. The cards are those of an OpenAI `GET /v1/models`: `id`, `owned_by`, `c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from proxy.codec.json_text import Json, JsonObject, load_json
+from proxy.codec.json_access import as_list
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import Rules
 from proxy.errors import NotFound
 
 # The names by which Claude Code and its kin ask when nothing else is set.
 CLAUDE = "claude-"
 _RULE = 'aliases: {"claude-*": NAME}'
+# What model servers call themselves in `owned_by`.
+_OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
 _LISTED = 10
 _SHOWN = 100
+# Claude Code takes no other names out of a gateway's list (`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY`).
+_DISCOVERED = ("claude", "anthropic")
+# What a name may hold that stands in a path.
+_ODD = re.compile(r"[^A-Za-z0-9._:@+-]+")
 # The last second of the year 9999, up to which a time can be written.
 _LAST_SECOND = 253_402_300_799
 
@@ -28,6 +36,7 @@ class ModelCard:
 
     `root` is what was loaded under this name and `parent` the model that a LoRA adapter sits on, each "" where the
     server does not say; `max_len` is the context in tokens, or None; `created` is in seconds since 1970, 0 if unknown.
+    `alias_of` is the model that a name of the rules stands for, "" if the server itself has it under this one.
     """
 
     id: str
@@ -36,6 +45,7 @@ class ModelCard:
     parent: str = ""
     max_len: int | None = None
     created: int = 0
+    alias_of: str = ""
 
 
 def read_cards(body: bytes) -> tuple[ModelCard, ...]:
@@ -75,6 +85,12 @@ def _context_length(entry: JsonObject) -> int | None:
     return length or None
 
 
+def kind_of(cards: Iterable[ModelCard]) -> str:
+    """The kind of the server that has these models, by what it calls itself there; "" if that says nothing."""
+    kinds = (_OWNERS.get(card.owner.lower(), "") for card in cards)
+    return next(filter(None, kinds), "")
+
+
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
@@ -101,13 +117,50 @@ def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
         return name
     if name in [card.id for card in cards]:
         return name
-    models = _models(cards)
+    models = distinct_models(cards)
     if len(models) > 1:
         raise NotFound(_several(name, models))
     return models[0] if models else name
 
 
-def _models(cards: Sequence[ModelCard]) -> list[str]:
+def listed_aliases(cards: Sequence[ModelCard], rules: Rules) -> tuple[ModelCard, ...]:
+    """Cards of the names beginning with `claude` that the rules have for models of the list, by which gateway discovery
+    finds them.
+
+    In the place of a glob's star the model's name stands: `claude-*: Qwen/Qwen3-Coder` lists `claude-Qwen3-Coder`. A
+    name is listed only if it means that model, and no name of the server's own is listed again.
+    """
+    served = {card.id: card for card in cards}
+    found: dict[str, ModelCard] = {}
+    for glob, model in rules.aliases:
+        card, name = served.get(model), _listed_name(glob, model)
+        if card is None or name in served or rules.alias(name) != model:
+            continue
+        if name.lower().startswith(_DISCOVERED):
+            found.setdefault(name, replace(card, id=name, root=card.root or card.id, alias_of=model))
+    return tuple(found.values())
+
+
+def _listed_name(glob: str, model: str) -> str:
+    """A name that the glob matches and that tells the model; empty where it has more than one star, or other signs."""
+    name = glob.replace("*", _ODD.sub("-", model.rpartition("/")[2]), 1)
+    return "" if _ODD.search(name) else name
+
+
+def with_aliases(body: bytes, rules: Rules) -> bytes:
+    """An OpenAI list of models with the names of `listed_aliases` behind it; the very bytes where there are none."""
+    aliases = listed_aliases(read_cards(body), rules)
+    if not aliases:
+        return body
+    answer = load_json(body)
+    assert isinstance(answer, dict)  # there are cards in it
+    entries = as_list(answer["data"])
+    by_id = {entry.get("id"): entry for entry in entries if isinstance(entry, dict)}
+    more: list[Json] = [{**by_id[card.alias_of], "id": card.id, "root": card.root} for card in aliases]
+    return dump_json({**answer, "data": [*entries, *more]})
+
+
+def distinct_models(cards: Sequence[ModelCard]) -> list[str]:
     """The first name of each model: names with one root are one model's, and a LoRA adapter is none of its own."""
     first: dict[str, str] = {}
     for card in cards:

@@ -9,7 +9,7 @@ from itertools import chain
 from proxy.errors import UpstreamBroken
 from proxy.upstream.answer_wait import AnswerWait
 from proxy.upstream.client import UpstreamCall
-from proxy.upstream.response_headers import PASSED, response_headers
+from proxy.upstream.headers import PASSED, response_headers
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import decoded
-from proxy.upstream.response_headers import ERROR, response_headers
+from proxy.upstream.headers import ERROR, response_headers
 
 _MAX_QUOTED = 300
 
@@ -82,12 +82,12 @@ def _words(given: Json) -> str:
     """
     if not isinstance(given, list):
         return given if isinstance(given, str) else ""
-    said = []
+    lines = []
     for item in given:
         if isinstance(item, dict) and isinstance(item.get("msg"), str):
             place = item.get("loc")
-            said.append(f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"]))
-    return "; ".join(said)
+            lines.append(f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"]))
+    return "; ".join(lines)
 
 
 def _described(call: UpstreamCall, body: bytes) -> str:

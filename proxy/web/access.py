@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxy.activity.activity import Activity
 from proxy.config.api_keys import ClientKey, TooMany, named_model
 from proxy.errors import BadRequest
-from proxy.web.admin_access import check_admin
+from proxy.web.admin_access import check_admin, check_page
 from proxy.web.headers import UPSTREAM_KEY, credential, key_bytes
+from proxy.web.page_sessions import has_session
 from proxy.web.routes import Access, Route
 from proxy.worker.shared_counters import SharedCounters
 from proxy.worker.snapshot import Snapshot
@@ -33,8 +35,12 @@ def check_target(environ: dict[str, Any]) -> None:
     raise BadRequest("the target of the request must be a path; this is no proxy for other servers")
 
 
-def authenticate(route: Route, environ: dict[str, Any], snapshot: Snapshot) -> ClientKey | None:
+def authenticate(
+    route: Route, environ: dict[str, Any], snapshot: Snapshot, activity: Activity | None = None
+) -> ClientKey | None:
     """The client key that lets a request in, None where none is needed. It says in `environ` which key goes up.
+
+    `activity` knows who has signed in at the live page.
 
     Raises Unauthorized or Forbidden.
     """
@@ -43,6 +49,9 @@ def authenticate(route: Route, environ: dict[str, Any], snapshot: Snapshot) -> C
     if route.access is Access.ADMIN:
         check_admin(environ, keys)
         return None
+    if route.access is Access.PAGE:
+        check_page(environ, keys, lambda token: has_session(activity, keys.admin, token))
+        return None
     if route.access is Access.ANYONE:
         return None
     if not keys.clients:
@@ -50,12 +59,12 @@ def authenticate(route: Route, environ: dict[str, Any], snapshot: Snapshot) -> C
     return keys.client(key_bytes(environ))
 
 
-def count_request(key: ClientKey, tally: SharedCounters) -> None:
+def count_request(key: ClientKey, counters: SharedCounters) -> None:
     """Count a request of a key's minute; TooMany if it has had all of them."""
     limit = key.requests_per_minute
     if not limit:
         return
-    wait = tally.wait(_name(key), limit)
+    wait = counters.rate_limit(_name(key), limit)
     if wait:
         raise TooMany(f"the key {key.name} has {limit} requests a minute (requests_per_minute)", "rate", wait)
 
@@ -74,21 +83,21 @@ def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
         key.check_model(named)
 
 
-def acquire_slot(key: ClientKey, route: Route, tally: SharedCounters) -> bool:
+def acquire_slot(key: ClientKey, route: Route, counters: SharedCounters) -> bool:
     """Take one of the requests that a key may have under way; False where they are not counted. Raises TooMany."""
     if not key.streams:
         return False
     if not route.keeps_model_busy:
         return False
-    if not tally.hold(_name(key), 1, key.streams):
-        told = f"the key {key.name} has {key.streams} requests under way already (streams)"
-        raise TooMany(told, "streams", _WAIT)
+    if not counters.acquire_slots(_name(key), 1, key.streams):
+        words = f"the key {key.name} has {key.streams} requests under way already (streams)"
+        raise TooMany(words, "streams", _WAIT)
     return True
 
 
-def release_slot(key: ClientKey, tally: SharedCounters) -> None:
+def release_slot(key: ClientKey, counters: SharedCounters) -> None:
     """The request has ended."""
-    tally.hold(_name(key), -1)
+    counters.acquire_slots(_name(key), -1)
 
 
 def _name(key: ClientKey) -> str:

@@ -25,6 +25,8 @@ _ADVICE = "set parse: proxy for this model in rules.yaml"
 _ADVICE_BY_PROXY = "start it with the parser of the model's family, or without one"
 # The longest key that a header can carry, each character of it an escape.
 _MAX_KEY = 6 * 8192
+# What JSON writes of them is what Python does.
+_NUMBERS = frozenset((int, float))
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
@@ -73,8 +75,9 @@ def measure(ctx: RequestContext, status: int) -> None:
         kind=upstream_kind(outcome.failure),
         denied=ctx.denied,
         again="" if outcome.again is None else outcome.again.name.lower(),
+        times=outcome.times,
     )
-    count(ctx.worker.memory.tally, ended)
+    count(ctx.worker.memory.counters, ended)
 
 
 def _model(ctx: RequestContext, named: str) -> str:
@@ -115,27 +118,41 @@ def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
     outcome = ctx.outcome
     word = "would repair" if outcome.observe else "repair"
     # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
-    told = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.asked) :]
-    for repair in told[:MAX_LINES]:
+    repairs = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.request_audit) :]
+    for repair in repairs[:MAX_LINES]:
         about = {"id": ctx.id, "model": wanted.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
         _log(ctx, logging.INFO, word, about)
         if log.isEnabledFor(logging.DEBUG):
             _log(ctx, logging.DEBUG, word, {"id": ctx.id, "before": repair.before, "after": repair.after})
-    if len(told) > MAX_LINES:
-        _log(ctx, logging.INFO, word, {"id": ctx.id, "more": len(told) - MAX_LINES})
+    if len(repairs) > MAX_LINES:
+        _log(ctx, logging.INFO, word, {"id": ctx.id, "more": len(repairs) - MAX_LINES})
     audit_log = ctx.snapshot.audit
     if audit_log is None or not outcome.audit:
         return
     audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
     if not audit_log.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
-        count_audit_lost(ctx.worker.memory.tally)
+        count_audit_lost(ctx.worker.memory.counters)
 
 
 def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:
     """One record: its facts, and the line that they are as text. A client's key may stand where it does not belong."""
-    clean = {name: _clean(value, ctx.secrets) for name, value in facts.items()}
+    if not log.isEnabledFor(level):
+        return
+    clean = facts if _is_clean(facts, ctx.secrets) else _cleaned(facts, ctx.secrets)
     start = "" if event == "request" else f"{event} "
-    log.log(level, "%s%s", start, _line(clean), extra={"event": event, "facts": clean})
+    # `log.log` would look through the stack for who calls it, which no line tells.
+    told = {"event": event, "facts": clean}
+    log.handle(log.makeRecord(log.name, level, "", 0, f"{start}{_line(clean)}", (), None, extra=told))
+
+
+def _is_clean(facts: Mapping[str, object], secrets: tuple[str, ...]) -> bool:
+    """True if nothing is to be changed in them, as in nearly all."""
+    text = "\n".join([value for value in facts.values() if isinstance(value, str)])
+    return len(text) <= MAX_TEXT and clean(text, secrets) == text
+
+
+def _cleaned(facts: Mapping[str, object], secrets: tuple[str, ...]) -> dict[str, object]:
+    return {name: _clean(value, secrets) for name, value in facts.items()}
 
 
 def _clean(value: object, secrets: tuple[str, ...]) -> object:
@@ -147,7 +164,7 @@ def _clean(value: object, secrets: tuple[str, ...]) -> object:
 
 
 def _line(facts: Mapping[str, object]) -> str:
-    return " ".join(f"{name}={_shown(value)}" for name, value in facts.items())
+    return " ".join([f"{name}={_shown(value)}" for name, value in facts.items()])
 
 
 def _chat_facts(ctx: RequestContext, wanted: ChatRequest) -> dict[str, object]:
@@ -171,6 +188,8 @@ def _chat_facts(ctx: RequestContext, wanted: ChatRequest) -> dict[str, object]:
 
 def _shown(value: object) -> str:
     """A plain word as it is, everything else as a JSON string."""
+    if value.__class__ in _NUMBERS:
+        return repr(value)
     if isinstance(value, dict):
         value = ",".join(f"{name}:{number}" for name, number in value.items())
     text = value if isinstance(value, str) else json.dumps(value)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from proxy.config.api_keys import Forbidden, Keys, Unauthorized
 from proxy.web.headers import key_bytes
+from proxy.web.web_origins import web_page_of
 
 _HOST = re.compile(r"(?:localhost|\[::1\]|(127(?:\.[0-9]{1,3}){3}))(?::[0-9]{1,5})?", re.IGNORECASE)
 # What says that somebody else asks: these, all X-Forwarded-..., and the names under which fronts give an address
@@ -21,6 +22,13 @@ _HOST = re.compile(r"(?:localhost|\[::1\]|(127(?:\.[0-9]{1,3}){3}))(?::[0-9]{1,5
 _NAMES = frozenset(("HTTP_ORIGIN", "HTTP_FORWARDED", "HTTP_VIA"))
 _ADDRESS = re.compile(r"HTTP_.*IP(?:V[46])?")
 _FORWARDED = "HTTP_X_FORWARDED"
+_OWN_PAGE = frozenset(("HTTP_ORIGIN",))
+_LOCAL_ONLY = (
+    "without an admin key this path answers only programs on this machine that ask for it by a loopback address"
+)
+# Under this name a browser shows that it has signed in at the live page.
+COOKIE = "tool_proxy_page"
+_SAFE = ("GET", "HEAD")
 
 
 def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
@@ -32,20 +40,61 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
         return
     reason = _why_not_local(environ)
     if reason:
-        raise Forbidden(
-            "without an admin key this path answers only programs on this machine that ask for it by a loopback "
-            f"address, and {reason}; ask there, or set admin_key_file",
-            "admin",
-        )
+        raise Forbidden(f"{_LOCAL_ONLY}, and {reason}; ask there, or set admin_key_file", "admin")
 
 
-def _why_not_local(environ: Mapping[str, Any]) -> str:
-    """Why this is no request of a program on this machine, or ""."""
+def check_page(environ: Mapping[str, Any], keys: Keys, is_signed_in: Callable[[str], bool]) -> None:
+    """Raise Unauthorized or Forbidden if this request may not use a path of the live page.
+
+    A browser sends no key when it goes to a page, or waits for its events: it has signed in, and shows a cookie. That
+    goes with whatever it sends here, so what changes something must say that it comes from the page itself.
+    """
+    if not keys.admin:
+        reason = _why_not_local(environ, ignored=_OWN_PAGE if is_of_own_page(environ) else frozenset())
+        if reason or comes_from_elsewhere(environ):
+            told = reason or "this request comes from another page"
+            raise Forbidden(f"{_LOCAL_ONLY}, and {told}; ask there, or set admin_key_file", "admin")
+        return
+    if comes_from_elsewhere(environ):
+        raise Forbidden("the live page is for itself alone, and this request comes from another page", "page")
+    if keys.is_admin(key_bytes(environ)):
+        return
+    token = cookie_of(environ)
+    if not (token and is_signed_in(token)):
+        raise Unauthorized("this path needs the admin's key, or to be signed in at /_ui", "admin")
+    if environ.get("REQUEST_METHOD") not in _SAFE and not is_of_own_page(environ):
+        raise Forbidden("this request does not say that it comes from the live page", "page")
+
+
+def is_of_own_page(environ: Mapping[str, Any]) -> bool:
+    """True for a request that says that it comes from a page of this very host, by `Origin` or, without, `Referer`."""
+    page = web_page_of(environ)
+    host = str(environ.get("HTTP_HOST", "")).lower()
+    if page is None or not host:
+        return False
+    return page.origin.lower() in (f"http://{host}", f"https://{host}")
+
+
+def comes_from_elsewhere(environ: Mapping[str, Any]) -> bool:
+    """True for a request that says that it comes from any other page."""
+    crossing = str(environ.get("HTTP_SEC_FETCH_SITE", "")).strip().lower() in ("cross-site", "same-site")
+    return crossing or (web_page_of(environ) is not None and not is_of_own_page(environ))
+
+
+def cookie_of(environ: Mapping[str, Any]) -> str:
+    """What the browser shows of having signed in, or ""."""
+    pairs = str(environ.get("HTTP_COOKIE", "")).split(";")
+    named = [pair.strip().removeprefix(f"{COOKIE}=") for pair in pairs if pair.strip().startswith(f"{COOKIE}=")]
+    return named[0] if len(named) == 1 else ""
+
+
+def _why_not_local(environ: Mapping[str, Any], ignored: Collection[str] = ()) -> str:
+    """Why this is no request of a program on this machine, or ""; the headers that are `ignored` say nothing."""
     if not _is_loopback(str(environ.get("REMOTE_ADDR", ""))):
         return "this request comes from elsewhere"
     if not _is_literal(str(environ.get("HTTP_HOST", ""))):
         return "the Host of this request is no loopback address"
-    named = next(filter(_names_another, environ), None)
+    named = next((name for name in environ if name not in ignored and _names_another(name)), None)
     if named is not None:
         return f"this request has the header {named.removeprefix('HTTP_').replace('_', '-').title()}"
     return ""

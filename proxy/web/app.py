@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, g, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
@@ -15,7 +18,7 @@ from werkzeug.routing import Map, Rule
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import redact_error
 from proxy.codec.response_masking import mask_body
-from proxy.config.api_keys import Denied
+from proxy.config.api_keys import Denied, Unauthorized
 from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
 from proxy.dialects.responses import errors as responses
@@ -25,40 +28,68 @@ from proxy.web import completions as views
 from proxy.web import messages_views, responses_views, routes
 from proxy.web.access import check_target
 from proxy.web.access_log import log_request, measure
-from proxy.web.context import json_response, request_context
+from proxy.web.activity_record import end_activity
+from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.prepare import RUN, prepare_chat, prepare_compact, prepare_messages
 from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secret, set_up_logging
-from proxy.worker.state import WorkerState, announce, start_worker
+from proxy.worker.state import WorkerState, announce, start_worker, tidy_captures
 
 log = logging.getLogger("proxy")
 
 # Under this name gunicorn's worker finds how large a body may be (gunicorn_conf.py).
 MAX_BODY = "tool-proxy-max-body"
 _View = Callable[..., Response]
+_PLACEHOLDER = re.compile(r"\{[a-z]+\}")
 # What the same request will be told again: the SDKs read it from a header.
 _PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422))
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
 
 
-def create_app() -> Flask:
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """The live page, which is made above this package: its views, and what who has not signed in gets of it."""
+
+    views: Mapping[routes.Route, _View]
+    sign_in: Callable[[], Response]
+
+
+class _App(Flask):
+    """Flask, whose views are all synchronous: it asks that anew of each function that it calls."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as it is."""
+        return func
+
+
+def create_app(page: LivePage | None = None) -> Flask:
     """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
     set_up_logging(verbose=False)
     worker = start_worker()
     settings = worker.snapshot.settings
     set_up_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
     announce(worker.snapshot)
-    return make_app(worker)
+    tidy_captures(worker)
+    return make_app(worker, page)
 
 
-def make_app(worker: WorkerState) -> Flask:
+class _Request(Request):
+    """One whose environ does not refer to it: it is given back, with its body, as soon as the request has ended."""
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        super().__init__(environ, populate_request=False)
+
+
+def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
     """The application over a worker's state."""
-    app = Flask("proxy", static_folder=None)
-    app.url_map = _url_map()
+    app = _App("proxy", static_folder=None)
+    app.request_class = _Request
+    all_views = _views() if page is None else {**_views(), **page.views}
+    app.url_map = _url_map(tuple(all_views))
     app.extensions[MAX_BODY] = lambda: worker.current().settings.max_body
-    for route, view in _views().items():
+    for route, view in all_views.items():
         app.view_functions[route.path] = _for_any_client(view)
-    app.before_request(lambda: _before_request(worker))
+    app.before_request(lambda: _before_request(worker, page))
     app.after_request(_closing)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(ProxyError, _proxy_error)
@@ -91,14 +122,14 @@ def _views() -> dict[routes.Route, _View]:
 
 
 @cache
-def _url_map() -> Map:
+def _url_map(answered: tuple[routes.Route, ...]) -> Map:
     """The paths of all routes: one for clients is also under `/for/NAME` for the client that says so.
 
     Both have the route's path as their endpoint, by which `before_request.find_target` knows it.
     """
     rules = list[Rule]()
-    for route in _views():
-        path = route.path.replace("{id}", "<path:name>").replace("{response}", "<name>")
+    for route in answered:
+        path = _PLACEHOLDER.sub("<name>", route.path.replace("{id}", "<path:name>"))
         paths = [path, f"/for/<client>{path}"] if route in routes.API else [path]
         rules += [Rule(each, endpoint=route.path, methods=route.methods) for each in paths]
     return Map(rules, merge_slashes=False)
@@ -114,7 +145,12 @@ def _for_any_client(view: _View) -> _View:
 
 
 def _models() -> Response:
-    return messages_views.models() if _asks_in_messages() else views.passed(routes.MODELS.path)
+    if _asks_in_messages():
+        return messages_views.models()
+    snapshot = request_context().snapshot
+    if snapshot.rules.aliases and not snapshot.settings.observe:
+        return messages_views.openai_models()
+    return views.passed(routes.MODELS.path)
 
 
 def _one_model(name: str) -> Response:
@@ -130,21 +166,28 @@ def _is_plain(word: str) -> bool:
     return bool(word.strip(".")) and set(word) <= _NAME
 
 
-def _before_request(worker: WorkerState) -> Response | None:
+def _before_request(worker: WorkerState, page: LivePage | None) -> Response | None:
     """Before every view: the steps of `before_request`, whose values the context keeps."""
     environ = request.environ
     g.context = context = steps.begin(worker, request)
     settings = context.snapshot.settings
     check_target(environ)
-    check_web_page(environ, settings.origins, settings.hosts)
-    context.cors = cors(environ)
+    if not steps.is_of_live_page(request):
+        check_web_page(environ, settings.origins, settings.hosts)
+        context.cors = cors(environ)
     if request.method == "OPTIONS":
         return _options()
     target = steps.find_target(request, settings)
     context.route = route = target.route
     if route is None:
         return None  # Flask raises it next
-    identity = steps.authenticate(route, environ, context.snapshot)
+    try:
+        identity = steps.authenticate(route, environ, context)
+    except Unauthorized as error:
+        if route is routes.UI and page is not None:
+            context.denied = error.reason
+            return page.sign_in()
+        raise
     context.key, context.secrets = identity.key, identity.secrets
     steps.admit(context, route, background=RUN in environ)
     context.client = steps.client_name(context.key, context.snapshot, target.client)
@@ -178,26 +221,32 @@ def _options() -> Response:
 def _closing(response: Response) -> Response:
     """After every view: when the answer is all out, or nobody takes it any more, the request has ended."""
     ctx = request_context()
-
-    def ended() -> None:
-        keep_secret(ctx.secrets)  # the thread that ends a stream has worked on another request
-        if not ctx.sent and not response.is_streamed:
-            ctx.sent = response.content_length or 0
-        with ctx.held:
-            log_request(ctx, response.status_code)
-            measure(ctx, response.status_code)
-            for step in ctx.outcome.later:
-                step()
-        for step in ctx.afterwards:
-            step()
-
-    response.call_on_close(ended)
     _mask(response, ctx.secrets)
     response.headers.update(ctx.cors)
     response.headers.setdefault("X-Request-Id", ctx.id)
     if _asks_in_messages():
         response.headers["Request-Id"] = response.headers["X-Request-Id"]  # where the SDKs look for it
+    length = 0 if response.is_streamed else response.content_length or 0
+    response.call_on_close(partial(_ended, ctx, response.status_code, length))
     return response
+
+
+def _ended(ctx: RequestContext, status: int, length: int) -> None:
+    """Give back what the request held, and tell of it. It is not told of its response, which refers to this: with it
+    the request's texts would stay until garbage is collected.
+    """
+    keep_secret(ctx.secrets)  # the thread that ends a stream has worked on another request
+    if not ctx.sent:
+        ctx.sent = length
+    with ctx.held:
+        log_request(ctx, status)
+        measure(ctx, status)
+        end_activity(ctx, status)
+        for step in ctx.outcome.later:
+            step()
+    for step in ctx.afterwards:
+        step()
+    ctx.outcome.failure = None  # its traceback refers to all of the request's way
 
 
 def _mask(response: Response, secrets: tuple[str, ...]) -> None:
@@ -228,7 +277,7 @@ def _proxy_error(error: ProxyError) -> Response:
     if _asks_in_messages():
         response = json_response(messages.error_body(error), messages.error_status(error))
     elif routes.asks_in_responses(request.path):
-        response = json_response(responses.error_body(error), error.status)
+        response = json_response(responses.error_body(error), responses.error_status(error))
     else:
         response = json_response(chat.error_body(error), error.status)
     if error.retry_after is not None:

@@ -31,14 +31,16 @@ log = logging.getLogger("proxy")
 # Seconds between two looks at whether a response is still wanted.
 BEAT = 1.0
 # What of the client's request is not the new one's: its connection, and what was made of it.
-_ITS_OWN = frozenset(("wsgi.input", "wsgi.input_terminated", "gunicorn.socket", "tool_proxy.hand_over"))
+ITS_OWN = frozenset(
+    ("wsgi.input", "wsgi.input_terminated", "gunicorn.socket", "tool_proxy.hand_over", "tool_proxy.turn")
+)
 _OF_LIBRARIES = ("werkzeug.", "flask.")
 _App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def begin(ctx: RequestContext, environ: Mapping[str, Any], store: ResponseStore, pending: Pending) -> None:
     """Keep a response that is not begun, and begin it when the client's request has ended. Raises NotKept."""
-    store.begin(pending.response, pending.asked.given, pending.asked.conversation)
+    store.begin(pending.response, pending.resumed.given, pending.resumed.conversation)
     copied = {name: value for name, value in environ.items() if _is_copied(name)}
     again = {**copied, "wsgi.input": io.BytesIO(ctx.body), "CONTENT_LENGTH": str(len(ctx.body)), RUN: pending}
     run = BackgroundRun(current_app.wsgi_app, again, store, pending)
@@ -46,7 +48,7 @@ def begin(ctx: RequestContext, environ: Mapping[str, Any], store: ResponseStore,
 
 
 def _is_copied(name: str) -> bool:
-    return name not in _ITS_OWN and not name.startswith(_OF_LIBRARIES)
+    return name not in ITS_OWN and not name.startswith(_OF_LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,12 @@ class BackgroundRun:
         code = as_text(error.get("code")) or "server_error"
         message = as_text(error.get("message")) or f"the request ended with status {status}"
         failed: JsonObject = {**self.pending.response, "status": "failed", "error": {"code": code, "message": message}}
-        self.store.end(failed, self.pending.asked.given, self.pending.asked.conversation)
+        self.store.end(failed, self.pending.resumed.given, self.pending.resumed.conversation)
 
 
 def _error_in(body: bytes) -> JsonObject:
     try:
-        said: Json = load_json(body)
+        answer: Json = load_json(body)
     except ValueError:
         return {}
-    return as_object(as_object(said).get("error"))
+    return as_object(as_object(answer).get("error"))

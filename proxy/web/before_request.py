@@ -21,14 +21,17 @@ from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.errors import NotFound
 from proxy.web import access
+from proxy.web.admin_access import is_of_own_page
 from proxy.web.context import RequestContext
 from proxy.web.headers import request_id, secrets
 from proxy.web.request_body import read_body
-from proxy.web.routes import BY_PATH, LISTED_METHODS, Route, is_api, listed_route, without_client
+from proxy.web.routes import BY_PATH, LISTED_METHODS, LIVE_PAGE, Route, is_api, listed_route, without_client
 from proxy.worker.logging_setup import keep_secret
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
+# Under this name the worker gives a request's turn to compute (server/wsgi_answer.py).
+TURN = "tool_proxy.turn"
 _WITH_BODY = frozenset(("POST", "PUT"))
 
 
@@ -54,6 +57,7 @@ def begin(worker: WorkerState, request: Request) -> RequestContext:
     """The context of a request that has come; it counts as active until `context.held` is closed."""
     environ = request.environ
     context = RequestContext(request_id(environ), worker, worker.current(), environ.get("gunicorn.socket"))
+    context.turn = environ.get(TURN)
     context.method, context.path = request.method, request.path
     context.secrets = secrets_of(environ)
     worker.enter()
@@ -65,8 +69,9 @@ def find_target(request: Request, settings: Settings) -> Target:
     """The route of a request. Raises NotFound for what Flask would redirect."""
     if isinstance(request.routing_exception, RequestRedirect):
         raise NotFound(f"there is nothing at {request.path!r}")
-    if request.routing_exception is None:
-        return Target(BY_PATH[request.endpoint or ""], (request.view_args or {}).get("client"))
+    route = find_route(request)
+    if route is not None:
+        return Target(route, (request.view_args or {}).get("client"))
     path = without_client(request.path)
     if request.method not in LISTED_METHODS or not is_listed(path, settings):
         return Target(None)
@@ -75,14 +80,29 @@ def find_target(request: Request, settings: Settings) -> Target:
     return Target(listed_route(path), request.path.removeprefix("/for/").partition("/")[0])
 
 
+def find_route(request: Request) -> Route | None:
+    """The route of the table that a request is for; None for what is not in it, or has another method."""
+    if request.routing_exception is not None:
+        return None
+    return BY_PATH[request.endpoint or ""]
+
+
 def is_listed(path: str, settings: Settings) -> bool:
     """True for a path, without its client, that settings.pass_through lists and that is none of the table's."""
     return path in settings.pass_through and not is_api(path)
 
 
-def authenticate(route: Route, environ: dict[str, Any], snapshot: Snapshot) -> Identity:
+def is_of_live_page(request: Request) -> bool:
+    """True if the live page itself asks for something of its own: then it does not go by `origins` and `hosts`, but by
+    `admin_access.check_page`.
+    """
+    route = find_route(request)
+    return route in LIVE_PAGE and is_of_own_page(request.environ)
+
+
+def authenticate(route: Route, environ: dict[str, Any], context: RequestContext) -> Identity:
     """Who asks. Raises Unauthorized or Forbidden."""
-    key = access.authenticate(route, environ, snapshot)
+    key = access.authenticate(route, environ, context.snapshot, context.worker.activity)
     return Identity(key, secrets_of(environ))
 
 
@@ -93,7 +113,7 @@ def admit(context: RequestContext, route: Route, *, background: bool = False) ->
     Raises TooMany or Unavailable.
     """
     if context.key is not None and not background:
-        access.count_request(context.key, context.worker.memory.tally)
+        access.count_request(context.key, context.worker.memory.counters)
     if route.takes_thread:
         context.take_thread()
 
@@ -124,9 +144,9 @@ def read(context: RequestContext, route: Route, environ: Mapping[str, Any]) -> b
         body = read_body(environ, context.snapshot.settings.max_body)
     if context.key is not None:
         access.check_named_model(context.key, route, body)
-        tally = context.worker.memory.tally
-        if access.acquire_slot(context.key, route, tally):
-            context.held.callback(access.release_slot, context.key, tally)
+        counters = context.worker.memory.counters
+        if access.acquire_slot(context.key, route, counters):
+            context.held.callback(access.release_slot, context.key, counters)
     return body
 
 

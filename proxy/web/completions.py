@@ -45,6 +45,7 @@ from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.responses import error_of_response
+from proxy.web.activity_record import begin_activity, note_sent
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import healed_body, model_server, named_model
@@ -52,9 +53,10 @@ from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_told
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
+from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import keep_mask, lost_lines
-from proxy.worker.metrics import CONTENT_TYPE, exposition
+from proxy.worker.metrics import CONTENT_TYPE, count_captures, exposition
 from proxy.worker.snapshot import Snapshot
 
 log = logging.getLogger("proxy")
@@ -75,25 +77,26 @@ _SSE_HEADERS = (
 def reply(prepare: Prepare) -> Response:
     """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
     ctx = request_context()
-    ctx.prepared = asked = prepare(ctx, request.environ)
-    return answered(ctx, asked)
+    ctx.prepared = prepared = prepare(ctx, request.environ)
+    return answered(ctx, prepared)
 
 
-def answered(ctx: RequestContext, asked: PreparedRequest) -> Response:
+def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     """The reply to a request that was read."""
-    wanted, settings = asked.chat, ctx.snapshot.settings
+    wanted, settings = prepared.chat, ctx.snapshot.settings
     ctx.outcome.observe = settings.observe
     if settings.observe:
         # It goes up as it came, and once.
-        asked = replace(asked, profile=replace(asked.profile, parse="server", upstream="live"))
-    ending = _ending(ctx, wanted) if asked.ends_loops else None
+        prepared = replace(prepared, profile=replace(prepared.profile, parse="server", upstream="live"))
+    ending = _ending(ctx, wanted) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.error = "loop guard"
-        data = render_limit_answer(ending, asked.dialect, stream=wanted.stream)
+        data = render_limit_answer(ending, prepared.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
     if wanted.stream:
         ctx.take_stream()
-    exchange = _exchange(ctx, asked)
+    begin_activity(ctx)
+    exchange = _exchange(ctx, prepared)
     parts = run_exchange(exchange)
     if not wanted.stream:
         return _whole(ctx, parts)
@@ -119,15 +122,16 @@ def _ending(ctx: RequestContext, wanted: ChatRequest) -> JsonObject | None:
     tools = ctx.heal_plan(wanted.model).tools
     name, count = repeat = newest_repeat(objects_in(wanted.body.get("messages")), tools.polls)
     if count >= TOLD_IN_THE_LOG:
-        told = "model %r has made the same call of %r with the same result %d times in this conversation"
-        log.warning(told, wanted.model[:100], name[:100], count)
+        words = "model %r has made the same call of %r with the same result %d times in this conversation"
+        log.warning(words, wanted.model[:100], name[:100], count)
     return limit_answer(wanted, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
     """An answer that was waited for: what was repaired in it is known before its headers go."""
     body = b"".join(parts)
-    ctx.first_byte, ctx.sent = time.monotonic(), len(body)
+    ctx.first_byte = time.monotonic()
+    note_sent(ctx, body)
     response = Response(body, 200, [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers])
     if ctx.outcome.audit and not ctx.outcome.observe:
         response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
@@ -139,11 +143,12 @@ def passed(path: str, model: str | None = None) -> Response:
     ctx = request_context()
     settings = ctx.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
-    wait = AnswerWait(ctx.socket, patience, ctx.worker.drain)
+    wait = AnswerWait(ctx.socket, patience, ctx.worker.drain, turn=ctx.turn)
     headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
     body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
     if path == TOKENIZE and body:
         body = healed_body(ctx, body)  # what is counted is what goes up
+    wait.start_over()
     method = "GET" if request.method == "HEAD" else request.method
     call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
     try:
@@ -203,8 +208,8 @@ def reload() -> Response:
         request_context().worker.reload()
     except RulesError as error:
         log.error("not reloaded, the rules that were in force stay so: %s", error.message)
-        told = {"status": "error", "message": "the configuration was not reloaded", "errors": [error.message]}
-        return json_response(dump_json(told), 422)
+        body = {"status": "error", "message": "the configuration was not reloaded", "errors": [error.message]}
+        return json_response(dump_json(body), 422)
     return json_response(b'{"status":"success","message":"Configuration reloaded"}')
 
 
@@ -213,7 +218,7 @@ def metrics() -> Response:
     memory, snapshot = request_context().worker.memory, request_context().snapshot
     models = snapshot.all_models(snapshot.keys.upstream)
     in_force = not memory.error()
-    data = exposition(memory.tally, __version__, rules_in_force=in_force, models=models, log_lost=lost_lines())
+    data = exposition(memory.counters, __version__, rules_in_force=in_force, models=models, log_lost=lost_lines())
     return Response(data, content_type=CONTENT_TYPE)
 
 
@@ -238,20 +243,20 @@ def ready() -> Response:
     return response
 
 
-def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
-    snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, asked.chat, asked.profile
+def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
+    snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     seed = secrets.token_bytes(16)
-    server = _ServerOfRequest(snapshot, asked, ctx.worker.lessons)
+    server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
     policy = snapshot.rules.policy(wanted.model)
-    plan = _plan(asked, server, ctx.heal_plan(wanted.model))
+    plan = _plan(prepared, server, ctx.heal_plan(wanted.model))
 
     ask_again = reasons_to_ask_again(wanted, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
 
     def engine(raw_text: bool, forced: str) -> Engine:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
-        ordered = not asked.dialect.verbatim  # the blocks of Messages
+        ordered = not prepared.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else plan.parse
-        apart = thoughts_told(asked.thoughts, wanted.model, profile, parse, blocks=ordered)
+        apart = thoughts_told(prepared.thoughts, wanted.model, profile, parse, blocks=ordered)
         task = make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
         if forced:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
@@ -262,19 +267,27 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
-        headers=asked.headers,
+        headers=prepared.headers,
         request=wanted,
         plan=plan,
         auto=profile.parse == "auto",
-        wait=AnswerWait(ctx.socket, _patience(settings, wanted, profile), ctx.worker.drain),
+        wait=AnswerWait(
+            ctx.socket,
+            _patience(settings, wanted, profile),
+            ctx.worker.drain,
+            times=ctx.outcome.times,
+            began=ctx.began,
+            turn=ctx.turn,
+        ),
         engine=engine,
-        dialect=asked.dialect,
+        dialect=prepared.dialect,
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
         retry_tokens=settings.retry_tokens,
-        capture=_capture(ctx),
+        capture=_capture(ctx, prepared),
+        recording=ctx.recording,
         observe=ctx.outcome.observe,
-        count=lambda text: tokens_of(text, wanted.model, asked.server, asked.headers),
+        count=lambda text: tokens_of(text, wanted.model, prepared.server, prepared.headers),
         ask_again=ask_again,
         repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
@@ -282,9 +295,19 @@ def _exchange(ctx: RequestContext, asked: PreparedRequest) -> Exchange:
     )
 
 
-def _capture(ctx: RequestContext) -> Capture | None:
-    folder = ctx.snapshot.settings.capture
-    return Capture(folder, ctx.id, ctx.secrets) if folder else None
+def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
+    settings = ctx.snapshot.settings
+    if not settings.capture:
+        return None
+    return Capture(
+        folder=capture_folder(settings, partial(count_captures, ctx.worker.memory.counters)),
+        id=ctx.id,
+        credential=ctx.secrets,
+        on=frozenset(settings.capture_on),
+        client=ctx.client,
+        ordered=not prepared.dialect.verbatim,
+        thoughts=prepared.thoughts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,24 +333,24 @@ class _ServerOfRequest:
         model = self.prepared.chat.model
         if self.lessons.add(model, ids):
             entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.lessons.of(model)))
-            told = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
-            log.warning(told, model[:100], "to keep that, put first in models of rules.yaml", entry)
+            words = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
+            log.warning(words, model[:100], "to keep that, put first in models of rules.yaml", entry)
 
     def parser_has_failed(self) -> bool:
         """True if the server showed before that it cannot find this model's calls."""
         return self.snapshot.parses(self.prepared.chat.model)
 
 
-def _plan(asked: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:
-    """How the request goes up first (README: who parses)."""
-    profile = asked.profile
+def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:
+    """How the request goes up first (docs/configuration.md: who parses)."""
+    profile = prepared.profile
     parse = profile.parse
     if parse == "auto":
         parse = "proxy" if server.parser_has_failed() else "server"
     if parse == "server":
         return Plan(parse, profile.upstream, profile.server, heal=heal)
     # Which request makes a server leave the calls alone depends on its kind; without tools there are none.
-    kind = profile.server if asked.chat.tools is None else server.kind()
+    kind = profile.server if prepared.chat.tools is None else server.kind()
     return Plan(parse, profile.upstream, kind, heal=heal)
 
 
@@ -353,7 +376,7 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
             yield _masked(ctx, masking, part)
             keep_mask(mask)  # the pump's thread works on many requests
         if rest := masking.finish():
-            ctx.sent += len(rest)
+            note_sent(ctx, rest)
             yield rest
     except (ClientGone, GeneratorExit) as error:
         ctx.outcome.leave()
@@ -369,7 +392,7 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
 def _masked(ctx: RequestContext, masking: BodyMasking, part: bytes) -> bytes:
     """What of the body leaves with the next part."""
     ready = masking.feed(part)
-    ctx.sent += len(ready)
+    note_sent(ctx, ready)
     return ready
 
 

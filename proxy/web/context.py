@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from flask import Response, g
 
+from proxy.activity.recording import Recording
 from proxy.config.api_keys import ClientKey
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
@@ -17,7 +18,7 @@ from proxy.dialects.responses.kept import Pending
 from proxy.exchange.outcome import Outcome
 from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import HealPlan
-from proxy.upstream.answer_wait import HasDescriptor
+from proxy.upstream.answer_wait import HasDescriptor, HasTurn
 from proxy.upstream.client import ModelServer
 from proxy.web.headers import JSON_TYPE
 from proxy.web.routes import Route
@@ -50,17 +51,20 @@ class PreparedRequest:
 class RequestContext:
     """One request of a client: what was in force when it came, who sent it, and what its log line will say.
 
-    `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `held` is
+    `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `turn` is
+    given back where the request waits; None elsewhere. `held` is
     what the request has to give back when it has ended, `thread` what it gives back when it needs its thread no more.
     `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
     that let it in, `denied` why it was not let in; `secrets` are what no log may show of it; `cors` are the headers for
-    the web page that asks. How it ended says its `outcome`; `afterwards` is done once it has given all back.
+    the web page that asks. `events` have been sent of a stream; `recording` has what was said, where the live page may
+    show that. How it ended says its `outcome`; `afterwards` is done once it has given all back.
     """
 
     id: str
     worker: WorkerState
     snapshot: Snapshot
     socket: HasDescriptor | None = None
+    turn: HasTurn | None = None
     method: str = ""
     path: str = ""
     route: Route | None = None
@@ -74,6 +78,8 @@ class RequestContext:
     began: float = field(default_factory=time.monotonic)
     first_byte: float = 0.0
     sent: int = 0
+    events: int = 0
+    recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
     held: ExitStack = field(default_factory=ExitStack)
     thread: ExitStack = field(default_factory=ExitStack)

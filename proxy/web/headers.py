@@ -1,29 +1,25 @@
-"""The headers of a client's request: which of them go up, and what in them nobody else may read.
+"""The headers of a client's request: those that go up, and what in them nobody else may read.
 
-What of the model server's answer goes down is said where answers are read, below this package
-(`proxy/upstream/response_headers.py`).
+The names, also those of an answer's headers that go down, are in the tables of `proxy/upstream/headers.py`.
 """
 
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
+from functools import lru_cache
+from secrets import token_hex
 from typing import Any
 from urllib.parse import parse_qsl
 
 from proxy import __version__
 from proxy.codec.masking import mask_of
+from proxy.upstream.headers import REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"
 # Under this name the environment of a request has the key that goes up; without it that is the client's own.
 UPSTREAM_KEY = "tool_proxy.upstream_key"
-# The client's headers that go up as they came, as WSGI names them; beside these, all of OpenAI's own.
-_PASSED = frozenset(("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA"))
-_PASSED_PREFIX = "HTTP_OPENAI_"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-# The words in the name of a header, or of a field of a query, that holds a secret: x-goog-api-key, access_token.
-_SECRET_NAMES = frozenset(("KEY", "APIKEY", "TOKEN", "SECRET", "AUTH", "AUTHORIZATION", "PASSWORD", "CREDENTIAL"))
 _WORDS = re.compile("[A-Z]+")
 _BETWEEN = re.compile('[ ,;="]+')
 _LONG = 16
@@ -44,9 +40,13 @@ def upstream_headers(
     ours = {} if own is None else own
     reserved = {name.lower() for name in ours}
     for key, value in environ.items():
-        if not _goes_up(key):
+        # Asked for each name in the environment: a slice takes no call.
+        goes_up = key in REQUEST
+        if key[: len(REQUEST_PREFIX)] == REQUEST_PREFIX:
+            goes_up = True
+        if not goes_up:
             continue
-        name = key.removeprefix("HTTP_").replace("_", "-").title()
+        name = _field_name(key)
         if name.lower() not in reserved:
             headers[name] = str(value)
     upstream_key = environ.get(UPSTREAM_KEY, credential(environ))
@@ -56,11 +56,10 @@ def upstream_headers(
     return headers
 
 
-def _goes_up(key: str) -> bool:
-    """True for a header, as WSGI names it, that goes up as it came."""
-    if key in _PASSED:
-        return True
-    return key.startswith(_PASSED_PREFIX)
+@lru_cache(maxsize=256)
+def _field_name(key: str) -> str:
+    """`X-Forwarded-For` of `HTTP_X_FORWARDED_FOR`."""
+    return key.removeprefix("HTTP_").replace("_", "-").title()
 
 
 def credential(environ: Mapping[str, Any]) -> str:
@@ -80,15 +79,18 @@ def key_bytes(environ: Mapping[str, Any]) -> bytes:
 def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
     """All that a request brings, or goes up with, that is to be in no log and no error."""
     found = [str(environ.get(UPSTREAM_KEY, "")), credential(environ)]
-    for name, value in environ.items():
-        if not name.startswith("HTTP_"):
-            continue
-        if not _SECRET_NAMES.isdisjoint(name.split("_")):
-            found += _tokens(str(value).strip())
-    for name, value in parse_qsl(str(environ.get("QUERY_STRING", ""))):
-        if not _SECRET_NAMES.isdisjoint(_WORDS.findall(name.upper())):
-            found.append(value)
+    for name in [name for name in environ if name[:5] == "HTTP_"]:
+        if not SECRET_WORDS.isdisjoint(name.split("_")):
+            found += _tokens(str(environ[name]).strip())
+    query = str(environ.get("QUERY_STRING", ""))
+    if query:
+        found += [value for name, value in parse_qsl(query) if _names_secret(name)]
     return tuple(dict.fromkeys(filter(None, found)))[:_MAX_SECRETS]
+
+
+def _names_secret(name: str) -> bool:
+    """True for a field of a query whose name says that it holds a secret."""
+    return not SECRET_WORDS.isdisjoint(_WORDS.findall(name.upper()))
 
 
 def _tokens(value: str) -> list[str]:
@@ -102,6 +104,6 @@ def request_id(environ: Mapping[str, Any]) -> str:
     """The client's own request id if it is a plain word, and no key, else a new one."""
     given = str(environ.get("HTTP_X_REQUEST_ID", ""))
     if not _REQUEST_ID.fullmatch(given):
-        return uuid.uuid4().hex
+        return token_hex(16)
     holds_key = mask_of(secrets(environ)).text(given) != given
-    return uuid.uuid4().hex if holds_key else given
+    return token_hex(16) if holds_key else given

@@ -14,7 +14,7 @@ from proxy.errors import NotFound
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
-from proxy.upstream.model_list import ModelCard, read_cards, served_name
+from proxy.upstream.model_list import ModelCard, listed_aliases, read_cards, served_name, with_aliases
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import error_of_response, read_body
 from proxy.web.context import json_response, request_context
@@ -43,9 +43,20 @@ def count_tokens() -> Response:
 
 
 def models() -> Response:
-    """`GET /v1/models` of a Messages client."""
+    """`GET /v1/models` of a Messages client, the names of the rules behind those of the server."""
+    ctx = request_context()
     given = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
-    return json_response(dump_json(models_page(_cards(model_server(request_context())), **given)))
+    cards = _cards(model_server(ctx))
+    cards = (*cards, *listed_aliases(cards, ctx.snapshot.rules))
+    return json_response(dump_json(models_page(cards, **given)))
+
+
+def openai_models() -> Response:
+    """`GET /v1/models` of any other client, where the rules have names that are listed too."""
+    ctx = request_context()
+    headers = upstream_headers(request.environ, "", ctx.id)
+    _, body = ask("GET", MODELS, None, model_server(ctx), headers)
+    return json_response(with_aliases(body, ctx.snapshot.rules))
 
 
 def model(name: str) -> Response:
@@ -74,7 +85,8 @@ def ask(
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""
     ctx = request_context()
-    wait = AnswerWait(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain)
+    wait = AnswerWait(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain, turn=ctx.turn)
+    wait.start_over()
     with server.open(method, path, headers, data) as call:
         whole = read_body(decoded(call, wait.receive(call)))
         while True:

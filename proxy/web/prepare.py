@@ -68,14 +68,14 @@ _Made = TypeVar("_Made", bound=_Translation)
 class TranslatedRequest(Generic[_Made]):
     """A request in chat completions: where it goes, with which headers, and what kind of server is there.
 
-    `body` is that of the translation in the words of the model's family, `told` what is to be told of both, and
+    `body` is that of the translation in the words of the model's family, `audit` the records of both, and
     `thoughts` are the family's, in the text of the reply. `context` is how many tokens the model's context has, None
     where the server does not say.
     """
 
     translation: _Made
     body: JsonObject
-    told: tuple[Repair, ...]
+    audit: tuple[Repair, ...]
     profile: Profile
     server: ModelServer
     server_kind: str
@@ -103,11 +103,11 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     return _thinking(ctx, prepared, as_text(model))
 
 
-def _thinking(ctx: RequestContext, prepared: PreparedRequest, asked: str) -> PreparedRequest:
+def _thinking(ctx: RequestContext, prepared: PreparedRequest, requested: str) -> PreparedRequest:
     """A chat request in the words of the model's family."""
     wanted = prepared.chat
-    made = with_thinking(wanted.body, ctx.snapshot.rules, prepared.profile, model=wanted.model, asked=asked)
-    ctx.outcome.asked = made.told
+    made = with_thinking(wanted.body, ctx.snapshot.rules, prepared.profile, model=wanted.model, requested=requested)
+    ctx.outcome.request_audit = made.audit
     if made.body is not wanted.body:
         wanted = replace(wanted, raw=dump_request(made.body), body=made.body)
     return replace(prepared, chat=wanted, thoughts=made.thoughts)
@@ -121,7 +121,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     given = translated(ctx, environ, body, translate)
     translation = given.translation
-    ctx.outcome.asked = given.told
+    ctx.outcome.request_audit = given.audit
     wanted = read_chat(dump_request(given.body), given.body)
     wanted = replace(wanted, results=translation.results, json_reply=_wants_json(body))
     # llama.cpp repeats what the client began the answer with, but not in streams.
@@ -144,7 +144,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
     """
     run: Pending | None = environ.get(RUN)
     if run is not None:
-        return _prepared_response(ctx, environ, run.asked, ResponsesDialect)
+        return _prepared_response(ctx, environ, run.resumed, ResponsesDialect)
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     return _prepared_response(ctx, environ, resumed(ctx, environ, body), ResponsesDialect)
 
@@ -152,39 +152,39 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 def prepare_compact(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
     """`POST /v1/responses/compact`: the same for a conversation of which a summary is wanted; it is not kept."""
     body = responses.compacting(parse_body(ctx.body, ctx.snapshot.settings.max_depth))
-    asked = replace(resumed(ctx, environ, body), keep=False)
-    return _prepared_response(ctx, environ, asked, CompactDialect)
+    request = replace(resumed(ctx, environ, body), keep=False)
+    return _prepared_response(ctx, environ, request, CompactDialect)
 
 
 def _prepared_response(
-    ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed, dialect: type[ResponsesDialect]
+    ctx: RequestContext, environ: Mapping[str, Any], request: Resumed, dialect: type[ResponsesDialect]
 ) -> PreparedRequest:
-    body = asked.body
+    body = request.body
     given = translated(ctx, environ, body, responses.translate)
     translation = given.translation
-    ctx.outcome.asked = given.told
+    ctx.outcome.request_audit = given.audit
     wanted = read_chat(dump_request(given.body), given.body)
     wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
     limit = given.body.get("max_tokens")
     run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
         token_hex(12) if run is None else run.id.removeprefix("resp_"),
-        echo(body) | asked.echo,
+        echo(body) | request.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
         given.context,
         int(time.time()),
         lambda: int(time.time()),
-        _keeper(ctx, environ, asked),
+        _keeper(ctx, environ, request),
     )
     compacts = translation.compacts
     made = dialect(options, compacts, translation.written)
     prepared = PreparedRequest(
         wanted, given.profile, made, given.server, given.headers, given.thoughts, ends_loops=not compacts
     )
-    if not asked.background or wanted.stream or run is not None:
+    if not request.background or wanted.stream or run is not None:
         return prepared
-    return replace(prepared, later=Pending(output.begun_response(options, "queued"), asked))
+    return replace(prepared, later=Pending(output.begun_response(options, "queued"), request))
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -194,7 +194,8 @@ def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseS
         return None
     sent = str(environ.get("HTTP_AUTHORIZATION") or environ.get("HTTP_X_API_KEY") or "")
     digest = sha256(sent.encode("utf-8", "surrogateescape")).digest() if ctx.key is None else ctx.key.digest
-    return ResponseStore(settings.store, digest.hex(), settings.store_max, settings.store_days * _DAY)
+    seconds = settings.store_days * _DAY
+    return ResponseStore(settings.store, digest.hex(), settings.store_max, seconds, settings.store_bytes)
 
 
 def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
@@ -205,13 +206,13 @@ def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -
     return resume(body, store)
 
 
-def _keeper(ctx: RequestContext, environ: Mapping[str, Any], asked: Resumed) -> Callable[[JsonObject], None] | None:
+def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -> Callable[[JsonObject], None] | None:
     """What keeps the response; None if it is not to be kept."""
     store = response_store(ctx, environ)
-    if store is None or not asked.keep:
+    if store is None or not request.keep:
         return None
     keep = store.end if RUN in environ else store.keep
-    return lambda response: keep(response, asked.given, asked.conversation)
+    return lambda response: keep(response, request.given, request.conversation)
 
 
 def _stop_sequences(body: JsonObject) -> frozenset[str]:
@@ -262,9 +263,9 @@ def translated(
     )
     context = next((card.max_len for card in cards if card.id == served), None)
     made = how(body, options)
-    said = with_thinking(made.body, snapshot.rules, profile, model=served, asked=model)
-    told = (*made.dropped, *said.told)
-    return TranslatedRequest(made, said.body, told, profile, server, kind, headers, context, said.thoughts)
+    thought = with_thinking(made.body, snapshot.rules, profile, model=served, requested=model)
+    audit = (*made.dropped, *thought.audit)
+    return TranslatedRequest(made, thought.body, audit, profile, server, kind, headers, context, thought.thoughts)
 
 
 def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str:

@@ -21,11 +21,11 @@ from proxy.worker.response_store import ResponseStore
 def create() -> Response:
     """`POST /v1/responses`: answered, or begun for a client that will ask for it later."""
     ctx = request_context()
-    ctx.prepared = asked = prepare_responses(ctx, request.environ)
-    if asked.later is None:
-        return answered(ctx, asked)
-    begin(ctx, request.environ, _store(), asked.later)
-    return json_response(dump_json(asked.later.response))
+    ctx.prepared = prepared = prepare_responses(ctx, request.environ)
+    if prepared.later is None:
+        return answered(ctx, prepared)
+    begin(ctx, request.environ, _store(), prepared.later)
+    return json_response(dump_json(prepared.later.response))
 
 
 def input_tokens() -> Response:
@@ -68,8 +68,8 @@ def input_items(name: str) -> Response:
     """`GET /v1/responses/{response}/input_items`: a page of what the model was given."""
     store = _store()
     _kept(store, name)
-    asked = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
-    return json_response(dump_json(page(listed(name, store.given(name)), **asked)))
+    query = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
+    return json_response(dump_json(page(listed(name, store.given(name)), **query)))
 
 
 def _store() -> ResponseStore:

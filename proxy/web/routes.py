@@ -6,7 +6,7 @@ this" asks the request's `Route`; none looks at the text of a path again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
@@ -25,13 +25,16 @@ class Access(Enum):
     # Who has one of the client keys, if there are any.
     CLIENT = "client"
     ADMIN = "admin"
+    # The same, and a browser that has signed in at the live page.
+    PAGE = "page"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """One path that is answered.
 
-    `path` is as the log has it, with `{id}` where the client puts a model's name, and `{response}` a response's id.
+    `path` is as the log has it, with `{id}` where the client puts a model's name, `{response}` a response's id,
+    `{asset}` the name of a file of the live page, and `{request}` the number of a request there.
     `takes_thread`: it waits for the model server, so that it must not take the last threads. `names_model`: its body
     goes up with the client's own `model` in it. `keeps_model_busy`: it counts among those that a key may have under
     way.
@@ -48,7 +51,7 @@ class Route:
     @property
     def reads_body(self) -> bool:
         """True where a body means something; an admin's has none."""
-        return self.access is not Access.ADMIN
+        return self.access not in (Access.ADMIN, Access.PAGE)
 
 
 def _own(path: str, access: Access = Access.ANYONE, method: str = "GET") -> Route:
@@ -86,10 +89,21 @@ HEALTH = (_own("/health"), _own("/_health"))
 READY = _own("/_ready")
 RELOAD = _own("/_reload", Access.ADMIN, "POST")
 METRICS = _own("/metrics", Access.ADMIN)
+# The live page: it shows what is in no log, and is for who may use the admin paths.
+UI = _own("/_ui", Access.PAGE)
+UI_ASSET = _own("/_ui/assets/{asset}")
+UI_SIGN_IN = _own("/_ui/sign-in", method="POST")
+UI_SIGN_OUT = _own("/_ui/sign-out", Access.PAGE, "POST")
+UI_STATE = _own("/_ui/state", Access.PAGE)
+UI_EVENTS = replace(_own("/_ui/events", Access.PAGE), takes_thread=True)
+UI_REQUEST = _own("/_ui/requests/{request}", Access.PAGE)
+UI_CAPTURE = _own("/_ui/requests/{request}/capture", Access.PAGE)
+UI_REPLAY = _own("/_ui/requests/{request}/replay", Access.PAGE)
+LIVE_PAGE = (UI, UI_ASSET, UI_SIGN_IN, UI_SIGN_OUT, UI_STATE, UI_EVENTS, UI_REQUEST, UI_CAPTURE, UI_REPLAY)
 ROOT = _own("/")
 CLIENT_ROOT = _own("/for/<client>/")
 
-BY_PATH = {route.path: route for route in (*API, *HEALTH, READY, RELOAD, METRICS, ROOT, CLIENT_ROOT)}
+BY_PATH = {route.path: route for route in (*API, *HEALTH, READY, RELOAD, METRICS, *LIVE_PAGE, ROOT, CLIENT_ROOT)}
 _API_PATHS = frozenset(route.path for route in API)
 # What a path that settings.pass_through lists takes.
 LISTED_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
@@ -134,6 +148,6 @@ def asks_in_responses(path: str) -> bool:
 
 def shown_paths(listed: tuple[str, ...]) -> list[str]:
     """All paths that are answered, those of settings.pass_through among them, for people."""
-    own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, ROOT)]
+    own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, UI, ROOT)]
     served = (route.path for route in API if route not in STORED_RESPONSES)
     return [*served, *listed, "/for/{client}/v1/…", *own]

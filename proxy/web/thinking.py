@@ -9,12 +9,12 @@ from proxy.thinking.families import family_of
 from proxy.thinking.request import ThinkingRequest, ThinkingRules, think
 
 
-def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: str, asked: str) -> ThinkingRequest:
-    """A request in the words of its model's family, its body the very same if nothing changes; `asked` is the client's
-    name for the model.
+def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: str, requested: str) -> ThinkingRequest:
+    """A request in the words of its model's family, its body the very same if nothing changes; `requested` is the
+    client's name for the model.
     """
     family = family_of(model, profile.family)
-    suffix = rules.thinking_suffix(asked)
+    suffix = rules.thinking_suffix(requested)
     return think(body, ThinkingRules(family, profile.thinking, profile.reasoning_history, suffix))
 
 
@@ -35,9 +35,9 @@ def thoughts_told(given: Thoughts, model: str, profile: Profile, parse: Parse, *
     says who looks for calls in it. A client that has thoughts in `blocks` of their own gets those that the reply itself
     marks in any case.
     """
-    told = profile.telling == "split"
+    split = profile.telling == "split"
     if profile.telling == "auto":
-        told = parse == "proxy" and family_of(model, profile.family) is not None
-    if told:
+        split = parse == "proxy" and family_of(model, profile.family) is not None
+    if split:
         return given
     return Thoughts() if blocks else None

@@ -35,6 +35,6 @@ def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, 
 
 def _count(data: bytes) -> int:
     """`{"count": 3}` of vLLM, `{"tokens": [1, 2, 3]}` of llama.cpp."""
-    said = as_object(load_json(data))
-    count = said.get("count")
-    return count if type(count) is int else len(as_list(said.get("tokens")))
+    answer = as_object(load_json(data))
+    count = answer.get("count")
+    return count if type(count) is int else len(as_list(answer.get("tokens")))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.config.api_keys import Forbidden
+from proxy.upstream.headers import SHOWN_TO_PAGES
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -25,8 +26,7 @@ _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
 _URL = re.compile(rf"({_ORIGIN.pattern})(?:[/?#].*)?")
 _METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 _PLAIN_LIST = re.compile(r"[A-Za-z0-9_, -]{1,1000}")
-# Of our answer's headers those that mean something to a program; a page sees no other without leave.
-_SHOWN = "X-Request-Id, Request-Id, Retry-After, X-Should-Retry, X-Tool-Proxy-Fixes"
+_SHOWN = ", ".join(SHOWN_TO_PAGES)
 # For how long a browser may remember what an OPTIONS said, in seconds.
 _REMEMBERED = "600"
 
@@ -60,12 +60,12 @@ def check_web_page(environ: Mapping[str, Any], origins: Sequence[str], hosts: Se
         return
     if not _allows(origins, page.origin):
         named = f"the web page {page.origin[:100]!r}" if page.origin else "a web page that does not say which it is"
-        told = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
-        raise Forbidden(told, "page")
+        words = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
+        raise Forbidden(words, "page")
     host = str(environ.get("HTTP_HOST", ""))
     if not _is_own(host, hosts):
-        told = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy, list it in hosts"
-        raise Forbidden(told, "page")
+        words = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy, list it in hosts"
+        raise Forbidden(words, "page")
 
 
 def _allows(origins: Sequence[str], origin: str) -> bool:

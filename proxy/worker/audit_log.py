@@ -56,7 +56,7 @@ def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> b
     secrets out of a text.
     """
 
-    def said(text: str) -> str:
+    def shown(text: str) -> str:
         # Cut only then: half a key is known by nobody.
         return _bounded(clean(text[: MAX_VALUE + _LONGEST]), len(text))
 
@@ -64,7 +64,7 @@ def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> b
     top = {
         "time": moment,
         "id": audited.id,
-        "model": said(audited.model),
+        "model": shown(audited.model),
         "client": audited.client,
         "observed": audited.observed,
     }
@@ -72,11 +72,11 @@ def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> b
         dump_json(
             {
                 **top,
-                "tool": said(repair.tool),
+                "tool": shown(repair.tool),
                 "fix": repair.id,
-                "before": said(repair.before),
-                "after": said(repair.after),
-                "why": said(repair.why),
+                "before": shown(repair.before),
+                "after": shown(repair.after),
+                "why": shown(repair.why),
             }
         )
         + b"\n"

@@ -32,6 +32,8 @@ _LEVELS = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 def set_up_logging(*, verbose: bool, json_lines: bool = False) -> None:
     """Log to standard error; a log that cannot be written never disturbs a request."""
     logging.raiseExceptions = False
+    # No line tells of these, which each record would be asked for.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     if not log.handlers:
         log.addHandler(logging.StreamHandler())
         log.propagate = False
@@ -51,6 +53,13 @@ def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
+
+
+def log_line(message: str, *, json_lines: bool) -> str:
+    """A line of the log, for who has no log yet: the process that becomes gunicorn."""
+    record = logging.LogRecord("proxy", logging.INFO, "", 0, "%s", (message,), None)
+    formatter = JsonLines() if json_lines else TextLines(_is_journal())
+    return formatter.format(record)
 
 
 def keep_secret(secrets: tuple[str, ...]) -> None:
@@ -113,15 +122,15 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line of ASCII."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        said: dict[str, object] = {"time": moment.replace("+00:00", "Z"), "level": record.levelname.lower()}
+        entry: dict[str, object] = {"time": moment.replace("+00:00", "Z"), "level": record.levelname.lower()}
         facts: Mapping[str, object] | None = getattr(record, "facts", None)
         if facts is None:
-            said |= {"event": "message", "message": record.getMessage()}
+            entry |= {"event": "message", "message": record.getMessage()}
         else:
-            said |= {"event": getattr(record, "event", "message"), **facts}
+            entry |= {"event": getattr(record, "event", "message"), **facts}
         if trace := _traceback(record):
-            said["traceback"] = trace
-        return _redacted(json.dumps(said))
+            entry["traceback"] = trace
+        return _redacted(json.dumps(entry))
 
 
 def _traceback(record: logging.LogRecord) -> str:

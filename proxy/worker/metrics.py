@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -26,10 +27,12 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.upstream.event_times import ADDED_BOUNDS, FIRST_BOUNDS, GAP_BOUNDS, Durations, EventTimes
 from proxy.worker.shared_counters import SPLIT, SharedCounters
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 STREAMS = "streams"
+PAGES = "pages"
 # Different names of models, and of fixes and reasons each; bytes of one name.
 MAX_MODELS = 100
 MAX_NAMES = 256
@@ -37,7 +40,7 @@ MAX_NAME = 100
 OTHER = "other"
 
 _PREFIX = "tool_proxy_"
-# Each counter with its labels and what it counts; the first is the name of its group in the tally.
+# Each counter with its labels and what it counts; the first is the name of its group in the shared counters.
 _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "requests": (("dialect", "model", "status"), "Requests that have ended."),
     "calls": (("how",), "Tool calls that left, by how the model server gave them."),
@@ -50,6 +53,8 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "upstream_errors": (("kind",), "Answers of the model server that were none."),
     "log_lost": ((), "Lines of the log that were lost, for nobody read it."),
     "audit_lost": ((), "Answers whose repairs are not in the audit file, for it was full or could not be written."),
+    "captures": (("what",), "Captures that were written, removed at the bounds of their folder, or lost."),
+    "activity_lost": ((), "Requests that the live page does not show, for too many came or its file was full."),
     "denied": (("reason",), "Requests that were turned away for their key."),
 }
 _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
@@ -61,6 +66,21 @@ _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
         (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
         "From the first byte of a request to the first of its answer.",
     ),
+    "upstream_first_event_seconds": (
+        FIRST_BOUNDS,
+        "From when a request goes up to the model server's first event.",
+    ),
+    "added_first_event_seconds": (
+        FIRST_BOUNDS,
+        "What the proxy added to the first event: before the request went up, and until the client has it.",
+    ),
+    "upstream_event_gap_seconds": (GAP_BOUNDS, "Between two events of the model server; each eighth."),
+    "added_event_seconds": (
+        ADDED_BOUNDS,
+        "From an event of the model server to what the client has of it; each eighth.",
+    ),
+    "held_seconds": (FIRST_BOUNDS, "How long text waited that might have become a call."),
+    "repair_seconds": (ADDED_BOUNDS, "How long the steps took in which something was repaired."),
 }
 _SERVED = "served"
 _INFINITE = "+Inf"
@@ -81,7 +101,7 @@ class RequestSample:
 
     `first_byte` is None where nothing was answered; `when` a client left ("waiting", "answering", or "" if it did
     not); `kind` is that of the model server's error, `denied` why the key was not enough, `again` why a reply was asked
-    for once more, each "" where nothing is.
+    for once more, each "" where nothing is; `times` how long its events took.
     """
 
     dialect: str
@@ -98,6 +118,7 @@ class RequestSample:
     kind: str = ""
     denied: str = ""
     again: str = ""
+    times: EventTimes = field(default_factory=EventTimes)
 
 
 def upstream_kind(error: BaseException | None) -> str:
@@ -105,10 +126,10 @@ def upstream_kind(error: BaseException | None) -> str:
     return next((kind for type_, kind in _KINDS if isinstance(error, type_)), "")
 
 
-def count(tally: SharedCounters, ended: RequestSample) -> None:
+def count(counters: SharedCounters, ended: RequestSample) -> None:
     """Count a request that has ended."""
     numbers: dict[str, float] = {
-        _name("requests", ended.dialect, _model(tally, ended), str(ended.status)): 1,
+        _name("requests", ended.dialect, _model(counters, ended), str(ended.status)): 1,
         _name("heartbeats"): ended.heartbeats,
         _name("empty_calls"): ended.empty_calls,
     }
@@ -116,7 +137,7 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
     numbers |= {_name("calls", "text"): as_text, _name("calls", "structured"): ended.calls - as_text}
     for group, names in (("repairs", ended.fixes), ("refusals", ended.refusals)):
         for name, more in names.items():
-            label = _bounded(tally, group, name, MAX_NAMES)
+            label = _bounded(counters, group, name, MAX_NAMES)
             numbers[_name(group, label)] = numbers.get(_name(group, label), 0) + more
     words = {"disconnects": ended.when, "upstream_errors": ended.kind, "denied": ended.denied}
     words["second_tries"] = ended.again
@@ -126,17 +147,34 @@ def count(tally: SharedCounters, ended: RequestSample) -> None:
     numbers |= _observed("request_duration_seconds", ended.dialect, ended.seconds)
     if ended.first_byte is not None:
         numbers |= _observed("time_to_first_byte_seconds", ended.dialect, ended.first_byte)
-    tally.add({name: number for name, number in numbers.items() if number})
+    for group, durations in _durations(ended.times).items():
+        numbers |= _all_observed(group, ended.dialect, durations)
+    counters.add({name: number for name, number in numbers.items() if number})
 
 
-def count_audit_lost(tally: SharedCounters) -> None:
+def count_audit_lost(counters: SharedCounters) -> None:
     """Count an answer whose repairs could not be written to the audit file."""
-    tally.add({_name("audit_lost"): 1})
+    counters.add({_name("audit_lost"): 1})
 
 
-def health_counters(tally: SharedCounters) -> JsonObject:
+def count_captures(counters: SharedCounters, what: str, number: int) -> None:
+    """Count captures that were `written`, `removed` or `lost`."""
+    counters.add({_name("captures", what): number})
+
+
+def count_activity_lost(counters: SharedCounters, count: int) -> None:
+    """Count requests that the live page does not show."""
+    counters.add({_name("activity_lost"): count})
+
+
+def activity_lost(counters: SharedCounters) -> int:
+    """How many requests the live page does not show."""
+    return int(counters.values().get(_name("activity_lost"), 0))
+
+
+def health_counters(counters: SharedCounters) -> JsonObject:
     """The counters that /health shows, over all workers: `{"fixes": {"closers": 2}, "refusals": {}, ...}`."""
-    values = tally.values()
+    values = counters.values()
     return {
         "fixes": _by_label(values, "repairs"),
         "refusals": _by_label(values, "refusals"),
@@ -151,7 +189,7 @@ def _by_label(values: Mapping[str, float], group: str) -> JsonObject:
 
 
 def exposition(
-    tally: SharedCounters,
+    counters: SharedCounters,
     version: str,
     *,
     rules_in_force: bool,
@@ -164,22 +202,22 @@ def exposition(
     worker. Every other name may be a key that got lost.
     """
     for model in sorted(models):
-        tally.admit(_name(_known(_SERVED), _label(model)), MAX_MODELS)
-    return generate_latest(_Collector(tally, version, log_lost, rules_in_force=rules_in_force))
+        counters.register_label(_name(_known(_SERVED), _label(model)), MAX_MODELS)
+    return generate_latest(_Collector(counters, version, log_lost, rules_in_force=rules_in_force))
 
 
-def _model(tally: SharedCounters, ended: RequestSample) -> str:
+def _model(counters: SharedCounters, ended: RequestSample) -> str:
     """The model's label. A name gets one of its own only when the model server took it: clients can invent any."""
     if not ended.model:
         return ""
     if ended.status < 400:
-        return _bounded(tally, "models", ended.model, MAX_MODELS)
-    return label if tally.knows(_name(_known("models"), label := _label(ended.model))) else OTHER
+        return _bounded(counters, "models", ended.model, MAX_MODELS)
+    return label if counters.knows(_name(_known("models"), label := _label(ended.model))) else OTHER
 
 
-def _bounded(tally: SharedCounters, group: str, name: str, most: int) -> str:
+def _bounded(counters: SharedCounters, group: str, name: str, most: int) -> str:
     label = _label(name)
-    return label if tally.admit(_name(_known(group), label), most) else OTHER
+    return label if counters.register_label(_name(_known(group), label), most) else OTHER
 
 
 def _known(group: str) -> str:
@@ -189,7 +227,12 @@ def _known(group: str) -> str:
 
 def _label(name: str) -> str:
     """A name as a label: short, on one line, and without what looks like a key."""
-    plain = "".join(letter if letter.isprintable() else "?" for letter in name[:MAX_NAME])
+    return _short_label(name[:MAX_NAME])
+
+
+@lru_cache(maxsize=256)
+def _short_label(name: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
     return redact(plain.encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
@@ -204,6 +247,32 @@ def _observed(group: str, dialect: str, seconds: float) -> dict[str, float]:
     return {_name(group, dialect, bucket): 1, _name(group, dialect, _SUM): seconds}
 
 
+def _durations(times: EventTimes) -> Mapping[str, Durations]:
+    """The histogram of each of them."""
+    return {
+        "upstream_first_event_seconds": times.first,
+        "added_first_event_seconds": times.added_first,
+        "upstream_event_gap_seconds": times.gap,
+        "added_event_seconds": times.added,
+        "held_seconds": times.held,
+        "repair_seconds": times.repair,
+    }
+
+
+def _all_observed(group: str, dialect: str, durations: Durations) -> dict[str, float]:
+    """Many observations, each in the one bucket that it falls into."""
+    if not any(durations.counts):
+        return {}
+    *buckets, total = _histogram_names(group, dialect, durations.bounds)
+    return {**dict(zip(buckets, durations.counts, strict=True)), total: durations.total}
+
+
+@cache
+def _histogram_names(group: str, dialect: str, bounds: tuple[float, ...]) -> tuple[str, ...]:
+    """The names of a histogram's buckets, and of its sum; there are as many histograms as groups and dialects."""
+    return tuple(_name(group, dialect, bucket) for bucket in (*map(_number, bounds), _INFINITE, _SUM))
+
+
 def _number(bound: float) -> str:
     return str(float(bound))
 
@@ -211,8 +280,8 @@ def _number(bound: float) -> str:
 class _Collector(Collector):
     """The families, as prometheus-client wants them."""
 
-    def __init__(self, tally: SharedCounters, version: str, log_lost: int, *, rules_in_force: bool) -> None:
-        self._tally = tally
+    def __init__(self, counters: SharedCounters, version: str, log_lost: int, *, rules_in_force: bool) -> None:
+        self._counters = counters
         self._version = version
         self._log_lost = log_lost
         self._rules_in_force = rules_in_force
@@ -234,7 +303,7 @@ class _Collector(Collector):
     def _shown(self) -> Mapping[str, float]:
         """What was counted; requests for models that no server has are those for others."""
         shown: dict[str, float] = {}
-        values = self._tally.values()
+        values = self._counters.values()
         listed = _name(_known(_SERVED), "")
         served = {"", OTHER, *(name.removeprefix(listed) for name in values if name.startswith(listed))}
         for name, value in values.items():
@@ -249,7 +318,7 @@ class _Collector(Collector):
         about.add_metric((self._version,), 1)
         yield about
         streams = "Streams that are under way, in all workers."
-        yield GaugeMetricFamily(f"{_PREFIX}active_streams", streams, self._tally.held(STREAMS))
+        yield GaugeMetricFamily(f"{_PREFIX}active_streams", streams, self._counters.held(STREAMS))
         rules = "1 if the rules file that was read last is in force, else 0."
         yield GaugeMetricFamily(f"{_PREFIX}rules_in_force", rules, int(self._rules_in_force))
 

@@ -1,7 +1,8 @@
 """The responses that are kept (`store`): one SQLite file that all workers share and that outlives them.
 
 Each response is kept with all that the model was given for it, so that going on from it needs nothing else. What is
-kept belongs to the key that asked: under another key it is not there. The newest are kept, at most so many and so long.
+kept belongs to the key that asked: under another key it is not there. The newest are kept, at most so many, so long,
+and with so many bytes in all.
 
 A response that is made in the background is there from its beginning. While it is, it has a row in `runs`, whose `beat`
 is renewed; whoever takes that row away ends it (`cancel`, `delete`), in whichever worker it runs:
@@ -28,6 +29,10 @@ log = logging.getLogger("proxy")
 
 # Seconds for which one worker waits while another one writes.
 _PATIENCE = 5.0
+# Seconds between two tries to change a new file to another journal.
+_PAUSE = 0.01
+# The part of SQLite's error code that says the kind: the rest says more of it.
+_PRIMARY = 0xFF
 # Seconds after its last beat at which whoever made a response must be gone.
 LOST_AFTER = 30.0
 _UNDER_WAY = ("queued", "in_progress")
@@ -55,15 +60,18 @@ CREATE INDEX IF NOT EXISTS by_conversation ON responses (owner, conversation, ma
 
 @dataclass(frozen=True, slots=True)
 class ResponseStore:
-    """What one key has in the file at `path`; at most `most` responses are there, none older than `seconds`.
+    """What one key has in the file at `path`; at most `most` responses are there, none older than `seconds`, and all
+    that is in use of the file are `size` bytes.
 
-    Every method raises NotKept, in words, where the file cannot be used: the disk is full, it is no such file.
+    Every method raises NotKept, in words, where the file cannot be used: the disk is full, it is no such file. So do
+    those that keep a response where that alone has more bytes.
     """
 
     path: str
     owner: str
     most: int
     seconds: float
+    size: int
 
     def keep(self, response: JsonObject, given: list[Json], conversation: str) -> None:
         """Keep a response with its input, as the newest one of its conversation ("" is none)."""
@@ -77,6 +85,27 @@ class ResponseStore:
         database.execute("DELETE FROM responses WHERE made < ?", (now - self.seconds,))
         oldest = "SELECT rowid FROM responses ORDER BY made DESC, rowid DESC LIMIT -1 OFFSET ?"
         database.execute(f"DELETE FROM responses WHERE rowid IN ({oldest})", (self.most,))
+        self._make_room(database, str(response["id"]), len(row[4]) + len(row[5]))
+
+    def _make_room(self, database: sqlite3.Connection, newest: str, size: int) -> None:
+        """Let the oldest go until all has its bytes. Raises NotKept, by which none goes, where the newest alone, which
+        has so many bytes itself, has too many.
+        """
+        gone = 0
+        while _bytes_in_use(database) > self.size:
+            done = database.execute(
+                "DELETE FROM responses WHERE rowid = "
+                "(SELECT rowid FROM responses WHERE NOT (owner = ? AND id = ?) ORDER BY made, rowid LIMIT 1)",
+                (self.owner, newest),
+            )
+            if size > self.size or not done.rowcount:
+                log.warning("a response is not kept: it has %d bytes, and store_bytes is %d", size, self.size)
+                told = f"this response and all that was given for it have {size:,} bytes, and {self.size:,} can be kept"
+                raise NotKept(f"{told} here at most; store: false asks for one that is not kept")
+            gone += 1
+        if gone:
+            were = "response is" if gone == 1 else "responses are"
+            log.info("%d kept %s gone, the oldest first: store_bytes is %d", gone, were, self.size)
 
     def response(self, id_: str) -> JsonObject | None:
         """The response of this id; None if there is none. One whose maker is gone has failed."""
@@ -170,16 +199,49 @@ class ResponseStore:
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             with contextlib.closing(sqlite3.connect(self.path, timeout=_PATIENCE)) as database:
-                database.execute("PRAGMA journal_mode = WAL")
+                _use_wal(database)
                 database.execute("PRAGMA synchronous = NORMAL")
                 database.executescript(_SCHEMA)
                 with database:
                     yield database
         except (sqlite3.Error, OSError, ValueError) as error:
             log.error("responses cannot be kept in %s: %s", self.path, error)
-            raise NotKept(f"this server cannot use the file in which it keeps responses: {error}") from error
+            raise NotKept(f"this server cannot use the file in which it keeps responses: {_why(error)}") from error
 
 
-def _text(said: str) -> str:
+def _use_wal(database: sqlite3.Connection) -> None:
+    """Let those that read and the one that writes not wait for each other (SQLite's documentation, "Write-Ahead
+    Logging").
+
+    Where several change a new file so at once, SQLite tells all but one of them at once that it is locked, whatever
+    time-out they have: the next try finds it done.
+    """
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE)
+
+
+def _bytes_in_use(database: sqlite3.Connection) -> int:
+    """How much of the file is used, with what this transaction does; what is free in it is used again."""
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
+    return (pages - free) * size
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, without the path, which is no client's business."""
+    if isinstance(error, OSError):
+        return (error.strerror or type(error).__name__).lower()
+    return str(error)
+
+
+def _text(text: str) -> str:
     """What a client says, as SQLite takes it: lone surrogates are no text there."""
-    return said.encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -44,7 +44,7 @@ _MINUTES = _ROWS + _NUMBER.size + MAX_ROWS * _ROW
 SIZE = _MINUTES + MAX_MINUTES * _TIMES.size
 
 # Bytes of the file that are locked; they need not be there.
-_TURN = 1
+_LOCK = 1
 _PAUSE = 0.001
 _FIRST_ROW = 1024
 
@@ -64,7 +64,7 @@ class SharedCounters:
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Add to counters; a new name is a new counter, as long as there is room."""
-        with self._turn():
+        with self._locked():
             for name, more in numbers.items():
                 place = self._place(name)
                 if place is not None:
@@ -72,18 +72,17 @@ class SharedCounters:
 
     def values(self) -> dict[str, float]:
         """All counters."""
-        with self._turn():
+        with self._locked():
             self._learn()
             return {name: self._value(place) for name, place in self._places.items()}
 
-    def admit(self, name: str, most: int) -> bool:
-        """True if `name` is one of the first so many of its group, which is what it begins with, up to `SPLIT`.
-
-        It is then a counter, so that all workers know of it.
+    def register_label(self, name: str, most: int) -> bool:
+        """Make a counter of a label, so that all workers know of it. Returns False if its group, which is what the name
+        begins with up to `SPLIT`, has `most` others already.
         """
         if name in self._places:
             return True
-        with self._turn():
+        with self._locked():
             self._learn()
             full = name not in self._places and self._groups.get(name.partition(SPLIT)[0], 0) >= most
             return not full and self._place(name) is not None
@@ -91,15 +90,16 @@ class SharedCounters:
     def knows(self, name: str) -> bool:
         """True if there is such a counter."""
         if name not in self._places:
-            with self._turn():
+            with self._locked():
                 self._learn()
         return name in self._places
 
-    def hold(self, name: str, more: int, limit: int = 0) -> bool:
-        """This worker has so many `more` of `name` under way (or fewer); False, and nothing changes, if all workers
-        together would then have more than `limit`, unless that is 0.
+    def acquire_slots(self, name: str, more: int, limit: int = 0) -> bool:
+        """Take `more` slots of `name` for this worker; a negative number gives slots back.
+
+        Returns False, and takes none, if all workers together would then hold more than `limit`; 0 is no limit.
         """
-        with self._turn():
+        with self._locked():
             which = _digest(name)
             if limit and self._total(which) + more > limit:
                 return False
@@ -111,14 +111,15 @@ class SharedCounters:
 
     def held(self, name: str) -> int:
         """How many of `name` the workers that live have under way, all together."""
-        with self._turn():
+        with self._locked():
             return self._total(_digest(name))
 
-    def wait(self, name: str, per_minute: int, now: float | None = None) -> float:
-        """0, and one more is counted, if `name` had fewer than so many in the last minute; else the seconds until it
-        may come again. `now` is a clock that all workers share.
+    def rate_limit(self, name: str, per_minute: int, now: float | None = None) -> float:
+        """Count a request of `name`. Returns 0.0 if it is allowed, else the seconds until another try can succeed.
+
+        The window slides over 60 seconds. `now` is a clock that all workers share, in seconds.
         """
-        with self._turn():
+        with self._locked():
             second = int(time.monotonic() if now is None else now)
             place = self._minute(_digest(name), second)
             counts = self._counts(place, second)
@@ -133,8 +134,8 @@ class SharedCounters:
                     return float(at + 1)
             return float(_SECONDS)
 
-    def _turn(self) -> contextlib.AbstractContextManager[None]:
-        return locked(self._one, self._fd, _TURN)
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        return locked(self._one, self._fd, _LOCK)
 
     def _value(self, place: int) -> float:
         value: float = _VALUE.unpack_from(self._map, place)[0]

@@ -33,7 +33,7 @@ _REQUESTED, _ACKNOWLEDGED = 0, 8
 _RULES, _MAX_RULES = 64, 2 * (256 + 16) * 1024
 _ERROR, _MAX_ERROR = 1100 * 1024, 8 * 1024
 _LESSONS, _MAX_LESSONS = 1120 * 1024, 32 * 1024
-_TALLY = 1200 * 1024
+_COUNTERS = 1200 * 1024
 _DIGEST = 16
 _TRIES = 1000
 # The byte of the file that `Memory.locked` locks; the counters lock others.
@@ -60,7 +60,7 @@ class Memory:
         self._error = _Cell(self._map, _ERROR, _MAX_ERROR)
         self._lessons = _Cell(self._map, _LESSONS, _MAX_LESSONS)
         self._one = threading.Lock()
-        self.tally = SharedCounters(self._map, _TALLY, fd)
+        self.counters = SharedCounters(self._map, _COUNTERS, fd)
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
@@ -181,8 +181,8 @@ def _digest(number: int, data: bytes) -> bytes:
     return blake2b(data, digest_size=_DIGEST, key=_NUMBER.pack(number)).digest()
 
 
-def open_memory(told: str) -> Memory:
-    """The memory that this process's master made, if it `told` so (PID:DESCRIPTOR), or one of its own."""
-    pid, _, fd = told.partition(":")
+def open_memory(description: str) -> Memory:
+    """The memory that this process's master made, if it is in its `description` (PID:DESCRIPTOR), or one of its own."""
+    pid, _, fd = description.partition(":")
     # A variable that another master's child handed on says nothing about this process's descriptors.
     return Memory(int(fd)) if pid == str(os.getppid()) and fd.isdecimal() else Memory()

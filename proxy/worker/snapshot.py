@@ -15,7 +15,7 @@ from proxy.config.settings import Settings
 from proxy.errors import UpstreamError
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
-from proxy.upstream.model_list import ModelCard, read_cards
+from proxy.upstream.model_list import ModelCard, kind_of, read_cards
 from proxy.upstream.paths import HEALTH, MODELS
 from proxy.upstream.responses import fetch
 from proxy.worker.audit_log import AuditFile
@@ -29,8 +29,6 @@ _CARDS_CACHED = 300.0
 _CARDS_FAILED = 10.0
 _NO_KEY = (401, 403)
 _MAX_REMEMBERED = 1024
-# What model servers call themselves in `owned_by` of /v1/models.
-_OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
 
 
 @dataclass(slots=True)
@@ -113,8 +111,7 @@ class Snapshot:
 
     def server_kind(self, headers: Mapping[str, str], server: ModelServer | None = None) -> str:
         """What kind of server that is by what it says (`owned_by` of its models), or an empty string."""
-        kinds = (_OWNERS.get(card.owner.lower(), "") for card in self.cards(headers, server))
-        return next(filter(None, kinds), "")
+        return kind_of(self.cards(headers, server))
 
     def ready(self) -> bool:
         """True if a model server answers its health check; asked at most every two seconds."""
@@ -122,7 +119,7 @@ class Snapshot:
         if time.monotonic() >= self._ready.until and self._asking.acquire(blocking=not self._ready.until):
             try:
                 if time.monotonic() >= self._ready.until:
-                    answer = any(map(_is_ready, self.servers.values()))
+                    answer = any(map(is_ready, self.servers.values()))
                     self._ready = _Known(answer, time.monotonic() + READY_CACHED)
             finally:
                 self._asking.release()
@@ -142,7 +139,8 @@ def _ask_cards(served: _Served, server: ModelServer, headers: Mapping[str, str])
         served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
 
 
-def _is_ready(server: ModelServer) -> bool:
+def is_ready(server: ModelServer) -> bool:
+    """True if a model server answers its health check."""
     try:
         status, _ = fetch(server, HEALTH, {}, READY_SECONDS)
     except UpstreamError:

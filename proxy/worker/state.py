@@ -7,13 +7,16 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 from proxy import __version__
+from proxy.activity.activity import Activity, open_activity
 from proxy.codec.json_text import JsonObject
 from proxy.config.api_keys import keys_from_bytes
 from proxy.config.load import (
     DRAIN_VARIABLE,
     MEMORY_VARIABLE,
+    STOP_VARIABLE,
     RulesText,
     check_files,
     environment,
@@ -23,9 +26,10 @@ from proxy.config.load import (
     rules_text,
 )
 from proxy.errors import RulesError, Unavailable
+from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import adjust_logging
-from proxy.worker.metrics import STREAMS, health_counters
+from proxy.worker.metrics import PAGES, STREAMS, count_activity_lost, count_captures, health_counters
 from proxy.worker.shared_memory import Memory, open_memory
 from proxy.worker.snapshot import Snapshot, make_snapshot
 
@@ -38,7 +42,8 @@ class WorkerState:
 
     A request takes `current()` once and works on that to its end. `generation` is the one of `memory` that the
     worker has seen; it may have been of no use to it. `drain` is the descriptor by which the worker says that it is
-    about to end, None without gunicorn; `lessons` are what was learnt of the models.
+    about to end, `stopping` the one by which it says so at once, to who only looks on, None without gunicorn; `lessons`
+    are what was learnt of the models, `activity` what the live page shows, None where there is no place for it.
     """
 
     snapshot: Snapshot
@@ -46,6 +51,8 @@ class WorkerState:
     generation: int = 0
     started: float = field(default_factory=time.monotonic)
     drain: int | None = None
+    stopping: int | None = None
+    activity: Activity | None = None
     lessons: Lessons = field(init=False)
     _active: int = 0
     _threads: int = 0
@@ -87,13 +94,13 @@ class WorkerState:
             if self._streams >= limit:
                 raise Unavailable(f"this proxy has {limit} streams already (max_streams); try again in a moment")
             self._streams += 1
-        self.memory.tally.hold(STREAMS, 1)
+        self.memory.counters.acquire_slots(STREAMS, 1)
 
     def return_stream(self) -> None:
         """A stream has ended that `take_stream` let in."""
         with self._lock:
             self._streams -= 1
-        self.memory.tally.hold(STREAMS, -1)
+        self.memory.counters.acquire_slots(STREAMS, -1)
 
     def current(self) -> Snapshot:
         """What is in force for a request that begins now: what another worker has published is taken first."""
@@ -145,7 +152,7 @@ class WorkerState:
             "rules_sha256": rules.sha256,
             "rules_error": self.memory.error() or None,
             "uptime": round(time.monotonic() - self.started, 3),
-            **health_counters(self.memory.tally),
+            **health_counters(self.memory.counters),
         }
 
 
@@ -171,12 +178,28 @@ def start_worker() -> WorkerState:
     last = memory.published()
     settings, rules = load(text=RulesText(last.text, last.source))
     snapshot = make_snapshot(settings, rules, keys_from_bytes(last.keys).read())
-    return WorkerState(snapshot, memory, last.generation, drain=_drain())
+    return WorkerState(
+        snapshot,
+        memory,
+        last.generation,
+        drain=_descriptor(DRAIN_VARIABLE),
+        stopping=_descriptor(STOP_VARIABLE),
+        activity=_activity(memory, settings.workers),
+    )
 
 
-def _drain() -> int | None:
+def _activity(memory: Memory, workers: int) -> Activity | None:
+    """What the live page shows, in the place that this unit has for it."""
+
+    def is_watched() -> bool:
+        return memory.counters.held(PAGES) > 0
+
+    return open_activity(environment(), workers, is_watched, lambda count: count_activity_lost(memory.counters, count))
+
+
+def _descriptor(variable: str) -> int | None:
     """The descriptor that this process' gunicorn worker has made (gunicorn_conf.py)."""
-    pid, _, descriptor = environment().get(DRAIN_VARIABLE, "").partition(":")
+    pid, _, descriptor = environment().get(variable, "").partition(":")
     return int(descriptor) if pid == str(os.getpid()) and descriptor.isdigit() else None
 
 
@@ -201,3 +224,10 @@ def announce(snapshot: Snapshot) -> None:
         log.warning("%s", warning)
     if audit is not None and audit.write(b""):
         log.info("repairs are written, with their values, to %s", audit.path)
+
+
+def tidy_captures(worker: WorkerState) -> None:
+    """Remove the captures that are too old by now: where none is written any more, nobody else does."""
+    settings = worker.snapshot.settings
+    if settings.capture:
+        capture_folder(settings, partial(count_captures, worker.memory.counters)).tidy()

@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 import proxy
+from proxy.dialects.messages.blocks import Blocks, ReplyOptions
+from proxy.dialects.messages.writer import MessagesWriter
 from proxy.exchange.reply_stream import StreamReply
-from tests.support.helpers import calls, chunk, delta, piece, says
-from tests.unit.exchange.test_reply_stream import ROLE, reply
+from tests.support.helpers import calls, chunk, delta, new_engine, piece, says
+from tests.unit.exchange.test_reply_stream import ROLE, Crashes, reply
 
 FOLDER = str(Path(proxy.__file__).parent)
 EVENTS = 500
@@ -27,11 +29,13 @@ WORDS = ("So", " it", " is,", " Tom", " said", " and", " went", " on", " to", " 
 # Calls for each event. Python 3.12 calls no function for a list comprehension.
 FIGURES = {
     "text by the lane": 14.0,
+    "text by the lane, in Messages": 17.2,
     "text": 30.0,
     "text with line ends": 74.0,
     "reasoning": 29.0,
     "a live string": 108.2,
     "a live string by the lane": 4.5,
+    "a live string by the lane, in Messages": 9.8,
     "a call in the text": 125.0,
 }
 
@@ -90,11 +94,13 @@ OPENED = calls(piece(0, '{"command": "', "bash", "a")).raw
 BEGUN = ROLE.raw + says("Well").raw + says(" then").raw
 CASES: dict[str, tuple[bytes, Callable[[], list[bytes]]]] = {
     "text by the lane": (BEGUN, texts),
+    "text by the lane, in Messages": (BEGUN, texts),
     "text": (BEGUN, texts),
     "text with line ends": (BEGUN, lines),
     "reasoning": (ROLE.raw, thoughts),
     "a live string": (ROLE.raw + OPENED, live),
     "a live string by the lane": (ROLE.raw + OPENED, live),
+    "a live string by the lane, in Messages": (ROLE.raw + OPENED, live),
     "a call in the text": (BEGUN, found),
 }
 
@@ -103,13 +109,17 @@ CASES: dict[str, tuple[bytes, Callable[[], list[bytes]]]] = {
 def test_an_event_costs_no_more_calls_than_it_did(name: str) -> None:
     begun, events_of = CASES[name]
     feed = by_lane if "lane" in name else without_lane
-    one = reply()
+    one = in_messages() if "Messages" in name else reply()
     one.receive(begun)
     events = events_of()
     with counted() as count:
         for event in events:
             feed(one, event)
     assert FIGURES[name] * 0.8 <= count[0] / len(events) <= FIGURES[name]
+
+
+def in_messages() -> StreamReply:
+    return StreamReply(new_engine(), MessagesWriter(Blocks(ReplyOptions("m"))), Crashes().append)
 
 
 def without_lane(one: StreamReply, event: bytes) -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken, UpstreamRefused
 from proxy.exchange.observe import ObservedReply
 from proxy.exchange.observe import observed as only_observed
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from tests.support.helpers import (
     RECORDINGS,
-    SEED,
     all_cuts,
-    bodies,
     call_json,
     calls,
     chunk,
@@ -74,7 +70,7 @@ def sent(data: bytes | list[bytes], one: StreamReply | None = None) -> bytes:
 def test_a_clean_reply_leaves_byte_for_byte_at_every_cut(chunks: list[Chunk]) -> None:
     """C1."""
     data = wire(chunks)
-    for cut in all_cuts(data, 20):
+    for cut in all_cuts(data):
         assert sent(cut) == data
 
 
@@ -84,7 +80,7 @@ def test_a_reply_says_the_same_at_every_cut_of_its_bytes(text: str) -> None:
     data = wire([ROLE, *(says(text[at : at + 7]) for at in range(0, len(text), 7)), ends(), USAGE])
     whole = received(sent(data))
     assert whole.done
-    for cut in all_cuts(data, 20):
+    for cut in all_cuts(data):
         assert received(sent(cut)) == whole
 
 
@@ -352,87 +348,6 @@ def test_a_reply_that_crashed_ends_as_the_upstream_s_own() -> None:
         assert sent(wire(TEXT, done=done), reply(engine)) == wire(TEXT, done=done)
 
 
-def whole(*entries: dict[str, Any], **top: Any) -> bytes:
-    """A whole answer."""
-    return json.dumps(
-        {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [*entries], **top}
-    ).encode()
-
-
-def message(index: int = 0, finish: str | None = "stop", **said: Any) -> dict[str, Any]:
-    return {"index": index, "message": {"role": "assistant", **said}, "finish_reason": finish}
-
-
-def rewrapped(body: bytes, *, usage: bool = True, task: Task | None = None) -> bytes:
-    engine = Engine(task) if task else new_engine()
-    return answer_as_stream(read_whole(body), engine, ChatWriter(options(usage=usage), expand=True))
-
-
-COUNTS = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
-TOOL_CALL = {"id": "a", "type": "function", "function": {"name": "bash", "arguments": LS}}
-
-
-def test_a_whole_answer_becomes_the_stream_that_was_asked_for() -> None:
-    data = rewrapped(whole(message(content="Just text."), usage=COUNTS))
-    got = received(data)
-    assert (got[0].text, got[0].finish, got.done, got.roles) == ("Just text.", "stop", True, 1)
-    assert got.usage == [COUNTS]
-    assert all(body["object"] == "chat.completion.chunk" for body in bodies(data)[:-1])
-    assert {body["id"] for body in bodies(data)[:-1]} == {"w"}
-
-
-def test_a_whole_answer_s_calls_become_deltas() -> None:
-    second = {**TOOL_CALL, "id": "b"}
-    got = received(rewrapped(whole(message(0, "tool_calls", content=None, tool_calls=[TOOL_CALL, second]))))
-    assert (got[0].ids, got[0].calls, got[0].finish) == (["a", "b"], [("bash", LS)] * 2, "tool_calls")
-
-
-def test_a_call_in_a_whole_answer_s_text_is_found() -> None:
-    got = received(rewrapped(whole(message(content=f"I will.\n{STRONG}"))))
-    assert (got[0].text, got[0].calls, got[0].finish) == ("I will.\n", [("bash", LS)], "tool_calls")
-
-
-def test_reasoning_of_a_whole_answer_is_said_by_its_name() -> None:
-    """F73."""
-    for key in ("reasoning", "reasoning_content"):
-        data = rewrapped(whole(message(0, "stop", content="a", **{key: "so"})))
-        assert received(data)[0].reasoning == "so"
-        assert f'"{key}":"so"'.encode() in data
-
-
-def test_usage_is_said_only_if_it_was_asked_for() -> None:
-    """F61."""
-    body = whole(message(content="a"), usage=COUNTS)
-    assert received(rewrapped(body, usage=False)).usage == []
-    assert received(rewrapped(whole(message(content="a")))).usage == []
-
-
-def test_two_choices_become_two() -> None:
-    got = received(rewrapped(whole(message(0, content="a"), message(1, "length", content="b"))))
-    assert [(seen.text, seen.finish) for seen in got.choices.values()] == [("a", "stop"), ("b", "length")]
-    assert got.roles == 2
-
-
-@pytest.mark.parametrize("finish", ["stop", None])
-def test_without_tools_a_whole_answer_becomes_a_finished_stream_too(finish: str | None) -> None:
-    """C4: also where it lacks its finish reason."""
-    got = received(rewrapped(whole(message(0, finish, content=STRONG)), task=Task(tools=None, seed=SEED)))
-    assert (got[0].text, got[0].finish, got.done) == (STRONG, "stop", True)
-
-
-@pytest.mark.parametrize("body", [b'{"choices": []}', b'{"choices": [7]}'])
-def test_an_answer_without_a_choice_is_an_error(body: bytes) -> None:
-    with pytest.raises(UpstreamBroken):
-        rewrapped(body)
-
-
-def test_a_whole_answer_whose_call_cannot_be_finished_is_text() -> None:
-    """C4: nothing of it has left."""
-    half = {"id": "a", "type": "function", "function": {"name": "bash", "arguments": '{"command": "l'}}
-    seen = received(rewrapped(whole(message(0, "tool_calls", content=None, tool_calls=[half]))))[0]
-    assert (seen.text, seen.calls, seen.finish) == ('bash{"command": "l', [], "stop")
-
-
 def observed(engine: Engine | None = None, crashes: Crashes | None = None, **limits: int) -> ObservedReply:
     told = Crashes() if crashes is None else crashes
     reader = reply(engine, told, **limits)
@@ -451,7 +366,7 @@ OBSERVED: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", OBSERVED.values(), ids=OBSERVED.keys())
 def test_an_observed_reply_leaves_as_the_very_bytes_at_every_cut(data: bytes) -> None:
-    for cut in all_cuts(data, 20):
+    for cut in all_cuts(data):
         one = observed()
         given = b""
         for part in cut:
@@ -518,12 +433,3 @@ def test_an_observed_reply_that_breaks_off_ends_in_the_error_and_nothing_twice()
     got = received(given)
     assert got[0].text == "a <tool"
     assert got.error and got.error["message"] == "it broke off"
-
-
-def test_a_whole_answer_is_made_anew_only_if_it_must_be() -> None:
-    """C1."""
-    same = whole(message(content="Just text."))
-    assert answer_as_answer(same, read_whole(same), new_engine(), ChatDialect(options(parsed=True))) == same
-    found = whole(message(content=STRONG))
-    made = json.loads(answer_as_answer(found, read_whole(found), new_engine(), ChatDialect(options(parsed=True))))
-    assert made["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "bash", "arguments": LS}

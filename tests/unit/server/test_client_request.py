@@ -10,8 +10,8 @@ from proxy import gunicorn_conf
 from proxy.server import client_request
 from proxy.server.client_request import CHUNKS_AT_ONCE, Request, Stage
 from proxy.web import app
-from tests.faults.dialects import DIALECTS
 from tests.integration.test_slow_clients import REFUSED, framed_request, head_of
+from tests.support.dialects import DIALECTS
 from tests.support.helpers import all_cuts
 
 pytestmark = pytest.mark.once
@@ -31,13 +31,13 @@ def test_the_end_of_a_request_is_found_at_every_cut(size: int, framed: str) -> N
     body, behind = b"a" * size, b"GET / HT"
     whole = framed_request(body, framed)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size
-    for cut in all_cuts(whole, 20):
+    for cut in all_cuts(whole):
         request = Request(1000, 10_000)
         for number, part in enumerate(cut):
             assert (request.stage is Stage.WHOLE) is (not b"".join(cut[number:]))
             request.feed(part)
         assert (request.stage, request.head, bytes(request.body)) == (Stage.WHOLE, head, body)
-    for cut in all_cuts(whole + behind, 20):
+    for cut in all_cuts(whole + behind):
         request = Request(1000, 10_000)
         rest = b""
         for part in cut:
@@ -70,7 +70,7 @@ def test_what_is_refused_is_refused_at_every_cut(name: str, behind: bytes) -> No
     line, begun, _ = REFUSED[name]
     whole = head_of(DIALECTS["chat"], line) + begun + behind
     once = read([whole])
-    for cut in all_cuts(whole, 20):
+    for cut in all_cuts(whole):
         request = read(cut)
         assert (request.stage, request.why, bytes(request.body)) == (once.stage, once.why, bytes(once.body))
 
@@ -108,7 +108,7 @@ def test_only_who_can_read_it_is_given_leave() -> None:
 def test_a_head_that_ends_behind_its_limit_is_too_long_at_every_cut(size: int) -> None:
     head = b"GET / HTTP/1.1\r\nA: "
     head += b"x" * (size - len(head) - 4) + b"\r\n\r\n"
-    for cut in all_cuts(head + b"a\nb", 20):
+    for cut in all_cuts(head + b"a\nb"):
         assert read(cut).stage is (Stage.WHOLE if size <= 1000 else Stage.LONG_HEAD)
 
 

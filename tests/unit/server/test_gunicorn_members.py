@@ -17,6 +17,7 @@ METHODS = {
     "handle_exit": "self sig frame",
     "set_accept_enabled": "self enabled",
     "accept": "self listener",
+    "notify": "self",
     "wait_for_and_dispatch_events": "self timeout",
     "enqueue_req": "self conn",
     "finish_request": "self conn fs",

@@ -21,6 +21,10 @@ WORDS = {
     "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens.": (
         Overflow(8192, 9000, None)
     ),
+    "This model's maximum context length is 32768 tokens. However, your prompt contains at least 32769 input tokens, "
+    "which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.": (
+        Overflow(32768, 32769, None, least=True)
+    ),
     "You passed 9001 input tokens and requested 1000 output tokens. However, the model's context length is only 8192 "
     "tokens, resulting in a maximum input length of 7192 tokens.": Overflow(8192, 9001, 1000),
     "This model's maximum context length is 8192 tokens. However, you requested 9224 tokens (1224 in the messages, "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import http.client
+import io
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_HEAD
 from proxy.upstream.http1 import ResponseDecoder
+from tests.support.work import over_soon
 
 BODY = b"data: \xc3\xa4\r\n\r\n0\r\n\r\ndata: b\n\n"
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -186,10 +188,9 @@ def test_interim_answers_have_a_limit() -> None:
 def test_decoding_is_linear_in_the_number_of_small_chunks() -> None:
     """C7: a megabyte of tiny chunks in one read costs no more than a deadline with ample room."""
     wire = CHUNKED + b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
-    began = time.process_time()
-    decoder, body = decoded(wire)
+    with over_soon():
+        decoder, body = decoded(wire)
     assert decoder.complete and len(body) == 200_000
-    assert time.process_time() - began < 5
 
 
 def begun(framing: bytes) -> ResponseDecoder:
@@ -230,3 +231,38 @@ def test_whole_chunks_follow_no_half_one_and_no_length() -> None:
     assert one.whole_chunks(b"3\r\nabc\r\n") is None
     assert begun(b"Content-Length: 8\r\n").whole_chunks(b"3\r\nabc\r\n") is None
     assert begun(b"").whole_chunks(b"3\r\nabc\r\n") == b"3\r\nabc\r\n"
+
+
+HEADERS = (
+    b"Content-Type: application/json\r\nX-A:b\r\nx-a:\t c, d \t\r\n",
+    b"A: 1\r\n" * 100,
+    b"A: 1\r\n" * 101,
+    b"Folded: a\r\n b\r\n",
+    b"Empty:\r\nEmpty-too: \r\nX: y\r\n",
+    b"Latin: caf\xe9\r\nX: y\r\n",
+    b"UTF-8: caf\xc3\xa9\r\n",
+    b"No colon\r\nX: y\r\n",
+    b"Blank : x\r\nX: y\r\n",
+    b": no name\r\nX: y\r\n",
+    b"X: a\rb\r\nY: z\r\n",
+    b"X: a\nY: z\r\n",
+    b"From mail@a.b Mon\r\nX: y\r\n",
+    b"X: a\x00b\r\n",
+    b"Content-Length: 3\r\nContent-Length: 4\r\n",
+    b"",
+)
+
+
+@pytest.mark.parametrize("text", HEADERS)
+def test_plain_headers_are_what_the_parser_of_mail_makes_of_them(text: bytes) -> None:
+    try:
+        expected: object = http.client.parse_headers(io.BytesIO(text + b"\r\n")).items()
+    except http.client.HTTPException:
+        expected = None
+    decoder = ResponseDecoder()
+    try:
+        decoder.feed(OK + text + b"\r\n")
+    except UpstreamBroken:
+        assert expected is None or b"Content-Length" in text
+        return
+    assert decoder.headers.items() == expected

@@ -10,7 +10,7 @@ import requests
 
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import NotFound
-from proxy.upstream.model_list import ModelCard, read_cards, served_name
+from proxy.upstream.model_list import ModelCard, listed_aliases, read_cards, served_name, with_aliases
 from tests.support.scripted import PATIENCE
 
 # vLLM 0.32 with two names of one model and a LoRA adapter.
@@ -160,3 +160,45 @@ def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
     message = caught.value.message
     assert message.isprintable() and len(message) < 600
     assert "m7 and 2 more;" in message and "m8" not in message
+
+
+@pytest.mark.parametrize(
+    ("aliases", "listed"),
+    [
+        ({"claude-*": "Qwen/Qwen3"}, {"claude-Qwen3": "Qwen/Qwen3"}),
+        (
+            {"claude-haiku-*": "small", "claude-*": "Qwen/Qwen3"},
+            {"claude-haiku-small": "small", "claude-Qwen3": "Qwen/Qwen3"},
+        ),
+        ({"claude-sonnet-4-5": "small"}, {"claude-sonnet-4-5": "small"}),
+        ({"anthropic.*": "small", "Claude-*": "small"}, {"anthropic.small": "small", "Claude-small": "small"}),
+        ({"claude-*": "odd name (1)"}, {"claude-odd-name-1-": "odd name (1)"}),
+        # Names that mean something else, or nothing: the first line takes all, the server has none such, or itself.
+        ({"claude-*": "small", "claude-x": "Qwen/Qwen3"}, {"claude-small": "small"}),
+        ({"claude-*": "elsewhere"}, {}),
+        ({"claude-own": "small"}, {}),
+        # What cannot be made a name, or is no name that Claude Code takes.
+        ({"claude-?": "small", "claude-[ab]": "small", "claude-*-*": "small"}, {}),
+        ({"fast": "small", "*": "small", "*claude": "small"}, {}),
+        ({}, {}),
+    ],
+)
+def test_names_of_the_rules_that_gateway_discovery_finds(aliases: dict[str, str], listed: dict[str, str]) -> None:
+    served = cards("Qwen/Qwen3", "small", "odd name (1)", "claude-own", max_len=4096)
+    found = listed_aliases(served, rules(json.dumps({"aliases": aliases})))
+    assert {card.id: card.alias_of for card in found} == listed
+    assert {card.max_len for card in found} <= {4096} and all(card.root == card.alias_of for card in found)
+
+
+def test_they_stand_behind_the_servers_own_as_copies_of_what_they_mean() -> None:
+    body = json.dumps(VLLM).encode()
+    answer = json.loads(with_aliases(body, rules("aliases: {claude-*: qwen-again}")))
+    *own, alias = answer["data"]
+    assert own == VLLM["data"]
+    assert alias == {**own[1], "id": "claude-qwen-again"}
+    assert served_name("claude-qwen-again", read_cards(json.dumps(answer).encode()), rules()) == "claude-qwen-again"
+
+
+@pytest.mark.parametrize("body", [json.dumps(VLLM, indent=1).encode(), b"no list", b'{"data": 7}', b"[]", b""])
+def test_a_list_without_such_names_is_the_very_same(body: bytes) -> None:
+    assert with_aliases(body, rules("aliases: {fast: qwen, claude-x: other}")) == body

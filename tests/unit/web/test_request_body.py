@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import re
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from gunicorn.http.errors import NoMoreData
 
 from proxy.errors import BadRequest, BodyTooLarge
 from proxy.web.request_body import parse_body, read_body
+from tests.support.work import over_soon
 
 LIMIT = 100
 
@@ -129,10 +129,8 @@ def test_two_hundred_levels_are_taken_and_one_more_is_not(kind: str) -> None:
 def test_a_depth_bomb_is_refused_quickly(depth: int, kind: str) -> None:
     """K5."""
     raw = nested(depth, kind)
-    began = time.process_time()
-    with pytest.raises(BadRequest, match="200 levels"):
+    with over_soon(1), pytest.raises(BadRequest, match="200 levels"):
         parse_body(raw)
-    assert time.process_time() - began < 1
 
 
 def test_brackets_in_strings_are_no_levels() -> None:

@@ -7,6 +7,9 @@ import pytest
 from proxy.web import routes
 from proxy.web.routes import BY_PATH, Access, Route
 
+# Of the live page: what is the same for all, and what nobody has signed in for yet.
+OF_THE_PAGE = {"/_ui/assets/{asset}", "/_ui/sign-in"}
+
 
 def paths(**is_: object) -> set[str]:
     """The paths of the routes whose fields are so."""
@@ -14,12 +17,16 @@ def paths(**is_: object) -> set[str]:
 
 
 def test_all_but_these_need_a_client_s_key() -> None:
-    assert paths(access=Access.ANYONE) == {"/", "/for/<client>/", "/health", "/_health", "/_ready"}
+    assert paths(access=Access.ANYONE) == {"/", "/for/<client>/", "/health", "/_health", "/_ready"} | OF_THE_PAGE
     assert paths(access=Access.ADMIN) == {"/_reload", "/metrics"}
+    assert paths(access=Access.PAGE) == {route.path for route in routes.LIVE_PAGE} - OF_THE_PAGE
 
 
 def test_what_is_answered_here_takes_no_thread_and_no_slot() -> None:
-    assert paths(takes_thread=False) == paths(dialect="own") == paths(access=Access.ANYONE) | paths(access=Access.ADMIN)
+    own = paths(access=Access.ANYONE) | paths(access=Access.ADMIN) | paths(access=Access.PAGE)
+    assert paths(dialect="own") == own
+    # The events of an open page take a thread as long as it is open.
+    assert paths(takes_thread=False) == own - {"/_ui/events"}
     assert not paths(dialect="own") & (paths(names_model=True) | paths(keeps_model_busy=True))
 
 
@@ -68,4 +75,6 @@ def test_the_dialect_of_an_answer_is_told_by_the_path_and_else_by_the_header(
 def test_the_paths_that_are_shown_are_all_of_them() -> None:
     shown = routes.shown_paths(("/v1/rerank",))
     refused = {route.path for route in routes.STORED_RESPONSES}
-    assert {*shown} == {*BY_PATH} - refused - {"/for/<client>/"} | {"/v1/rerank", "/for/{client}/v1/…"}
+    of_the_page = {route.path for route in routes.LIVE_PAGE} - {"/_ui"}
+    own = {*BY_PATH} - refused - of_the_page - {"/for/<client>/"}
+    assert {*shown} == own | {"/v1/rerank", "/for/{client}/v1/…"}

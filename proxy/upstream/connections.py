@@ -1,0 +1,190 @@
+"""The connections to a model server: made, kept apart and sent on by `requests` and its pools, with the answer unread.
+
+A `requests` adapter makes the pool of a server, with its TLS; each request takes a new connection of that and sends,
+and the connected socket is handed over, of which nothing was read. A request leaves in one go: its head is put together
+here, and not header by header.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util.ssl_match_hostname import CertificateError
+
+# A path may name a model, and so there may be many.
+_MAX_TARGETS = 64
+# A body over this leaves by itself: to put it behind its head would copy it.
+_MAX_JOINED = 64 * 1024
+# The fields of a head, as they may leave: a value begins with no space and holds no line end.
+_FIELDS = re.compile(rb"(?:[!#-'*+.^_`|~0-9A-Za-z-]+: (?:[^\s][^\r\n]*)?\r\n)*")
+# What a socket that does not block says where it would.
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# What it says where the other side takes no more of a request.
+_REFUSED_HALFWAY = frozenset((errno.EPIPE, errno.ECONNRESET))
+# Methods that bring a body, and say so where they bring none.
+_BODILESS = frozenset(("GET", "HEAD"))
+
+
+def _head(method: str, target: str, host: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    """The head of a request. Raises ValueError for a header that cannot be sent."""
+    sent = {"Host": host, **headers, "Accept-Encoding": "identity"}
+    if body is not None:
+        sent["Content-Length"] = str(len(body))
+    elif method not in _BODILESS:
+        sent["Content-Length"] = "0"
+    fields = "".join([f"{name}: {value}\r\n" for name, value in sent.items()]).encode("latin-1")
+    # A value with a line end in it would be one field more.
+    if fields.count(b"\n") != len(sent) or not _FIELDS.fullmatch(fields):
+        raise ValueError("a header cannot be sent")
+    return f"{method} {target} HTTP/1.1\r\n".encode("ascii") + fields + b"\r\n"
+
+
+def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HTTPConnection]:
+    """The connection class that sends under `send_timeout` and leaves its answer unread, on a socket that never blocks.
+    """
+
+    class Connection(connection):  # type: ignore[valid-type, misc]
+        def connect(self) -> None:
+            try:
+                super().connect()
+            except TimeoutError as error:  # in the TLS handshake; urllib3 would call it a read timeout
+                raise urllib3.exceptions.ConnectTimeoutError(self, "the TLS handshake timed out") from error
+            except CertificateError as error:
+                raise urllib3.exceptions.SSLError(error) from error
+
+        def request(
+            self,
+            method: str,
+            url: str,
+            body: bytes | None = None,
+            headers: Mapping[str, str] | None = None,
+            **_: object,
+        ) -> None:
+            """Connect and send; what urllib3 says of the answer to come is of no use here."""
+            head = _head(method, url, self._named(), headers or {}, body)
+            self.connect()
+            self.sock.setblocking(False)
+            try:
+                self._send(head, body or b"")
+            except OSError as error:
+                # The server may have answered already, and want no more of the request.
+                if error.errno not in _REFUSED_HALFWAY:
+                    raise
+
+        def _send(self, head: bytes, body: bytes) -> None:
+            """Send a request, nearly always in one go."""
+            if len(body) > _MAX_JOINED:
+                self._send_all(head)
+                self._send_all(body)
+            else:
+                self._send_all(head + body)
+
+        def _send_all(self, data: bytes) -> None:
+            sent = 0
+            with contextlib.suppress(*WOULD_BLOCK):
+                sent = self.sock.send(data)
+            if sent == len(data):
+                return
+            # What the kernel does not take at once is waited for.
+            self.sock.settimeout(send_timeout)
+            self.sock.sendall(memoryview(data)[sent:])
+            self.sock.setblocking(False)
+
+        def _named(self) -> str:
+            """The server as `Host` says it: without the port that is usual."""
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            name = host.encode("idna" if not host.isascii() else "ascii").decode("ascii")
+            return name if self.port == self.default_port else f"{name}:{self.port}"
+
+    return Connection
+
+
+def _pool_class(pool: type[HTTPConnectionPool], connection: type[HTTPConnection]) -> type[HTTPConnectionPool]:
+    """The pool class that makes a connection of this class for each request, and keeps none."""
+
+    class Pool(pool):  # type: ignore[valid-type, misc]
+        ConnectionCls = connection
+
+        def send(
+            self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, within: float
+        ) -> HTTPConnection:
+            """Connect within so many seconds, and send."""
+            made: HTTPConnection = self._new_conn()
+            made.timeout = within
+            try:
+                made.request(method, target, body, headers)
+            except BaseException:
+                made.close()
+                raise
+            return made
+
+    return Pool
+
+
+class Connections(HTTPAdapter):
+    """Makes the connections to one server; `ca_file` is its authority's, or empty. Safe to share between threads.
+
+    Without a session there is no netrc, no proxy and no CA from the environment, and no cookie.
+    """
+
+    def __init__(self, url: str, send_timeout: float, ca_file: str) -> None:
+        self._url = url
+        self._send_timeout = send_timeout
+        self._verify = ca_file or True
+        self._pool: Any = None
+        # What paths that were asked for are as targets of a request.
+        self._targets: dict[str, str] = {}
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make pools of connections of our own kinds."""
+        super().init_poolmanager(*args, **kwargs)
+        plain, tls = _hand_over(HTTPConnection, self._send_timeout), _hand_over(HTTPSConnection, self._send_timeout)
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": _pool_class(HTTPConnectionPool, plain),
+            "https": _pool_class(HTTPSConnectionPool, tls),
+        }
+
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, within: float
+    ) -> HTTPConnection:
+        """Connect within so many seconds, and send; give the connection, of which nothing was read.
+
+        Raises what requests, urllib3 and sockets raise.
+        """
+        made: HTTPConnection = self._connections().send(method, self._target(path), headers, body, within)
+        return made
+
+    def _connections(self) -> Any:
+        """The pool that makes connections: the same one each time."""
+        if self._pool is None:
+            asked = self._prepared("/")
+            pool = self.get_connection_with_tls_context(asked, self._verify)
+            self.cert_verify(pool, asked.url, self._verify, None)  # type: ignore[no-untyped-call]
+            self._pool = pool
+        return self._pool
+
+    def _target(self, path: str) -> str:
+        known = self._targets.get(path)
+        if known is not None:
+            return known
+        target = self._prepared(path).path_url
+        if len(self._targets) < _MAX_TARGETS:
+            self._targets[path] = target
+        return target
+
+    def _prepared(self, path: str) -> requests.PreparedRequest:
+        """A path of the server in the form in which it goes out."""
+        prepared = requests.PreparedRequest()
+        prepared.prepare_url(self._url + path, None)
+        return prepared

@@ -1,0 +1,89 @@
+"""A call that cannot be read, asked for once more: what goes up, and what takes its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.dialects.chat.request import read_chat
+from proxy.engine.events import Call, CallArguments, CallClosed, CallOpened, Finished, Text, Usage
+from proxy.errors import UpstreamBroken
+from proxy.exchange.guided import answer_instead, events_instead, forced_request, guided_call, with_one_tool
+from tests.support.helpers import function, new_engine, offered
+from tests.support.scripted import WRITE_FILE, chat
+
+OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+ENGINE = (function("write_file", {"path": {"type": "string"}}, "path"),)
+ARGUMENTS = '{"path": "a.txt"}'
+
+
+def answer(*calls: tuple[str, str], finish: str = "tool_calls", content: str | None = None) -> dict[str, Any]:
+    made = [
+        {"id": f"c{at}", "type": "function", "function": {"name": n, "arguments": a}} for at, (n, a) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": content, "tool_calls": made}
+    return {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
+
+
+def test_the_tool_is_forced_whatever_the_client_chose() -> None:
+    body = chat(tools=[WRITE_FILE, OTHER], tool_choice="none")
+    forced = forced_request(read_chat(json.dumps(body).encode(), body), "write_file")
+    assert (forced.forced, forced.forced_tool) == (True, "write_file")
+    assert json.loads(forced.raw) == forced.body
+    assert forced.body == {**body, "tool_choice": {"type": "function", "function": {"name": "write_file"}}}
+    assert with_one_tool(forced.body) == {
+        **body,
+        "tools": [WRITE_FILE],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+    }
+
+
+def test_the_one_call_of_the_second_answer_is_taken() -> None:
+    call = guided_call(answer(("write_file", ARGUMENTS)), new_engine(offered(*ENGINE)), "write_file")
+    assert (call.name, json.loads(call.arguments)) == ("write_file", {"path": "a.txt"})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        answer(),
+        answer(("other", "{}")),
+        answer(("write_file", ARGUMENTS), ("write_file", ARGUMENTS)),
+        answer(("write_file", ARGUMENTS), finish="length"),
+        answer(finish="stop", content="I would rather not."),
+    ],
+    ids=["none", "another", "two", "cut off", "prose"],
+)
+def test_anything_else_is_an_error(made: dict[str, Any]) -> None:
+    with pytest.raises(UpstreamBroken, match="was made to call a tool"):
+        guided_call(made, new_engine(offered(*ENGINE)), "write_file")
+
+
+CALL = Call("c1", "write_file", ARGUMENTS)
+BROKEN = Text(0, '<tool_call>{"name": "write')
+
+
+def test_in_a_stream_the_call_stands_at_the_end() -> None:
+    usage: dict[str, Any] = {"total_tokens": 3}
+    opened, arguments, closed, finished, used = events_instead(BROKEN, CALL, usage)
+    assert opened == CallOpened(0, 0, "c1", "write_file")
+    assert arguments == CallArguments(0, 0, ARGUMENTS) and closed == CallClosed(0, 0, CALL, ())
+    assert finished == Finished(0, "tool_calls", None) and used == Usage(usage)
+    assert len(events_instead(BROKEN, CALL, {})) == 4
+
+
+@pytest.mark.parametrize(("before", "after"), [("So. ", "So."), ("", None)])
+def test_in_a_whole_answer_the_call_takes_the_broken_ones_place(before: str, after: str | None) -> None:
+    first = answer(finish="stop", content=before + BROKEN.text)
+    made: dict[str, Any] = answer_instead(first, BROKEN, CALL, {"total_tokens": 3})
+    (choice,) = made["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": after,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": ARGUMENTS}}],
+    }
+    assert made["usage"] == {"total_tokens": 3} and "usage" not in answer_instead(first, BROKEN, CALL, {})

@@ -1,0 +1,93 @@
+"""gunicorn's settings, and what the master must not load."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import signal
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from gunicorn.config import Config
+from gunicorn.workers.gthread import ThreadWorker
+
+from proxy import gunicorn_conf
+from proxy.config.load import MEMORY_VARIABLE
+from proxy.server.client_socket import ClientSocket
+from proxy.worker.shared_memory import SIZE
+
+pytestmark = pytest.mark.once
+
+CONF = Path(gunicorn_conf.__file__)
+# What the master has loaded anyway.
+GUNICORNS = ("gunicorn", "gunicorn.http", "gunicorn.http.parser", "gunicorn.workers.gthread")
+
+
+def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
+    config = Config()
+    names = {name for name, value in vars(gunicorn_conf).items() if name.islower() and not name.startswith("_")}
+    names -= {"annotations", "partial", "util", *sys.stdlib_module_names}
+    assert names <= set(config.settings), names - set(config.settings)
+    for name in names:
+        config.set(name, getattr(gunicorn_conf, name))
+    assert config.worker_class is gunicorn_conf.Worker
+    assert (config.max_requests, config.preload_app, config.control_socket_disable) == (0, False, True)
+    assert (config.forwarded_allow_ips, config.header_map) == (["127.0.0.1"], "drop")
+    assert (config.timeout, config.graceful_timeout, config.keepalive) == (60, 60, 120)
+
+
+@pytest.mark.parametrize("path", [CONF, *sorted((CONF.parent / "server").glob("*.py"))], ids=lambda path: path.name)
+def test_it_and_what_it_loads_imports_nothing_of_the_package(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module
+            assert node.module in GUNICORNS or node.module.split(".")[0] in sys.stdlib_module_names
+        if isinstance(node, ast.Import):
+            assert all(name.name.split(".")[0] in sys.stdlib_module_names for name in node.names)
+
+
+def test_what_it_loads_is_not_what_the_package_has() -> None:
+    """The master keeps what it has imported: a reload would hand it on."""
+    assert gunicorn_conf._load("client_socket").ClientSocket is not ClientSocket
+
+
+def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr("importlib.invalidate_caches", lambda: seen.append(True))
+    signals: dict[int, object] = {}
+    (tmp_path / "new").mkdir()
+    (tmp_path / "current").symlink_to("new")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "current")])
+    monkeypatch.setattr("signal.signal", signals.__setitem__)
+    gunicorn_conf.post_fork(None, None)
+    assert seen == [True]
+    assert sys.path == [str(tmp_path / "new")]
+    # One that is told to end before it has begun ends.
+    assert signals == dict.fromkeys((signal.SIGTERM, signal.SIGQUIT, signal.SIGINT), signal.SIG_DFL)
+
+
+def test_master_and_workers_mean_the_same_memory() -> None:
+    assert (gunicorn_conf.MEMORY_VARIABLE, gunicorn_conf.MEMORY_BYTES) == (MEMORY_VARIABLE, SIZE)
+
+
+def test_a_worker_does_not_look_for_garbage_in_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full collection would stop all streams for as long as that takes."""
+    frozen: list[int] = []
+    stub = SimpleNamespace(start=lambda: None, stop=lambda: None)
+    monkeypatch.setattr(gunicorn_conf._pump, "Pump", lambda *_, **__: stub)
+    monkeypatch.setattr(ThreadWorker, "run", lambda _: frozen.append(gc.get_freeze_count()))
+    worker = object.__new__(gunicorn_conf.Worker)
+    worker.__dict__.update(log=None, _turns=None, _drain=-1, _lingering=SimpleNamespace(close_all=lambda: None))
+    worker.__dict__.update(tpool=SimpleNamespace(shutdown=lambda wait: None))
+    usual, young = sys.getswitchinterval(), gc.get_threshold()
+    try:
+        worker.run()
+        assert frozen[0] > 10_000
+        assert gc.get_threshold() == gunicorn_conf.YOUNG_GARBAGE
+        assert round(sys.getswitchinterval(), 6) == gunicorn_conf.QUIET_SWITCH_SECONDS
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*young)
+        sys.setswitchinterval(usual)

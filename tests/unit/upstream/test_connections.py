@@ -1,0 +1,78 @@
+"""The head of a request that goes up: what it says, and what it never lets through."""
+
+from __future__ import annotations
+
+import pytest
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from proxy.upstream.connections import _hand_over, _head
+
+LINE = b"POST /v1/chat/completions HTTP/1.1\r\n"
+OWN = b"Host: server:8000\r\n"
+LAST = b"Accept-Encoding: identity\r\n"
+
+
+def head(headers: dict[str, str], body: bytes | None = None, method: str = "POST") -> bytes:
+    return _head(method, "/v1/chat/completions", "server:8000", headers, body)
+
+
+def test_a_head_has_what_was_given_the_server_and_the_length_of_the_body() -> None:
+    given = {"User-Agent": "proxy", "Authorization": "Bearer k"}
+    fields = b"User-Agent: proxy\r\nAuthorization: Bearer k\r\n"
+    assert head(given, b"{}") == LINE + OWN + fields + LAST + b"Content-Length: 2\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "length"),
+    [
+        ("POST", None, b"0"),
+        ("POST", b"", b"0"),
+        ("PUT", None, b"0"),
+        ("GET", None, None),
+        ("HEAD", None, None),
+        ("GET", b"{}", b"2"),
+    ],
+)
+def test_a_length_is_said_where_there_is_a_body_or_could_be_one(
+    method: str, body: bytes | None, length: bytes | None
+) -> None:
+    said = [line for line in head({}, body, method).split(b"\r\n") if line.startswith(b"Content-Length: ")]
+    assert said == ([] if length is None else [b"Content-Length: " + length])
+
+
+@pytest.mark.parametrize("value", ["", "a", "a b\tc", "\xff\x80", 'a"b', "a:b"])
+def test_a_value_leaves_as_it_is(value: str) -> None:
+    assert b"X-One: " + value.encode("latin-1") + b"\r\n" in head({"X-One": value})
+
+
+@pytest.mark.parametrize(
+    "value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "a\rb", "a\r\n", "\n", " a", "\ta", "sn\u2603", "\x0ba"]
+)
+def test_a_value_that_would_be_something_else_is_refused(value: str) -> None:
+    with pytest.raises(ValueError):
+        head({"X-One": value, "X-Two": "2"})
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:", "a\r\nb", "\u00e4", "a\x00", "a("])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ValueError):
+        head({name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "host", "port", "named"),
+    [
+        (HTTPConnection, "server", 80, "server"),
+        (HTTPConnection, "server", 8000, "server:8000"),
+        (HTTPConnection, "::1", 8000, "[::1]:8000"),
+        (HTTPConnection, "127.0.0.1", 443, "127.0.0.1:443"),
+        (HTTPSConnection, "server", 443, "server"),
+        (HTTPSConnection, "server", 80, "server:80"),
+        (HTTPSConnection, "::1", 443, "[::1]"),
+    ],
+)
+def test_a_server_is_named_without_the_port_that_is_usual(
+    kind: type[HTTPConnection], host: str, port: int, named: str
+) -> None:
+    connection = _hand_over(kind, 1.0)(host, port)
+    assert connection._named() == named  # type: ignore[attr-defined]
