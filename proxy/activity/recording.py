@@ -1,0 +1,138 @@
+"""What was said in one request, as far as it is kept for the live page: so many bytes of each side, the first ones.
+
+A recording is made only where values may be shown. It copies nothing: the parts are those that pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from proxy.codec.json_text import JsonObject
+from proxy.upstream.client import UpstreamCall
+
+# Bytes that are kept of what one side said.
+MAX_KEPT = 256 * 1024
+# Tries of one request that are kept.
+MAX_TRIES = 4
+
+Made = Callable[[], JsonObject | None]
+
+
+def not_recorded() -> JsonObject | None:
+    """Nobody records what becomes of the answer."""
+    return None
+
+
+class Excerpt:
+    """The first bytes of what comes in parts; `size` is how many there were in all."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+        if data:
+            self.add(data)
+
+    def add(self, part: bytes) -> None:
+        """Take the next part."""
+        room = MAX_KEPT - self.size
+        self.size += len(part)
+        if room >= len(part):
+            self._parts.append(part)
+        elif room > 0:
+            self._parts.append(part[:room])
+
+    @property
+    def data(self) -> bytes:
+        """What is kept."""
+        return b"".join(self._parts)
+
+    @property
+    def kept(self) -> int:
+        """How many bytes are kept."""
+        return min(self.size, MAX_KEPT)
+
+    @property
+    def cut(self) -> bool:
+        """True if there was more than is kept."""
+        return self.size > MAX_KEPT
+
+
+class TryRecording:
+    """One try: the body that went up, and what the model server answered. `raw_text`: the proxy alone looked for calls.
+    `made` gives what became of the answer, once the request has ended.
+    """
+
+    def __init__(self, body: bytes, *, raw_text: bool, made: Made) -> None:
+        self.up = Excerpt(body)
+        self.answer = Excerpt()
+        self.raw_text = raw_text
+        self.complete = False
+        self._made = made
+        self._call: UpstreamCall | None = None
+
+    @property
+    def status(self) -> int:
+        """The status of the answer; 0 if there was none."""
+        return 0 if self._call is None else self._call.status
+
+    @property
+    def content_type(self) -> str:
+        """The type of the answer."""
+        return "" if self._call is None else self._call.header("Content-Type")
+
+    @property
+    def made(self) -> JsonObject | None:
+        """What became of the answer (`exchange/reply_record.py`); None where that is not recorded."""
+        return self._made()
+
+    def listen(self, call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
+        """The parts of the answer, unchanged."""
+        self._call = call
+        for part in parts:
+            if part:
+                self.answer.add(part)
+            yield part
+        self.complete = True
+
+    def note(self, part: bytes) -> None:
+        """A part of the answer that passed by itself."""
+        self.answer.add(part)
+
+
+class Recording:
+    """One request: what the client sent (`asked`), its `tries`, and what the client got (`sent`)."""
+
+    def __init__(self, asked: bytes) -> None:
+        self.asked = Excerpt(asked)
+        self.tries: list[TryRecording] = []
+        self.sent = Excerpt()
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes beside the client's body: an answer is in the record of what became of it, too."""
+        return self.sent.kept + sum(one.up.kept + 2 * one.answer.kept for one in self.tries)
+
+    def begin_try(self, body: bytes, *, raw_text: bool, made: Made = not_recorded) -> TryRecording:
+        """The recording of the next try, which is kept if there are not too many."""
+        recording = TryRecording(body, raw_text=raw_text, made=made)
+        if len(self.tries) < MAX_TRIES:
+            self.tries.append(recording)
+        return recording
+
+
+def begin_try(
+    recording: Recording | None, body: bytes, *, raw_text: bool, made: Made = not_recorded
+) -> TryRecording | None:
+    """The recording of the next try of a request, if that is recorded."""
+    if recording is None:
+        return None
+    return recording.begin_try(body, raw_text=raw_text, made=made)
+
+
+def listened(
+    recording: TryRecording | None, call: UpstreamCall, parts: Iterator[bytes | None]
+) -> Iterator[bytes | None]:
+    """The parts of an answer, unchanged, which the recording hears if there is one."""
+    if recording is None:
+        return parts
+    return recording.listen(call, parts)

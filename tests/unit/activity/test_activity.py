@@ -1,0 +1,232 @@
+"""A worker's activity: one thread writes, nobody waits for it, and what is lost is counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.activity import activity as activities
+from proxy.activity.activity import Activity, open_activity
+from proxy.activity.record import Record
+from proxy.activity.ring import FILE_NAME, ActivityRing
+from proxy.codec.json_text import JsonObject
+from tests.support.scripted import PATIENCE
+
+
+class Told:
+    """How many records were lost, as soon as it is said."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._changed = threading.Condition()
+
+    def lose(self, count: int) -> None:
+        with self._changed:
+            self.lost += count
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.lost >= count, PATIENCE)
+
+
+class NotedRing(ActivityRing):
+    """A ring that says when something came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = threading.Condition()
+        self.shown: list[list[object]] = []
+        self.batches: list[int] = []
+
+    def add(self, records: Iterable[Record], now: float) -> None:
+        listed = [*records]
+        self.batches.append(len(listed))
+        super().add(listed, now)
+        with self.changed:
+            self.changed.notify_all()
+
+    def show_live(self, worker: int, rows: object, now: float) -> None:
+        super().show_live(worker, rows, now)  # type: ignore[arg-type]
+        with self.changed:
+            self.shown.append([row["id"] for row in rows])  # type: ignore[attr-defined]
+            self.changed.notify_all()
+
+    def wait(self, is_there: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(is_there, PATIENCE)
+
+
+@pytest.fixture
+def ring() -> NotedRing:
+    return NotedRing()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def activity(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Activity]:
+    monkeypatch.setattr(activities, "TICK", 0.02)
+    one = Activity(ring, lambda: True, told.lose, gather=0.0)
+    yield one
+    one.close()
+
+
+def names(ring: ActivityRing) -> list[object]:
+    return [summary["id"] for _, summary in ring.newest()]
+
+
+def test_records_come_in_the_order_in_which_they_were_kept(activity: Activity, ring: NotedRing) -> None:
+    for number in range(10):
+        activity.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
+    ring.wait(lambda: len(names(ring)) == 10)
+    assert names(ring) == [*range(10)]
+
+
+def test_what_waits_at_the_end_is_written(tmp_path: Path, told: Told) -> None:
+    path = str(tmp_path / "ring")
+    one = Activity(ActivityRing(path), lambda: False, told.lose)
+    for number in range(30):
+        one.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
+    one.close()
+    ring = ActivityRing(path)
+    assert names(ring) == [*range(30)] and told.lost == 0
+    ring.close()
+
+
+def test_what_comes_together_is_written_together(told: Told) -> None:
+    ring = NotedRing()
+    one = Activity(ring, lambda: False, told.lose, gather=PATIENCE)
+    for number in range(5):
+        one.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
+    one.close()
+    assert ring.batches == [5]
+
+
+def test_what_finds_no_room_is_lost_and_nobody_waits(activity: Activity, ring: NotedRing, told: Told) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Record:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return Record({"id": "slow"})
+
+    activity.keep(slow)
+    assert begun.wait(PATIENCE)
+    for number in range(activities.MAX_WAITING + 7):
+        activity.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
+    assert told.lost == 7
+    go_on.set()
+    ring.wait(lambda: len(names(ring)) == activities.MAX_WAITING + 1)
+
+
+def test_what_waits_is_bounded_in_bytes_until_it_is_written(
+    activity: Activity, ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activities, "MAX_WAITING_BYTES", 100)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Record:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return Record({"id": "slow"})
+
+    activity.keep(slow, 60)
+    assert begun.wait(PATIENCE)
+    activity.keep(lambda: Record({"id": "large"}), 1000)
+    activity.keep(lambda: Record({"id": "lost"}), 1)
+    assert told.lost == 1
+    go_on.set()
+    ring.wait(lambda: names(ring) == ["slow", "large"])
+    activity.keep(lambda: Record({"id": "again"}), 1)
+    ring.wait(lambda: names(ring) == ["slow", "large", "again"])
+
+
+def test_a_record_that_cannot_be_made_costs_itself_alone(
+    activity: Activity, ring: NotedRing, told: Told, logged: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> Record:
+        raise ZeroDivisionError
+
+    activity.keep(broken)
+    activity.keep(lambda: Record({"id": "a"}))
+    ring.wait(lambda: names(ring) == ["a"])
+    assert told.lost == 1
+    assert "what became of a request cannot be told" in logged.text
+
+
+def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogCaptureFixture) -> None:
+    one = Activity(ActivityRing("/nowhere/ring"), lambda: False, told.lose, gather=0.0)
+    for count in (1, 2, 3):
+        one.keep(lambda: Record({}))
+        told.wait(count)
+    one.close()
+    assert told.lost == 3
+    assert len([line for line in logged.messages if "cannot be used" in line]) == 1
+
+
+def test_what_is_under_way_is_told_while_somebody_looks(activity: Activity, ring: NotedRing) -> None:
+    one: JsonObject = {"id": "a"}
+    end = activity.begin(lambda: one)
+    ring.wait(lambda: ["a"] in ring.shown)
+    end()
+    ring.wait(lambda: ring.shown[-1] == [])
+    end()
+
+
+def test_while_nobody_looks_nothing_is_written(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activities, "TICK", 0.01)
+    asked = threading.Semaphore(0)
+
+    def is_watched() -> bool:
+        asked.release()
+        return False
+
+    one = Activity(ring, is_watched, told.lose)
+    one.begin(lambda: {"id": "a"})
+    for _ in range(3):
+        assert asked.acquire(timeout=PATIENCE)
+    one.close()
+    assert ring.shown == []
+
+
+def test_a_row_that_cannot_be_made_ends_nothing(
+    activity: Activity, ring: NotedRing, logged: pytest.LogCaptureFixture
+) -> None:
+    failed = threading.Event()
+
+    def broken() -> JsonObject:
+        failed.set()
+        raise ZeroDivisionError
+
+    end = activity.begin(broken)
+    assert failed.wait(PATIENCE)
+    end()
+    activity.begin(lambda: {"id": "a"})
+    ring.wait(lambda: ["a"] in ring.shown)
+    assert "what is under way cannot be told" in logged.text
+
+
+@pytest.mark.parametrize(
+    ("env", "workers", "path"),
+    [
+        ({"RUNTIME_DIRECTORY": "/run/a"}, 1, f"/run/a/{FILE_NAME}"),
+        ({"RUNTIME_DIRECTORY": "/run/a:/run/b"}, 4, f"/run/a/{FILE_NAME}"),
+        ({}, 1, ""),
+        ({"RUNTIME_DIRECTORY": "relative"}, 1, ""),
+    ],
+)
+def test_the_ring_is_in_the_units_folder_or_in_one_workers_memory(env: dict[str, str], workers: int, path: str) -> None:
+    one = open_activity(env, workers, lambda: False, lambda count: None)
+    assert one is not None and one.ring.path == path
+
+
+@pytest.mark.parametrize("env", [{}, {"RUNTIME_DIRECTORY": ""}, {"RUNTIME_DIRECTORY": "run"}])
+def test_several_workers_without_a_folder_have_no_place(env: dict[str, str]) -> None:
+    assert open_activity(env, 2, lambda: False, lambda count: None) is None

@@ -1,0 +1,88 @@
+"""One request's whole story, as the page shows it, and what the present rules would make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.activity.ring import Story
+from proxy.config.settings import Settings
+from proxy.exchange.capture import Answer, capture_bytes, told_of_request
+from proxy.formats.reasoning import Thoughts
+from proxy.ui.story import last_capture, replayed, told
+from tests.support.answered_exchange import SSE, request
+from tests.support.helpers import ends, says
+from tests.support.worker_state import read_rules
+from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
+
+TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
+SETTINGS = Settings(upstream="http://127.0.0.1:9")
+
+
+def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **asked: Any) -> bytes:
+    """What is kept of an answer."""
+    about = told_of_request(
+        request(**asked), raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True)
+    )
+    return capture_bytes(about, Answer(status, SSE, body, 1_000_000, complete=complete), ())
+
+
+def story(**parts: bytes) -> Story:
+    """`capture_1` is the part `capture 1`."""
+    return Story({"id": "r1"}, {name.replace("_", " "): data for name, data in parts.items()})
+
+
+def reading(one: Story) -> list[Any]:
+    found = told(7, one)["reading"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_the_steps_are_told_in_the_order_in_which_they_were_said() -> None:
+    second = {"capture_2": b"{}\nsecond", "up_2": b"up again"}
+    one = story(sent=b"down", **second, asked=b"a\xffb", up_1=b"up", capture_1=b"{}\n1")
+    shown = told(7, one)
+    assert (shown["id"], shown["number"]) == ("r1", 7)
+    assert shown["steps"] == [
+        {"title": "What the client sent", "text": "a\ufffdb"},
+        {"title": "What went up, try 1", "text": "up"},
+        {"title": "What the model server answered, try 1", "text": "1"},
+        {"title": "What went up, try 2", "text": "up again"},
+        {"title": "What the model server answered, try 2", "text": "second"},
+        {"title": "What the client got", "text": "down"},
+    ]
+
+
+def test_of_several_captures_the_last_one_counts() -> None:
+    assert last_capture(story(capture_1=b"1", capture_2=b"2", sent=b"3")) == b"2"
+    assert last_capture(story(sent=b"3")) is None
+
+
+def test_how_the_text_of_the_last_answer_is_read_is_told() -> None:
+    lines = reading(story(capture_1=capture(wire([ROLE, says("no"), ends()])), capture_2=capture()))
+    assert any("bash" in line for line in lines)
+    assert not any(line in ("content:", "no content") or "I will" in line for line in lines)
+
+
+def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
+    assert reading(story(capture_1=capture(tools=[]))) == ["the request offers no tools, so its text is not read"]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [story(), story(capture_1=capture(status=500)), story(capture_1=b"no capture"), story(capture_1=b"")],
+    ids=["nothing kept", "an error", "what is no capture", "nothing in it"],
+)
+def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Story) -> None:
+    assert reading(one) == []
+
+
+def test_what_the_present_rules_make_of_it_is_told() -> None:
+    lines = replayed(story(capture_1=capture()), SETTINGS, read_rules(None))
+    assert lines and any("bash" in line for line in lines)
+
+
+def test_where_nothing_was_kept_of_the_answer_there_is_nothing_to_replay() -> None:
+    for one in (story(asked=b"a", sent=b"b"), story(capture_1=b"no capture")):
+        assert replayed(one, SETTINGS, read_rules(None)) is None
