@@ -1,1 +1,1 @@
-"""The command line: serve, check, parse, replay."""
+"""The command line: serve, check, parse, replay, setup, launch."""

@@ -30,8 +30,8 @@ _ACTIONS: Mapping[Action, str] = {
 def summary(rules: Rules) -> Iterator[str]:
     """Lines that say what the rules do; each is safe to print."""
     for rule in rules.tools:
-        said = f"tools {_plain(rule.tool)}: {_rule(rule)}"
-        yield said + _FALLBACK if rules.is_fallback(rule) else said
+        line = f"tools {_plain(rule.tool)}: {_rule(rule)}"
+        yield line + _FALLBACK if rules.is_fallback(rule) else line
     if rules.policy("").infer_from_legacy_table:
         yield _TABLE
     for model in rules.models:
@@ -45,10 +45,10 @@ def summary(rules: Rules) -> Iterator[str]:
 
 
 def _rule(rule: ToolRule) -> str:
-    said = f"if {_path(rule.parameter)} {_condition(rule)}, {_action(rule)}"
+    line = f"if {_path(rule.parameter)} {_condition(rule)}, {_action(rule)}"
     if not rule.models:
-        return said
-    return f"{said}, for models {', '.join(map(_plain, rule.models))}"
+        return line
+    return f"{line}, for models {', '.join(map(_plain, rule.models))}"
 
 
 def _condition(rule: ToolRule) -> str:
@@ -96,7 +96,7 @@ def _escaped(key: str) -> str:
 
 
 def _model(model: Model) -> Iterator[str]:
-    said = {
+    words = {
         "parse": model.parse,
         "upstream": model.upstream,
         "server": model.server,
@@ -110,7 +110,7 @@ def _model(model: Model) -> Iterator[str]:
         "compaction": model.compaction,
         "grammars": model.grammars,
     }
-    yield from (f"{key} {word}" for key, word in said.items() if word)
+    yield from (f"{key} {word}" for key, word in words.items() if word)
     if model.url:
         yield f"at {_cut(model.url)}"
     yield from _requests(model.requests)
@@ -145,14 +145,14 @@ def _requests(requests: RequestRules) -> Iterator[str]:
 
 
 def _client(client: Client) -> Iterator[str]:
-    said = {
+    words = {
         "parse": client.parse,
         "upstream": client.upstream,
         "heartbeat": client.heartbeat,
         "reasoning": client.reasoning,
         "calls": client.calls,
     }
-    yield from (f"{key} {word}" for key, word in said.items() if word)
+    yield from (f"{key} {word}" for key, word in words.items() if word)
     clean = client.clean
     places = {"top": clean.top, "choice": clean.choice, "message": clean.message, "usage": clean.usage}
     yield from (f"without {_cut(' '.join(names))} in {place}" for place, names in places.items() if names)

@@ -11,15 +11,15 @@ import importlib
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
 from proxy import __version__
+from proxy.commands.banner import keys_there, show
 from proxy.commands.describe_rules import summary
-from proxy.commands.parse import parse_command
-from proxy.commands.replay import replay_command
+from proxy.config.api_keys import Keys
 from proxy.config.load import (
     FOLDER_VARIABLE,
     RULES_VARIABLE,
@@ -40,7 +40,16 @@ from proxy.errors import RulesError
 from proxy.server import log_stream
 
 NAME = "vllm-tool-proxy"
-COMMANDS = ("serve", "check", "parse", "replay")
+COMMANDS = ("serve", "check", "parse", "replay", "doctor", "setup", "launch", "top")
+# Those that read their own words, and where they are: what only they need is not loaded before the proxy serves.
+_COMMANDS = {
+    "parse": ("proxy.commands.parse", "parse_command"),
+    "replay": ("proxy.commands.replay", "replay_command"),
+    "doctor": ("proxy.commands.doctor", "doctor_command"),
+    "setup": ("proxy.commands.setup", "setup_command"),
+    "launch": ("proxy.commands.setup", "launch_command"),
+    "top": ("proxy.commands.top", "top_command"),
+}
 CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file", "store", "client_keys", "upstream_key_file", "admin_key_file")
@@ -59,7 +68,11 @@ commands:
   serve       check options, rules and port, then serve (also meant without a command)
   check       check options, rules and that the code loads; print what the rules mean and exit
   parse       print which calls are found in a text, and why the rest is none; see parse --help
-  replay      print what was said in a capture, before and after the proxy; see replay --help
+  replay      print what was said in a capture, before and after the proxy; of a folder, what has changed
+  doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
+  setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help
+  launch      start a coding agent with the proxy as its model server; see launch --help
+  top         show what the live page shows, on a terminal; see top --help
 """
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
@@ -74,10 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     log_stream.install()
     try:
         words = sys.argv[1:] if argv is None else argv
-        if words[:1] == ["parse"]:
-            return parse_command(NAME, words[1:], _Parser)
-        if words[:1] == ["replay"]:
-            return replay_command(NAME, words[1:], _Parser)
+        if words and words[0] in _COMMANDS:
+            return _run(words[0], words[1:])
         command, flags = _arguments(words)
         env = environment()
         cwd = working_folder(env)
@@ -90,6 +101,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RulesError as error:
         _say("error", error.message)
         return 2
+
+
+def _run(command: str, words: Sequence[str]) -> int:
+    module, name = _COMMANDS[command]
+    run: Callable[[str, Sequence[str], type[argparse.ArgumentParser]], int]
+    run = getattr(importlib.import_module(module), name)
+    return run(NAME, words, _Parser)
 
 
 def _open_standard_streams() -> None:
@@ -127,7 +145,7 @@ class _OneServer(argparse.Action):
 def _parser() -> _Parser:
     parser = _Parser(
         prog=NAME,
-        usage="%(prog)s [serve | check | parse | replay] [options]",
+        usage="%(prog)s [serve | check | parse | replay | doctor | setup | launch | top] [options]",
         description=_ABOUT,
         epilog=_ORDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -219,7 +237,8 @@ def _check(settings: Settings, rules: Rules) -> int:
 def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn:
     if not _is_activated(env):
         _check_port(settings)
-    _check_surroundings(settings, rules)
+    keys = _check_surroundings(settings, rules)
+    show(settings, rules, keys_there(keys))
     folder = _package_folder(env[FOLDER_VARIABLE])
     command = _gunicorn(settings, folder)
     try:
@@ -290,8 +309,10 @@ def _check_port(settings: Settings) -> None:
         raise RulesError(f"cannot listen on {bind(settings)} ({error.strerror}); {remedy}") from error
 
 
-def _check_surroundings(settings: Settings, rules: Rules) -> None:
-    """Warn of what may be meant; raise RulesError for a CA file that is none, and for keys that cannot be used."""
+def _check_surroundings(settings: Settings, rules: Rules) -> Keys:
+    """Warn of what may be meant, and give the keys; raise RulesError for a CA file that is none, and for keys that
+    cannot be used.
+    """
     check_files(settings)
     keys = key_files(settings, environment()).read()
     keys.check_clients(rules)
@@ -299,6 +320,7 @@ def _check_surroundings(settings: Settings, rules: Rules) -> None:
         _say("warning", warning)
     for url in dict.fromkeys((settings.upstream, *rules.urls)):
         _check_reachable(url)
+    return keys
 
 
 def _check_reachable(url: str) -> None:

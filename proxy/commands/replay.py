@@ -1,20 +1,25 @@
 """`vllm-tool-proxy replay`: a capture before and after the proxy, under given rules.
 
 The answer takes the very way of a served one, through the engine and the dialect, but without a clock: how long text
-was held plays no part.
+was held plays no part. A capture holds what became of it when it was served: where that is something else now, `replay`
+says what, and its exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from proxy.audit_record import Repair
 from proxy.codec import sse
+from proxy.codec.json_text import JsonObject
+from proxy.commands.capture_files import Total, files_of, is_folder, read_file
 from proxy.commands.parse import printable
+from proxy.commands.terminal import each
 from proxy.config.load import load
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -23,17 +28,25 @@ from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
-from proxy.exchange.capture import Captured, read_capture
+from proxy.exchange.capture import Captured
+from proxy.exchange.reply_record import ReplyRecord, differences
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.task import make_task
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.formats.reasoning import Thoughts
 from proxy.thinking.families import family_of
 from proxy.thinking.splitting import thoughts_of
 from proxy.web.thinking import thoughts_told
 
 _ABOUT = """\
 Prints what the model server said in a capture (serve --capture DIR writes them): what a client would have seen without
-the proxy, what it sees with it, each repair, and each reason why something was no call.
+the proxy, what it sees with it, each repair, and each reason why something was no call; then what of it is not as it
+was recorded. Of a folder, or of several captures, it prints only what is not as it was recorded, and how many are.
+
+exit codes:
+  0   all is as it was recorded, or nothing was recorded
+  1   something is not as it was recorded
+  2   bad input: no such file, no capture, a folder without any, rules that cannot be used
 """
 _SEED = b"replay"
 
@@ -42,7 +55,7 @@ _SEED = b"replay"
 class Replayed:
     """What became of a capture: the bytes for the client, repairs, what was no call by its reason, and defects.
 
-    `swallowed`: tokens were used and nothing was said.
+    `swallowed`: tokens were used and nothing was said. `made` is the record of it (`exchange/reply_record.py`).
     """
 
     data: bytes
@@ -51,6 +64,7 @@ class Replayed:
     refusals: tuple[tuple[str, int], ...]
     crashes: tuple[str, ...]
     swallowed: bool
+    made: JsonObject
 
 
 def replay_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
@@ -61,58 +75,122 @@ def replay_command(name: str, argv: Sequence[str], parser_class: type[argparse.A
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("capture", metavar="CAPTURE", help="a file that serve --capture DIR wrote")
+    about = "a file that serve --capture DIR wrote, or a folder of them; any number of both"
+    parser.add_argument("captures", metavar="CAPTURE", nargs="+", help=about)
     parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
     about = "take the answer for raw text, in which the proxy alone looks for calls (parse: proxy)"
     parser.add_argument("--raw-text", action="store_true", help=about)
     given = parser.parse_args(argv)
-    captured = read_capture(_read(given.capture), given.capture)
     settings, rules = load({} if given.rules is None else {"rules": given.rules})
-    result = replay(captured, settings, rules, raw_text=given.raw_text)
+    again = partial(replay, settings=settings, rules=rules, raw_text=given.raw_text)
+    if len(given.captures) > 1 or is_folder(given.captures[0]):
+        return _replay_many(name, files_of(given.captures), again)
+    captured = read_file(given.captures[0])
+    result = again(captured)
+    _print([*lines(captured, result), *compared(captured, result)])
+    return 1 if has_changed(captured, result) else 0
+
+
+def _replay_many(name: str, files: Sequence[str], again: Callable[[Captured], Replayed]) -> int:
+    """Replay captures one after the other; tell of those that have changed, and how many there are of each kind."""
+    total = Total()
+    for file in each(files, "replay"):
+        try:
+            captured = read_file(file)
+            result = again(captured)
+        except RulesError as error:
+            print(f"{name}: error: {error.message}", file=sys.stderr, flush=True)
+            total.bad += 1
+            continue
+        total.add(captured.made is not None, changed=has_changed(captured, result))
+        if has_changed(captured, result):
+            _print([f"{printable(file)}: changed", *compared(captured, result)])
+    _print([str(total)])
+    return total.exit_code
+
+
+def _print(told: Sequence[str]) -> None:
+    """Print lines, as the terminal can show them."""
     encoding = sys.stdout.encoding or "utf-8"
-    text = "\n".join(lines(captured, result)).encode(encoding, "backslashreplace").decode(encoding)
+    text = "\n".join(told).encode(encoding, "backslashreplace").decode(encoding)
     try:
         print(text, flush=True)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read the lines has seen enough
-    return 0
+
+
+def has_changed(captured: Captured, result: Replayed) -> bool:
+    """True if something is not as it was recorded, or the engine failed where it had not."""
+    if captured.made is None:
+        return False
+    return result.crashes != () or any(differences(captured.made, result.made))
+
+
+def compared(captured: Captured, result: Replayed) -> Iterator[str]:
+    """Lines about what is not as it was recorded."""
+    if captured.made is None:
+        yield "nothing was recorded of what became of it"
+        return
+    if not has_changed(captured, result):
+        yield "all as it was recorded"
+    for crash in result.crashes:
+        yield f"the engine failed: {printable(crash)}"
+    for difference in differences(captured.made, result.made):
+        yield f"changed: {printable(difference.what)}"
+        yield from _block("recorded", difference.before or "nothing")
+        yield from _block("now", difference.now or "nothing")
 
 
 def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bool = False) -> Replayed:
     """The captured answer through engine and dialect; `raw_text` also where the capture does not say so."""
     wanted = captured.wanted
-    profile = rules.profile(wanted.model, settings.client)
+    profile = rules.profile(wanted.model, captured.client or settings.client)
     options = ChatOptions(
         wanted.model, True, profile.clean, parsed=wanted.tools is not None, reasoning=profile.reasoning
     )
     raw_text = raw_text or captured.raw_text
     parse = "proxy" if raw_text else profile.parse
-    given = thoughts_of(wanted.body, family_of(wanted.model, profile.family))
+    given = _thoughts(captured, thoughts_of(wanted.body, family_of(wanted.model, profile.family)))
     task = make_task(
         wanted,
         rules.policy(wanted.model),
         seed=_SEED,
         raw_text=raw_text,
-        thoughts=thoughts_told(given, wanted.model, profile, parse, blocks=False),
+        ordered=captured.ordered,
+        thoughts=thoughts_told(given, wanted.model, profile, parse, blocks=captured.ordered),
         max_held=settings.max_held,
         max_calls=settings.max_calls,
     )
-    engine, crashes = Engine(task), list[Exception]()
+    engine, crashes, record = Engine(task), list[Exception](), ReplyRecord()
     swallowed = False
     if captured.status != 200:
         data = captured.body
     elif captured.streamed:
-        reply = StreamReply(engine, new_writer(options), crashes.append, max_event=settings.max_event)
+        reply = StreamReply(engine, new_writer(options), crashes.append, max_event=settings.max_event, record=record)
         data = _streamed(captured, reply)
         swallowed = reply.swallowed
     else:
-        data = _whole(captured, engine, options, crashes)
+        data = _whole(captured, engine, options, crashes, record)
         swallowed = _is_empty(captured.body)
-    told = tuple(f"{type(error).__name__}: {error}" for error in crashes)
+    failures = tuple(f"{type(error).__name__}: {error}" for error in crashes)
     streamed = captured.status == 200 and wanted.stream
+    refusals = engine.refusals
     return Replayed(
-        data, streamed, engine.audit, tuple(sorted(engine.refusals.items())), told, swallowed and options.parsed
+        data,
+        streamed,
+        engine.audit,
+        tuple(sorted(refusals.items())),
+        failures,
+        swallowed and options.parsed,
+        record.told(engine.audit, refusals),
     )
+
+
+def _thoughts(captured: Captured, given: Thoughts) -> Thoughts:
+    """The thoughts of the model's family, as far as the capture does not say more of the request."""
+    begun = given.begun if captured.begun is None else captured.begun
+    unknown = given.unknown if captured.unknown is None else captured.unknown
+    return dataclasses.replace(given, begun=begun, unknown=unknown)
 
 
 def lines(captured: Captured, result: Replayed) -> Iterator[str]:
@@ -175,23 +253,25 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     return data + end
 
 
-def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> bytes:
-    told: ProxyError
+def _whole(
+    captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception], record: ReplyRecord
+) -> bytes:
+    failure: ProxyError
     try:
         answer = read_whole(captured.body)
         if captured.wanted.stream:
-            return answer_as_stream(answer, engine, new_writer(options, expand=True))
-        return answer_as_answer(captured.body, answer, engine, ChatDialect(options))
+            return answer_as_stream(answer, engine, new_writer(options, expand=True), record)
+        return answer_as_answer(captured.body, answer, engine, ChatDialect(options), record)
     except ProxyError as error:
-        told = error
+        failure = error
     except Exception as error:  # the outermost boundary of the engine
         crashes.append(error)
         if not captured.wanted.stream:
             return captured.body
-        told = InternalError("the proxy failed while it read the answer")
+        failure = InternalError("the proxy failed while it read the answer")
     if captured.wanted.stream:
-        return sse.encode(error_body(told))
-    return error_body(told)
+        return sse.encode(error_body(failure))
+    return error_body(failure)
 
 
 def _is_empty(body: bytes) -> bool:
@@ -202,15 +282,15 @@ def _is_empty(body: bytes) -> bool:
 
 
 def _view_lines(seen: ReplyView) -> Iterator[str]:
-    for number, said in sorted(seen.choices.items()):
+    for number, choice in sorted(seen.choices.items()):
         if len(seen.choices) > 1:
             yield f"  choice {number}:"
-        yield from _block("reasoning", said.reasoning)
-        yield from _block("text", said.text)
-        for at, call in sorted(said.tool_calls.items()):
+        yield from _block("reasoning", choice.reasoning)
+        yield from _block("text", choice.text)
+        for at, call in sorted(choice.tool_calls.items()):
             yield f"  call {at}: {printable(call.name) or 'without a name'}, id {printable(call.id) or 'missing'}"
             yield from _block("arguments", call.arguments)
-        yield f"  finish: {printable(said.finish or '') or 'none'}"
+        yield f"  finish: {printable(choice.finish or '') or 'none'}"
     if seen.error:
         yield from _block("error", seen.error)
     if not seen.choices and not seen.error:
@@ -223,10 +303,3 @@ def _block(title: str, text: str) -> Iterator[str]:
         yield f"  {title}:"
         yield from (f"    {printable(line)}" for line in text.split("\n"))
 
-
-def _read(file: str) -> bytes:
-    try:
-        return Path(file).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RulesError(f"{file!r} cannot be read ({reason}); give a file that serve --capture DIR wrote") from error

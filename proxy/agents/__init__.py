@@ -1,0 +1,4 @@
+"""How coding agents are told of the proxy: each one's configuration as data, and how it gets into files that exist.
+
+Nothing here touches a file, asks a server or starts a program; `commands` does.
+"""

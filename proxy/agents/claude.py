@@ -1,0 +1,68 @@
+"""Claude Code: it speaks Messages, and reads all that it must know from its environment or its settings."""
+
+from __future__ import annotations
+
+import json
+
+from proxy.agents.configuration import NO_KEY, PATIENCE, Agent, Configuration, File, Format, Values
+from proxy.codec.json_text import JsonObject
+
+_TOKEN = "ANTHROPIC_AUTH_TOKEN"
+# Each of them wins over its base URL.
+_CLOUDS = ("BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS", "MANTLE")
+_RIVALS = ("ANTHROPIC_API_KEY", *(f"CLAUDE_CODE_USE_{cloud}" for cloud in _CLOUDS))
+
+
+def _configure(values: Values) -> Configuration:
+    told, helper, rivals = _said(values), {}, _RIVALS
+    if values.key_name:
+        # The key itself stands in no file: this is a command that prints it. A token would win over it.
+        helper = {"apiKeyHelper": f'printf %s "${values.key_name}"'}
+        rivals = (*_RIVALS, _TOKEN)
+    else:
+        told = {**told, _TOKEN: NO_KEY}
+    path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
+    settings: JsonObject = {"env": {**told}, **helper}
+    # What its settings say wins over its environment, and what is empty there counts as not set.
+    winning = {"env": {**dict.fromkeys(rivals, ""), **told}, **helper}
+    return Configuration(
+        command=("claude",),
+        environment={_TOKEN: values.key, **_said(values)},
+        unset=_RIVALS,
+        files=(File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals)),),
+        launched=("--settings", json.dumps(winning)),
+    )
+
+
+def _said(values: Values) -> dict[str, str]:
+    """The variables, but for the token."""
+    said = {
+        "ANTHROPIC_BASE_URL": values.url,
+        "ANTHROPIC_MODEL": values.model,
+        # The background requests, and the names that stand for a model in its own lists.
+        "ANTHROPIC_SMALL_FAST_MODEL": values.model,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": values.model,
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": values.model,
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": values.model,
+        "API_TIMEOUT_MS": str(PATIENCE * 1000),
+        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": str(PATIENCE * 1000),
+        # So its list of models shows the names beginning with `claude` that the proxy lists for aliases of the rules.
+        "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
+    }
+    if values.context is not None:
+        # It takes 200,000 tokens for any model that it does not know; the first is read unless the name of the model
+        # begins with `claude-`, the second caps where it compacts, at 100,000 or more.
+        said["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(values.context)
+        said["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(values.context)
+    return said
+
+
+CLAUDE = Agent(
+    name="claude",
+    title="Claude Code",
+    configure=_configure,
+    source="https://code.claude.com/docs/en/env-vars",
+    date="2026-11-22",
+    version="2.1.197",
+    package="@anthropic-ai/claude-code",
+)

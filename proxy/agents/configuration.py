@@ -1,0 +1,163 @@
+"""What a configuration of an agent consists of, and the values that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from proxy.codec.json_text import Json, JsonObject
+
+# Under this name the proxy stands among an agent's model providers.
+PROVIDER = "vllm-tool-proxy"
+# Seconds that an agent waits for an answer, or for the next byte. The proxy sends a heartbeat every 10 s, and gives
+# a model server 600 s for either (`header_timeout`, `idle_timeout`): its own error comes first, and says what is wrong.
+PATIENCE = 900
+# Tokens of one reply, where an agent wants to know how many there may be at most.
+OUTPUT = 8192
+# What an agent that wants a context window is told where the server does not say how large it is.
+USUAL_CONTEXT = 32768
+# Stands where the key belongs: it is put in when a program is started, and into no file.
+KEY = "{key}"
+# What agents that insist on a key send to a proxy that wants none.
+NO_KEY = "local"
+
+
+class Format(Enum):
+    """What a file is written in."""
+
+    JSON = "JSON"
+    TOML = "TOML"
+    YAML = "YAML"
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What is known where an agent is set up.
+
+    `url` is the proxy's, without `/v1`; `context` is the model's in tokens, None where the server does not say, and
+    `images`: it takes pictures. `key_name` is the environment variable that holds the proxy's key, empty if it wants
+    none. `environment` is the one in which the agent will run.
+    """
+
+    url: str
+    model: str
+    context: int | None = None
+    key_name: str = ""
+    images: bool = False
+    home: str = "~"
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def v1(self) -> str:
+        """The base URL of clients that append no `/v1`."""
+        return f"{self.url}/v1"
+
+    @property
+    def key(self) -> str:
+        """What stands for the key in an environment or a command line."""
+        return KEY if self.key_name else NO_KEY
+
+    @property
+    def inputs(self) -> list[Json]:
+        """What the model takes."""
+        return ["text", "image"] if self.images else ["text"]
+
+    @property
+    def window(self) -> int:
+        """The context, or a guess that is none too large."""
+        return self.context or USUAL_CONTEXT
+
+    @property
+    def output(self) -> int:
+        """How long a reply may be: the prompt needs room too."""
+        return min(OUTPUT, self.window // 4)
+
+    @property
+    def pi_model(self) -> JsonObject:
+        """The model as pi lists it, and OpenClaw, which is made of pi."""
+        return {
+            "id": self.model,
+            "name": self.model,
+            "reasoning": False,
+            "input": self.inputs,
+            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+            "contextWindow": self.window,
+            "maxTokens": self.output,
+        }
+
+    def place(self, variable: str, usual: str, name: str) -> str:
+        """The path of an agent's file: in the folder that a variable names, else in its usual one below the home."""
+        folder = self.environment.get(variable) or f"{self.home}/{usual}"
+        return f"{folder.rstrip('/')}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of an agent's configuration: what of it must say this, whatever else it says.
+
+    `own`: it is written for the proxy alone, and nothing else stands in it. `listed` is the key of a list of the
+    file's top level whose items have names, of which only those of the same name are replaced; any other list is
+    replaced as a whole. `usual` is said only where the file does not say it. `optional`: the environment says it too.
+    `without` are the paths of keys that would win over it, and are taken out.
+    """
+
+    path: str
+    format: Format
+    content: JsonObject
+    own: bool = False
+    listed: str = ""
+    usual: JsonObject = field(default_factory=dict)
+    optional: bool = False
+    without: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All that an agent is told. `environment` and the command lines may hold KEY.
+
+    Variables in `unset` would win over it. `first` is a command line that must have been run once; it writes the file
+    `written`. `notes` are told to the person.
+
+    Started by `launch` an agent is given the words `launched` and the variables `launched_with` too: they win over what
+    its files say, those of the folder that it is started in among them.
+    """
+
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    first: tuple[str, ...] = ()
+    written: str = ""
+    notes: tuple[str, ...] = ()
+    launched: tuple[str, ...] = ()
+    launched_with: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that can be set up.
+
+    `version` is the one that was run here with this very configuration (`make agents`); empty: it was not, and
+    `source` is its documentation, as of `date`. `package` is its name on npm, empty if it is not there.
+    """
+
+    name: str
+    title: str
+    configure: Callable[[Values], Configuration]
+    source: str
+    date: str
+    version: str = ""
+    package: str = ""
+
+    @property
+    def run_here(self) -> bool:
+        """True if `make agents` runs it."""
+        return bool(self.version)
+
+    @property
+    def origin(self) -> str:
+        """Where its configuration comes from, in words."""
+        if self.run_here:
+            return f"run here with version {self.version} ({self.date})"
+        return f"not run here; from {self.source}, as of {self.date}"

@@ -1,0 +1,96 @@
+"""Agents that are not run here: their configurations as their documentation has them, with its date."""
+
+from __future__ import annotations
+
+from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
+from proxy.codec.json_text import JsonObject
+
+
+def _continue(values: Values) -> Configuration:
+    options: JsonObject = {"maxTokens": values.output}
+    if values.context is not None:
+        options["contextLength"] = values.context
+    model: JsonObject = {
+        "name": PROVIDER,
+        "provider": "openai",
+        "model": values.model,
+        "apiBase": values.v1,
+        "apiKey": f"${{{{ secrets.{values.key_name} }}}}" if values.key_name else NO_KEY,
+        "roles": ["chat", "edit", "apply"],
+        "capabilities": ["tool_use", "image_input"] if values.images else ["tool_use"],
+        "defaultCompletionOptions": options,
+        "requestOptions": {"timeout": PATIENCE * 1000},
+    }
+    usual: JsonObject = {"name": "Local", "version": "1.0.0", "schema": "v1"}
+    path = values.place("CONTINUE_GLOBAL_DIR", ".continue", "config.yaml")
+    notes = (f"Put the line {values.key_name}=KEY into .env beside it.",) if values.key_name else ()
+    file = File(path, Format.YAML, {"models": [model]}, listed="models", usual=usual)
+    return Configuration(command=("cn",), files=(file,), notes=notes)
+
+
+def _zed(values: Values) -> Configuration:
+    model: JsonObject = {
+        "name": values.model,
+        "display_name": values.model,
+        "max_tokens": values.window,
+        "max_output_tokens": values.output,
+        "capabilities": {
+            "tools": True,
+            "images": values.images,
+            "parallel_tool_calls": False,
+            "prompt_cache_key": False,
+            "chat_completions": True,
+            "interleaved_reasoning": True,
+        },
+    }
+    provider: JsonObject = {"api_url": values.v1, "available_models": [model]}
+    content: JsonObject = {
+        "language_models": {"openai_compatible": {PROVIDER: provider}},
+        "agent": {"default_model": {"provider": PROVIDER, "model": values.model}},
+    }
+    path = values.place("XDG_CONFIG_HOME", ".config", "zed/settings.json")
+    # It makes the variable's name of the provider's.
+    return Configuration(
+        command=("zed", "--foreground"),
+        environment={"VLLM_TOOL_PROXY_API_KEY": values.key},
+        files=(File(path, Format.JSON, content),),
+    )
+
+
+def _goose(values: Values) -> Configuration:
+    where = {"OPENAI_HOST": values.url, "OPENAI_BASE_PATH": "v1/chat/completions"}
+    content: JsonObject = {
+        "active_provider": "openai",
+        "providers": {"openai": {"enabled": True, "model": values.model, "configured": True}},
+        **where,
+        "OPENAI_TIMEOUT": PATIENCE,
+        "GOOSE_CONTEXT_LIMIT": values.window,
+    }
+    path = values.place("XDG_CONFIG_HOME", ".config", "goose/config.yaml")
+    return Configuration(
+        command=("goose", "session"),
+        # Its environment wins over its file.
+        environment={**where, "OPENAI_API_KEY": values.key, "GOOSE_PROVIDER": "openai", "GOOSE_MODEL": values.model},
+        files=(File(path, Format.YAML, content),),
+    )
+
+
+def _sdk(values: Values) -> Configuration:
+    return Configuration(
+        environment={
+            "OPENAI_BASE_URL": values.v1,
+            "OPENAI_API_KEY": values.key,
+            "ANTHROPIC_BASE_URL": values.url,
+            "ANTHROPIC_AUTH_TOKEN": values.key,
+        },
+        notes=(
+            f"The model is named in each request: {values.model}.",
+            f"The SDKs wait for 600 s; as long as the proxy's own patience and more is timeout={PATIENCE}.",
+        ),
+    )
+
+
+CONTINUE = Agent("continue", "Continue", _continue, "https://docs.continue.dev/reference", "2026-11-22")
+ZED = Agent("zed", "Zed", _zed, "https://zed.dev/docs/ai/use-api-access", "2026-11-22")
+GOOSE = Agent("goose", "goose", _goose, "https://goose-docs.ai/docs/guides/config-files", "2026-11-22")
+SDK = Agent("sdk", "the SDKs of OpenAI and Anthropic", _sdk, "the SDKs themselves", "2026-11-22")

@@ -1,0 +1,158 @@
+"""What a file says once it says what an agent must be told: all else in it stays, comments too.
+
+The text itself is edited, at the places that change. What came out is read again and held against what must come out
+(`expected`): a file in which that is not so, or that cannot be read, is never written.
+"""
+
+from __future__ import annotations
+
+import tomllib
+
+import yaml
+
+from proxy.agents import jsonc_text, toml_text, yaml_text
+from proxy.agents.configuration import File, Format
+from proxy.agents.spans import NotMergeableError
+from proxy.codec.json_text import Json, JsonObject
+
+
+def merged(text: str, file: File) -> str:
+    """The file's text with what it must say, `text` being what it says now, or empty; the very same if that is so.
+
+    Raises NotMergeableError where it is not safe.
+    """
+    if file.own:
+        return jsonc_text.written(file.content)
+    text = _cleared(text, file)
+    before = read(text, file.format)
+    content = {**{key: value for key, value in file.usual.items() if key not in before}, **file.content}
+    wanted = expected(before, content, file.listed)
+    if repr(wanted) == repr(before) and text.strip():  # for 1 == True
+        return text
+    after = _edited(text, file, content)
+    if not _says(after, file.format, wanted):
+        raise NotMergeableError("its form is one that cannot be edited safely")
+    return after
+
+
+def _says(text: str, format: Format, wanted: JsonObject) -> bool:
+    try:
+        return read(text, format) == wanted
+    except NotMergeableError:
+        return False
+
+
+def in_the_way(text: str, file: File) -> list[tuple[str, ...]]:
+    """The keys that would win over what the file must say, and are there, by their paths. Raises NotMergeableError."""
+    if file.own:
+        return []
+    said = read(text, file.format)
+    return [path for path in file.without if _has(said, path)]
+
+
+def _has(said: Json, path: tuple[str, ...]) -> bool:
+    for key in path:
+        if not isinstance(said, dict) or key not in said:
+            return False
+        said = said[key]
+    return True
+
+
+def _cleared(text: str, file: File) -> str:
+    """The text without what is in the way."""
+    for path in in_the_way(text, file):
+        wanted = _pruned(read(text, file.format), path)
+        text = _without(text, path, file.format)
+        if not _says(text, file.format, wanted):
+            raise NotMergeableError(f"{dotted(path)} would win over it, and cannot be taken out safely")
+    return text
+
+
+def _pruned(said: Json, path: tuple[str, ...]) -> JsonObject:
+    """What is said without the value of a path, which is there."""
+    assert isinstance(said, dict)
+    key, *inner = path
+    if inner:
+        return {**said, key: _pruned(said[key], tuple(inner))}
+    return {name: value for name, value in said.items() if name != key}
+
+
+def dotted(path: tuple[str, ...]) -> str:
+    """A path of keys for people."""
+    return ".".join(path)
+
+
+def _without(text: str, path: tuple[str, ...], format: Format) -> str:
+    match format:
+        case Format.JSON:
+            return jsonc_text.without(text, path)
+        case Format.TOML:
+            return toml_text.without(text, path)
+        case Format.YAML:
+            return text  # no agent's needs it
+
+
+def read(text: str, format: Format) -> JsonObject:
+    """What a text says; nothing if it is empty. Raises NotMergeableError."""
+    try:
+        value = _parsed(text, format)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise NotMergeableError(f"it is no {format.value} that can be read: {_first_line(error)}") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise NotMergeableError(f"it is {format.value}, but no mapping")
+    return value
+
+
+def _parsed(text: str, format: Format) -> Json:
+    if not text.strip():
+        return None
+    match format:
+        case Format.JSON:
+            return jsonc_text.parse(text).value
+        case Format.TOML:
+            return tomllib.loads(text)
+        case Format.YAML:
+            value: Json = yaml.safe_load(text)
+            return value
+
+
+def _edited(text: str, file: File, content: JsonObject) -> str:
+    match file.format:
+        case Format.JSON:
+            return jsonc_text.edited(text, content)
+        case Format.TOML:
+            return toml_text.edited(text, content)
+        case Format.YAML:
+            return yaml_text.edited(text, content, file.listed)
+
+
+def expected(before: JsonObject, content: JsonObject, listed: str = "") -> JsonObject:
+    """What a file must say that says `before` now: mappings are merged, all else is replaced."""
+    after = dict(before)
+    for key, value in content.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            after[key] = expected(old, value)
+        elif key == listed and isinstance(value, list) and isinstance(old, list):
+            after[key] = with_items(old, value)
+        else:
+            after[key] = value
+    return after
+
+
+def with_items(old: list[Json], items: list[Json]) -> list[Json]:
+    """A list with these items in the places of those of the same names, the others behind it."""
+    ours = {name_of(item): item for item in items}
+    kept = [ours.pop(name_of(item), item) for item in old]
+    return [*kept, *ours.values()]
+
+
+def name_of(item: Json) -> str:
+    """The name of an item of a list; empty if it has none."""
+    return str(item.get("name", "")) if isinstance(item, dict) else ""
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

@@ -1,0 +1,52 @@
+"""OpenCode: it speaks chat completions; providers and models stand in its `opencode.json`."""
+
+from __future__ import annotations
+
+import json
+
+from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
+from proxy.codec.json_text import JsonObject
+
+
+def _configure(values: Values) -> Configuration:
+    model: JsonObject = {
+        "name": values.model,
+        "tool_call": True,
+        "modalities": {"input": values.inputs, "output": ["text"]},
+        "reasoning": True,
+        # In which field its provider gives earlier thoughts back.
+        "interleaved": {"field": "reasoning_content"},
+        "limit": {"context": values.window, "output": values.output},
+    }
+    options: JsonObject = {
+        "baseURL": values.v1,
+        "apiKey": f"{{env:{values.key_name}}}" if values.key_name else NO_KEY,
+        "timeout": PATIENCE * 1000,
+    }
+    provider: JsonObject = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": PROVIDER,
+        "options": options,
+        "models": {values.model: model},
+    }
+    models: JsonObject = {"model": f"{PROVIDER}/{values.model}", "small_model": f"{PROVIDER}/{values.model}"}
+    content: JsonObject = {"$schema": "https://opencode.ai/config.json", **models, "provider": {PROVIDER: provider}}
+    path = values.place("XDG_CONFIG_HOME", ".config", "opencode/opencode.json")
+    # It is merged with the files, and wins over that of a project.
+    winning = {**models, "provider": {PROVIDER: {"options": {"baseURL": values.v1}}}}
+    return Configuration(
+        command=("opencode",),
+        files=(File(path, Format.JSON, content),),
+        launched_with={"OPENCODE_CONFIG_CONTENT": json.dumps(winning)},
+    )
+
+
+OPENCODE = Agent(
+    name="opencode",
+    title="OpenCode",
+    configure=_configure,
+    source="https://opencode.ai/docs/providers",
+    date="2026-11-22",
+    version="1.18.33",
+    package="opencode-ai",
+)

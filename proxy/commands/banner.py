@@ -1,0 +1,159 @@
+"""What `serve` is about to do, said once at its start: on a terminal a small table, else a few lines of the log.
+
+No key is ever in it, only whether there are some: `facts` is given nothing else of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from proxy import __version__
+from proxy.commands.terminal import plain
+from proxy.config.api_keys import Keys
+from proxy.config.load import bind
+from proxy.config.rules import Rules
+from proxy.config.settings import Settings
+from proxy.web.routes import CHAT, MESSAGES, RESPONSES
+from proxy.worker.logging_setup import log_line
+
+NAME = "vllm-tool-proxy"
+# Facts that stand on one line of the log.
+_ON_ONE_LINE = (("listens on", "paths", "model servers"), ("rules", "keys"), ("writes", "limits", "observes"))
+
+
+@dataclass(frozen=True, slots=True)
+class KeysThere:
+    """Which keys there are: how many of clients, and whether one for the model server and one of the admin's."""
+
+    clients: int = 0
+    upstream: bool = False
+    admin: bool = False
+
+
+def keys_there(keys: Keys) -> KeysThere:
+    """Which keys there are, without the keys."""
+    return KeysThere(len(keys.clients), keys.upstream != "", keys.admin != b"")
+
+
+def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
+    """What it is about to do, by what it is about; each text is safe to print."""
+    found = {
+        "listens on": f"http://{bind(settings)}",
+        "paths": _paths(settings),
+        "model servers": ", ".join(_servers(settings, rules)),
+        "rules": f"{rules.source} ({_entries(rules)})",
+        "keys": _keys(keys),
+        "writes": "; ".join(_written(settings)) or "the log alone",
+        "limits": _limits(settings),
+    }
+    if settings.observe:
+        found["observes"] = "nothing is changed; the log says what would be done"
+    return {name: plain(text) for name, text in found.items()}
+
+
+def show(settings: Settings, rules: Rules, keys: KeysThere, stream: TextIO | None = None) -> None:
+    """Say it on standard error, if there is one, or on another stream.
+
+    What cannot be written is no reason not to serve: the disk of the log may be full.
+    """
+    stream = sys.stderr if stream is None else stream
+    if stream is None:  # it was closed when the process began
+        return
+    with contextlib.suppress(OSError):
+        _write(settings, facts(settings, rules, keys), stream)
+
+
+def _write(settings: Settings, found: Mapping[str, str], stream: TextIO) -> None:
+    if not stream.isatty():
+        for line in _lines(found):
+            print(log_line(line, json_lines=settings.log_format == "json"), file=stream, flush=True)
+        return
+    try:
+        _table(found, stream)
+    except ImportError:
+        for name, text in found.items():
+            print(f"{name:>14}  {text}", file=stream, flush=True)
+
+
+def _table(found: Mapping[str, str], stream: TextIO) -> None:
+    from rich.console import Console  # noqa: PLC0415 (only a start on a terminal pays for it)
+    from rich.panel import Panel  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in found.items():
+        # As texts, not as markup: a path may hold what rich takes for that.
+        table.add_row(Text(name, style="bold"), Text(text))
+    panel = Panel(table, title=Text(f"{NAME} {__version__}"), title_align="left", expand=False)
+    Console(file=stream).print(panel)
+
+
+def _lines(found: Mapping[str, str]) -> Iterator[str]:
+    """`vllm-tool-proxy 0.2.0 listens on: http://127.0.0.1:8003; paths: …`"""
+    for names in _ON_ONE_LINE:
+        said = "; ".join(f"{name}: {found[name]}" for name in names if name in found)
+        yield f"{NAME} {__version__} {said}"
+
+
+def _paths(settings: Settings) -> str:
+    own = ", ".join(route.path for route in (CHAT, MESSAGES, RESPONSES))
+    passed = len(settings.pass_through)
+    return f"{own}, and {passed} that are passed through" if passed else own
+
+
+def _servers(settings: Settings, rules: Rules) -> Iterator[str]:
+    """Each model server, with its kind where the rules say it."""
+    for url in dict.fromkeys((settings.upstream, *rules.urls)):
+        kinds = {model.server for model in rules.models if model.server and (model.url or settings.upstream) == url}
+        yield f"{url} ({', '.join(sorted(kinds))})" if kinds else url
+
+
+def _entries(rules: Rules) -> str:
+    counts = {
+        "rules for tools": len(rules.tools),
+        "models": len(rules.models),
+        "families": len(rules.families),
+        "aliases": len(rules.aliases),
+        "clients": len(rules.clients),
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "no entries"
+
+
+def _keys(keys: KeysThere) -> str:
+    said = ["no client needs one"]
+    if keys.clients:
+        said = ["1 client" if keys.clients == 1 else f"{keys.clients} clients"]
+    if keys.upstream:
+        said.append("one for the model server")
+    if keys.admin:
+        said.append("the admin's")
+    return ", ".join(said)
+
+
+def _written(settings: Settings) -> Iterator[str]:
+    """What is written beside the log, and where."""
+    if settings.capture:
+        yield f"captures ({', '.join(settings.capture_on)}) to {settings.capture}"
+    if settings.audit_file:
+        yield f"repairs with their values to {settings.audit_file}"
+    if settings.verbose:
+        yield "repairs with their values to the log"
+    if settings.audit_values and not settings.no_ui:
+        yield "what clients and models say to the live page"
+    if settings.store:
+        yield f"responses to {settings.store}"
+
+
+def _limits(settings: Settings) -> str:
+    workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
+    return (
+        f"{workers}, each with {settings.max_streams} streams and {settings.threads} other requests; "
+        f"{settings.max_body // 1024} KiB of a request, {settings.graceful_timeout} s to end"
+    )

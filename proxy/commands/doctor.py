@@ -1,0 +1,176 @@
+"""`vllm-tool-proxy doctor`: probe a live model server, and say what is wrong with it and what mends that.
+
+Exit codes: 0 nothing that does harm was found, 1 something was, 2 the command cannot be done as it was given, 3 there
+is no model server to examine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from proxy.commands.parse import printable
+from proxy.commands.terminal import progress
+from proxy.config.load import environment, key_files, load, working_folder
+from proxy.config.rules import Rules
+from proxy.config.server_url import server_url
+from proxy.config.settings import Settings
+from proxy.doctor.ask import Asker
+from proxy.doctor.doctor import examine
+from proxy.doctor.kept import keep, kept_beside
+from proxy.doctor.report import Report, as_json, lines
+from proxy.doctor.rules_file import rules_in, write_entry
+from proxy.doctor.server import NoServerError
+from proxy.doctor.table import PROBES
+from proxy.errors import RulesError
+from proxy.upstream.client import ModelServer, ServerOptions
+
+HARM, NO_SERVER = 1, 3
+_SECONDS = 60.0
+_MOST_SECONDS = 3600.0
+_MINUTES = 5.0
+_MOST_MINUTES = 1440.0
+_CONNECT_SECONDS = 5.0
+_ABOUT = """\
+Probes a live model server in about a minute, and in no more than --minutes, through no proxy, and says what it found:
+each defect with the harm that it does, what the proxy does about it, and the flag or the rule that mends it. It
+generates some hundred tokens, and changes nothing on the server.
+"""
+_CODES = """\
+exit codes: 0 nothing that does harm was found, 1 something was, 2 the command cannot be done as it was given, 3 there
+is no model server to examine
+"""
+
+
+def doctor_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+    """Run `doctor` with the words behind it; raises RulesError for bad input."""
+    given = _parser(name, parser_class).parse_args(argv)
+    env = environment()
+    folder = working_folder(env)
+    settings, rules = load({} if given.rules is None else {"rules": given.rules}, env)
+    kept = _kept_at(given, rules, folder)
+    if given.write is not None:
+        rules = rules_in(folder / given.write)
+    ask = _asker(given, settings, env)
+    try:
+        with progress("doctor", len(PROBES)) as bar:
+            report = examine(ask, given.model, rules, bar.step)
+    except NoServerError as error:
+        print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
+        return NO_SERVER
+    notes = [*_written(given.write, folder, report), *_kept(kept, report, asked=given.keep is not None)]
+    _print(report, notes, as_text=not given.json)
+    return HARM if report.does_harm else 0
+
+
+def _parser(name: str, parser_class: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    parser = parser_class(
+        prog=f"{name} doctor",
+        description=_ABOUT,
+        epilog=_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--upstream", metavar="URL", help="the model server; without it that of the settings")
+    parser.add_argument("--model", metavar="NAME", default="", help="the model; without it the first that is served")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument(
+        "--write", metavar="FILE", help="put the model's entry into this rules file, with a backup beside it"
+    )
+    parser.add_argument("--keep", metavar="PATH", help="keep the report there; without it beside the rules file")
+    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the server's key")
+    parser.add_argument("--timeout", metavar="S", default=str(_SECONDS), help="seconds for one answer (60)")
+    about = "minutes for all of it (5): what is not examined then is told as that"
+    parser.add_argument("--minutes", metavar="N", default=str(_MINUTES), help=about)
+    parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
+    return parser
+
+
+def _asker(given: argparse.Namespace, settings: Settings, env: dict[str, str]) -> Asker:
+    url = settings.upstream
+    if given.upstream is not None:
+        try:
+            url = server_url(given.upstream)
+        except ValueError as needed:
+            raise RulesError(f"--upstream must be {needed}; write one") from None
+    seconds = _number(given.timeout, "--timeout", "seconds", _MOST_SECONDS)
+    minutes = _number(given.minutes, "--minutes", "minutes", _MOST_MINUTES)
+    connect = min(seconds, _CONNECT_SECONDS)
+    server = ModelServer(ServerOptions(url, connect, seconds, settings.upstream_ca, settings.max_header))
+    return Asker(server, _key(given, settings, env), seconds, minutes * 60)
+
+
+def _number(text: str, option: str, unit: str, most: float) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= most:
+        raise RulesError(f"{option} must be a number of {unit}, up to {most:g}; write one")
+    return number
+
+
+def _key(given: argparse.Namespace, settings: Settings, env: dict[str, str]) -> str:
+    """The server's key: of the named variable, else the one that the proxy itself would use."""
+    if given.key_env is None:
+        return key_files(settings, env).read().upstream_key("", passed=False)
+    key = env.get(given.key_env, "").strip()
+    if not key:
+        raise RulesError(f"--key-env: the variable {given.key_env!r} is not set; put the key into it")
+    if not (key.isascii() and key.isprintable()):
+        raise RulesError(f"--key-env: the variable {given.key_env!r} holds what no header can; put the key into it")
+    return key
+
+
+def _kept_at(given: argparse.Namespace, rules: Rules, folder: Path) -> Path | None:
+    """Where the report is kept: where it was asked for, else beside the file that is written, or the rules in force."""
+    if given.keep is not None:
+        return folder / str(given.keep)
+    if given.write is not None:
+        return kept_beside(str((folder / given.write).absolute()))
+    return kept_beside(rules.source)
+
+
+def _written(file: str | None, folder: Path, report: Report) -> list[str]:
+    """Put the entry into the file that was named; say what was done."""
+    if file is None:
+        return []
+    written = write_entry(folder / file, report.model, report.entry) if report.entry else None
+    if written is None:
+        return [f"nothing was written: {folder / file} needs no further entry for this model"]
+    backup = "there was none before" if written.backup is None else f"before it was what {written.backup} is"
+    told = [f"written: {written.file} ({backup}); a reload takes it (POST /_reload, or SIGHUP)"]
+    if written.infers_anew:
+        told.append(
+            "the file had no section models: by its new one the setting infer_names is schema where it was table; "
+            "set it to table if calls without a name are to be told by their usual arguments"
+        )
+    return told
+
+
+def _kept(place: Path | None, report: Report, *, asked: bool) -> list[str]:
+    """Keep the report; where nobody asked for it, a folder that cannot be written is no failure."""
+    if place is None:
+        return []
+    if not asked and not os.access(place.parent, os.W_OK):
+        return []
+    keep(as_json(report), place)
+    return [f"the report is kept in {place}"]
+
+
+def _print(report: Report, notes: Sequence[str], *, as_text: bool) -> None:
+    said = [*lines(report), *notes] if as_text else [json.dumps(as_json(report), indent=2)]
+    if not as_text:
+        for note in notes:
+            print(printable(note), file=sys.stderr)
+    encoding = sys.stdout.encoding or "utf-8"
+    # A line break in the name of a model begins no line; JSON has lines of its own.
+    text = "\n".join(printable(line, "" if as_text else "\n") for line in said)
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the lines has seen enough

@@ -1,0 +1,24 @@
+"""How `setup` and `launch` end, as their callers see it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """The exit status; docs/agents.md lists them."""
+
+    DONE = 0
+    NOT_WRITTEN = 1  # a file cannot be merged, or was changed since
+    USAGE = 2  # the command line leaves something open, or a key is missing or refused
+    NOT_THERE = 3  # nothing answers there, or the proxy does not reach its model server
+    NO_PROXY = 4  # what answers is no proxy, or talks nonsense
+    NOT_INSTALLED = 127  # the agent's program is not on PATH
+
+
+class CommandError(Exception):
+    """A command ends here, with a status; the text is one line for the person."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status

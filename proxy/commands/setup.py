@@ -1,0 +1,323 @@
+"""`vllm-tool-proxy setup` and `launch`: an agent is told of the proxy, and started."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from proxy.agents.configuration import KEY, Agent, Configuration, File, Values
+from proxy.agents.known import AGENTS
+from proxy.agents.merging import dotted, merged
+from proxy.agents.web_proxy import past_web_proxy
+from proxy.commands.agent_files import AgentFiles
+from proxy.commands.exit_status import CommandError, Status
+from proxy.commands.own_proxy import run_agent, running_proxy
+from proxy.commands.parse import printable
+from proxy.commands.proxy_facts import ProxyFacts, plain_url
+from proxy.config.load import environment
+from proxy.server import log_stream
+
+_URL = "http://127.0.0.1:8003"
+_ABOUT = """\
+Asks the proxy for its models and prints what an agent must be told: its environment and its files. With --write the
+files are written, what they say of other things stays, and --undo restores what was there before.
+"""
+_LAUNCH = """\
+Starts an agent with the proxy as its model server. What its environment cannot say is written into its files, as
+`setup --write` does; `setup AGENT --undo` restores what was there before. With --upstream a proxy for that model
+server is started first, if none for it listens at --url, and stopped when the agent has ended; where something else
+listens there it is started at the next free port.
+"""
+_STATUS = """\
+exit status: 0 done; 1 a file cannot be merged, or was changed since; 2 something is missing in the command line, or a
+key; 3 nothing answers, or the proxy does not reach its model server; 4 what answers is no proxy; 127 the agent is not
+installed. A launched agent ends with its own.
+"""
+_SECONDS_OF_FIRST = 120
+# Tokens of context below which agents have been seen to compact at once, or to send nothing at all.
+_FEW = 24576
+# OpenClaw puts in no others.
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _CommandLine:
+    """What the command line says; `variables` is the environment."""
+
+    agent: Agent
+    url: str
+    model: str
+    key_name: str
+    variables: Mapping[str, str]
+
+    @property
+    def home(self) -> Path:
+        """The user's home folder."""
+        return Path(self.variables.get("HOME") or Path.home())
+
+    @property
+    def key(self) -> str:
+        """The key; raises CommandError if there is none where one is named."""
+        if not self.key_name:
+            return ""
+        if not _VARIABLE.fullmatch(self.key_name):
+            told = f"--key-env {self.key_name!a} is no name of a variable, in capitals, such as PROXY_KEY"
+            raise CommandError(Status.USAGE, told)
+        key = self.variables.get(self.key_name, "")
+        if not key.strip():
+            raise CommandError(Status.USAGE, f"--key-env {self.key_name}: there is no such variable, or it is empty")
+        return key
+
+    @property
+    def state(self) -> Path:
+        """The folder for what is remembered."""
+        state = self.variables.get("XDG_STATE_HOME") or self.home / ".local" / "state"
+        return Path(state) / "vllm-tool-proxy"
+
+    def files(self) -> AgentFiles:
+        """The agent's files."""
+        return AgentFiles(self.agent.name, self.state)
+
+
+def setup_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+    """Run `setup` with the words behind it; raises RulesError for words that cannot be read."""
+    parser = _parser(f"{name} setup", _ABOUT, parser_class)
+    parser.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
+    parser.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
+    parser.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
+    given = parser.parse_args(argv)
+    asked = _asked(given)
+    if given.launch:
+        return _ended(name, lambda: _launch(asked, ()))
+    if given.undo:
+        return _ended(name, lambda: _print(asked.files().restore()))
+    if given.write:
+        return _ended(name, lambda: _write(asked))
+    return _ended(name, lambda: _print(described(asked.agent, *_configured(asked))))
+
+
+def launch_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+    """Run `launch` with the words behind it; raises RulesError for words that cannot be read."""
+    words = [*argv]
+    at = words.index("--") if "--" in words else len(words)
+    parser = _parser(f"{name} launch", _LAUNCH, parser_class)
+    parser.usage = "%(prog)s AGENT [options] [-- what the agent itself is given]"
+    about = "the model server; a proxy for it is started if none is at --url, and stopped behind the agent"
+    parser.add_argument("--upstream", default="", metavar="URL", help=about)
+    given = parser.parse_args(words[:at])
+    asked = _asked(given)
+    if given.upstream:
+        return _ended(name, lambda: _launch_both(asked, given.upstream, words[at + 1 :]))
+    return _ended(name, lambda: _launch(asked, words[at + 1 :]))
+
+
+def _parser(prog: str, about: str, parser_class: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    parser = parser_class(
+        prog=prog,
+        description=about,
+        epilog=_STATUS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("agent", metavar="AGENT", choices=AGENTS, help=", ".join(AGENTS))
+    parser.add_argument("--url", default=_URL, metavar="URL", help=f"where the proxy is ({_URL})")
+    parser.add_argument("--model", default="", metavar="NAME", help="needed where the proxy has several")
+    about_key = "the variable that holds the proxy's key, if it wants one; the key itself is written into no file"
+    parser.add_argument("--key-env", default="", metavar="NAME", help=about_key)
+    return parser
+
+
+def _asked(given: argparse.Namespace) -> _CommandLine:
+    return _CommandLine(AGENTS[given.agent], given.url, given.model, given.key_env, environment())
+
+
+def _ended(name: str, step: Callable[[], int | None]) -> int:
+    """Do a step; return its exit status, and say in one line what went wrong."""
+    try:
+        return step() or Status.DONE
+    except CommandError as error:
+        print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
+        return error.status
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the lines has seen enough
+    return Status.DONE
+
+
+def _print(lines: Iterator[str] | Sequence[str]) -> None:
+    for line in lines:
+        print(printable(line, "\n\t"), flush=True)
+
+
+def _configured(asked: _CommandLine) -> tuple[Values, Configuration]:
+    """Ask the proxy, and make the agent's configuration of what it says. Raises CommandError."""
+    url = plain_url(asked.url)
+    facts = ProxyFacts(url, asked.key, asked.key_name, asked.variables.get("SSL_CERT_FILE", ""))
+    facts.check()
+    served = facts.served(asked.model)
+    values = Values(
+        url,
+        served.model,
+        served.context,
+        asked.key_name,
+        images=served.images,
+        home=str(asked.home),
+        environment=asked.variables,
+    )
+    return values, past_web_proxy(asked.agent.configure(values), values)
+
+
+def described(agent: Agent, values: Values, configuration: Configuration) -> Iterator[str]:
+    """All that the agent must be told, as lines for a person; those of the environment are for a shell."""
+    yield from _title(agent, values)
+    if configuration.environment:
+        yield "\n# environment"
+        yield from _environment(configuration, values)
+    for file in configuration.files:
+        or_so = "instead of the environment: " if file.optional else ""
+        yield f"\n# {or_so}{file.path} ({file.format.value}; `--write` merges it with what is there)"
+        yield merged("", file).rstrip("\n")
+        if file.without:
+            yield f"# take out of it what would win over that: {', '.join(map(dotted, file.without))}"
+    if configuration.first:
+        yield f"\n# once, which writes {configuration.written}"
+        yield _shown(configuration.first, values)
+    if configuration.command:
+        yield "\n# start"
+        yield _shown(configuration.command, values)
+    for note in _notes(configuration, values):
+        yield f"\n# {note}"
+
+
+def _notes(configuration: Configuration, values: Values) -> Iterator[str]:
+    """What a person should know of it."""
+    yield from map(printable, configuration.notes)
+    if values.context is not None and values.context < _FEW:
+        yield f"{values.context} tokens are few: the prompt and the tools of an agent alone take 10,000 and more."
+
+
+def _title(agent: Agent, values: Values) -> Iterator[str]:
+    """Comments for a shell: a line break in the model's name would begin a command."""
+    context = f"{values.context} tokens" if values.context else "not said by the server"
+    yield f"# {agent.title}: {agent.origin}"
+    yield f"# proxy {values.url}, model {printable(values.model)}, context {context}"
+
+
+def _environment(configuration: Configuration, values: Values) -> Iterator[str]:
+    if configuration.unset:
+        yield f"unset {' '.join(configuration.unset)}"
+    for name, value in configuration.environment.items():
+        if value != KEY or name != values.key_name:
+            yield f"export {name}={_shown([value], values)}"
+
+
+def _shown(words: Sequence[str], values: Values) -> str:
+    """Words for a shell, the variable in the place of the key."""
+    return " ".join(f'"${values.key_name}"' if word == KEY else shlex.quote(word) for word in words)
+
+
+def _write(asked: _CommandLine) -> None:
+    """Write the agent's files, or let its own command do so."""
+    values, configuration = _configured(asked)
+    _print([*_title(asked.agent, values)])
+    _print(_settle(asked, configuration, configuration.files))
+    winning = [name for name in configuration.unset if asked.variables.get(name)]
+    if winning:
+        _print([f"\n# what this shell says wins over it; `launch` starts the agent without\nunset {' '.join(winning)}"])
+    left = not any(file.optional for file in configuration.files)
+    if left and configuration.environment:
+        _print(["\n# and its environment, which `launch` sets", *_environment(configuration, values)])
+    _print([f"\n# {note}" for note in _notes(configuration, values)])
+
+
+def _settle(asked: _CommandLine, configuration: Configuration, files: Sequence[File]) -> Iterator[str]:
+    """Write these files of the configuration, and run what must have been run once; give a line for each."""
+    store = asked.files()
+    yield from store.write(files)
+    if configuration.first:
+        words = configuration.first
+        program = _program(words[0], asked)
+
+        def run() -> None:
+            _run_first(program, _filled(words, asked), asked)
+
+        yield store.run(words, configuration.written, run)
+
+
+def _run_first(program: str, words: Sequence[str], asked: _CommandLine) -> None:
+    try:
+        done = subprocess.run(
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS_OF_FIRST,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(Status.NOT_WRITTEN, f"{words[0]} {words[1]} did not end: {type(error).__name__}") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        last = said[-1] if said else "it says nothing"
+        told = f"{words[0]} {words[1]} ended with status {done.returncode}: {last}"
+        raise CommandError(Status.NOT_WRITTEN, told.replace(asked.key, KEY) if asked.key else told)
+
+
+def _launch(asked: _CommandLine, words: Sequence[str]) -> None:
+    """Become the agent."""
+    program, command, variables = _prepared(asked, words)
+    log_stream.drain()  # what was said on standard error is written by a thread
+    try:
+        os.execve(program, command, variables)
+    except OSError as error:
+        raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
+
+
+def _launch_both(asked: _CommandLine, upstream: str, words: Sequence[str]) -> int:
+    """Run the agent to its end, and a proxy for this model server beside it; return the agent's exit status."""
+    url = plain_url(asked.url)
+    with running_proxy(url, upstream, asked.variables, asked.state) as running:
+        told = f"a proxy for {upstream} listens at {url} already, and is used as it is"
+        if running.log:
+            at = "" if running.url == url else f" at {running.url}, as something else listens at {url},"
+            told = f"a proxy for {upstream} runs{at} as long as the agent; {running.log} is its log"
+        print(printable(told), file=sys.stderr, flush=True)
+        return run_agent(*_prepared(replace(asked, url=running.url), words))
+
+
+def _prepared(asked: _CommandLine, words: Sequence[str]) -> tuple[str, list[str], dict[str, str]]:
+    """Write what the agent needs in files; return its program, its command line and its environment."""
+    _, configuration = _configured(asked)
+    command = [*_filled(configuration.command, asked), *configuration.launched, *words]
+    if not command:
+        told = f"{asked.agent.name} is no program; give one behind --, which gets its variables"
+        raise CommandError(Status.USAGE, told)
+    program = _program(command[0], asked)
+    needed = [file for file in configuration.files if not file.optional]
+    for line in _settle(asked, configuration, needed):
+        print(printable(line), file=sys.stderr, flush=True)
+    kept = {name: value for name, value in asked.variables.items() if name not in configuration.unset}
+    said = dict(zip(configuration.environment, _filled(configuration.environment.values(), asked), strict=True))
+    return program, command, {**kept, **said, **configuration.launched_with}
+
+
+def _filled(words: Iterable[str], asked: _CommandLine) -> list[str]:
+    """The words with the key in its place."""
+    return [asked.key if word == KEY else word for word in words]
+
+
+def _program(name: str, asked: _CommandLine) -> str:
+    found = shutil.which(name, path=asked.variables.get("PATH"))
+    if found is None:
+        agent = asked.agent
+        told = f"npm install -g {agent.package}@{agent.version}" if agent.package else f"see {agent.source}"
+        raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH; install it: {told}")
+    return found

@@ -1,0 +1,148 @@
+"""`vllm-tool-proxy top`: what the live page shows, on a terminal.
+
+It listens as a page does, so that the workers tell what is under way. Without a terminal, or without `rich`, it prints
+plain lines once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+import requests
+
+from proxy.codec import sse
+from proxy.codec.json_access import as_object, as_text
+from proxy.codec.json_text import JsonObject, load_json
+from proxy.commands.terminal import has_rich
+from proxy.commands.top_view import Shown, lines
+from proxy.config.load import load
+from proxy.config.settings import Settings
+from proxy.config.validators import upstream_url
+from proxy.errors import RulesError
+
+_ABOUT = """\
+Shows what the live page /_ui shows: requests under way, the latest repairs, what was no call, counts, model servers. On
+a terminal it goes on until Ctrl-C (pip install vllm-tool-proxy[terminal]); elsewhere it prints plain lines once.
+"""
+# What is under way is told once a second: after so many events it is there.
+_EVENTS = 3
+_CONNECT_SECONDS = 5.0
+_SILENT_SECONDS = 60.0
+_HASHED = "sha256:"
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+def top_command(
+    name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser], stream: TextIO | None = None
+) -> int:
+    """Run `top` with the words behind it; raises RulesError for bad input, and where there is no such page."""
+    parser = parser_class(
+        prog=f"{name} top",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--url", metavar="URL", help="where the proxy is; without it as settings and rules say")
+    parser.add_argument("--key-file", metavar="FILE", help="file with the admin's key; without it admin_key_file's")
+    given = parser.parse_args(argv)
+    stream = sys.stdout if stream is None else stream
+    settings, _ = load()
+    url = _own_url(settings) if given.url is None else _checked(given.url)
+    show = _show_live if stream.isatty() and has_rich() else _show_once
+    show(url, events(url, _key(given.key_file, settings)), stream)
+    return 0
+
+
+def _checked(url: str) -> str:
+    try:
+        return str(upstream_url(url))
+    except ValueError as needed:
+        raise RulesError(f"--url: this value cannot be used; it must be {needed}") from None
+
+
+def _own_url(settings: Settings) -> str:
+    """Where the proxy of these settings is, for a program on its machine."""
+    host = "127.0.0.1" if settings.host in _EVERY_ADDRESS else settings.host
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{settings.port}"
+
+
+def _key(file: str | None, settings: Settings) -> str:
+    """The admin's key, "" if there is none; of a file with its digest alone nothing can be shown."""
+    path = settings.admin_key_file if file is None else file
+    if not path:
+        return ""
+    try:
+        key = Path(path).read_text("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise RulesError(f"{path} cannot be read as a key ({error}); give --key-file") from error
+    if key.startswith(_HASHED):
+        raise RulesError(f"{path} holds the digest of the key; give the key itself by --key-file")
+    return key
+
+
+def events(url: str, key: str) -> Iterator[JsonObject]:
+    """What the page at a proxy is told, event by event, without end; RulesError where it does not answer so.
+
+    An open page has its time, and asks anew.
+    """
+    while True:
+        yield from _opened(url, key)
+
+
+def _opened(url: str, key: str) -> Iterator[JsonObject]:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    decoder = sse.Decoder()
+    with requests.Session() as session:
+        session.trust_env = False
+        try:
+            timeout = (_CONNECT_SECONDS, _SILENT_SECONDS)
+            with session.get(f"{url}/_ui/events", headers=headers, stream=True, timeout=timeout) as answer:
+                _check(url, answer)
+                for part in answer.iter_content(None):
+                    yield from _told(decoder, part)
+        except requests.RequestException as error:
+            raise RulesError(f"the proxy at {url} does not answer ({type(error).__name__}); give --url") from error
+
+
+def _told(decoder: sse.Decoder, part: bytes) -> Iterator[JsonObject]:
+    for event in decoder.feed(part):
+        if event.data is not None:
+            yield as_object(load_json(event.data))
+
+
+def _check(url: str, answer: requests.Response) -> None:
+    if answer.status_code == 200:
+        return
+    message = ""
+    with suppress(ValueError):
+        message = as_text(as_object(as_object(load_json(answer.content)).get("error")).get("message"))
+    raise RulesError(f"{url}/_ui/events answered {answer.status_code}: {message or 'no such page'}")
+
+
+def _show_once(url: str, told: Iterator[JsonObject], stream: TextIO) -> None:
+    shown = Shown()
+    for number, news in enumerate(told, 1):
+        shown.take(news)
+        if number == _EVENTS:
+            break
+    encoding = stream.encoding or "utf-8"
+    text = "\n".join(lines(url, shown)).encode(encoding, "backslashreplace").decode(encoding)
+    print(text, file=stream, flush=True)
+
+
+def _show_live(url: str, told: Iterator[JsonObject], stream: TextIO) -> None:
+    """Until the user has seen enough."""
+    from proxy.commands.top_screen import screen  # noqa: PLC0415 (it needs rich)
+
+    shown = Shown()
+    with suppress(KeyboardInterrupt), screen(url, stream) as draw:
+        for news in told:
+            shown.take(news)
+            draw(shown)

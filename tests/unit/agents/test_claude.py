@@ -1,0 +1,64 @@
+"""Claude Code: what its environment and its settings say, and which of them wins."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from proxy.agents.claude import CLAUDE
+from proxy.agents.configuration import KEY, NO_KEY, Values
+from proxy.codec.json_access import as_object
+from tests.support.agent_values import KEYED, VALUES
+
+
+def test_it_compacts_before_the_context_is_full() -> None:
+    environment = CLAUDE.configure(VALUES).environment
+    assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "65536"
+    assert environment["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "65536"
+    assert environment["ANTHROPIC_SMALL_FAST_MODEL"] == environment["ANTHROPIC_MODEL"] == VALUES.model
+
+
+def test_without_a_known_context_it_takes_its_own() -> None:
+    names = CLAUDE.configure(replace(VALUES, context=None)).environment
+    assert not [name for name in names if "CONTEXT" in name or "COMPACT" in name]
+
+
+def test_every_model_that_it_asks_for_is_the_one_behind_the_proxy() -> None:
+    environment = CLAUDE.configure(VALUES).environment
+    models = {name: value for name, value in environment.items() if name.endswith("MODEL")}
+    assert len(models) == 5 and {*models.values()} == {VALUES.model}
+    assert environment["ANTHROPIC_BASE_URL"] == VALUES.url
+
+
+def test_a_token_stands_in_the_file_only_where_no_key_is_wanted() -> None:
+    free, keyed = CLAUDE.configure(VALUES), CLAUDE.configure(KEYED)
+    assert free.environment["ANTHROPIC_AUTH_TOKEN"] == NO_KEY
+    assert as_object(free.files[0].content["env"])["ANTHROPIC_AUTH_TOKEN"] == NO_KEY
+    assert keyed.environment["ANTHROPIC_AUTH_TOKEN"] == KEY
+    assert ("env", "ANTHROPIC_AUTH_TOKEN") in keyed.files[0].without
+    assert ("env", "ANTHROPIC_AUTH_TOKEN") not in free.files[0].without
+
+
+def test_its_settings_say_what_its_environment_says() -> None:
+    configuration = CLAUDE.configure(VALUES)
+    (file,) = configuration.files
+    assert file.optional and file.content == {"env": dict(configuration.environment)}
+    (file,) = CLAUDE.configure(KEYED).files
+    assert file.content["apiKeyHelper"] == 'printf %s "$PROXY_KEY"'
+    assert "ANTHROPIC_AUTH_TOKEN" not in json.dumps(file.content)
+
+
+@pytest.mark.parametrize("values", [VALUES, KEYED])
+def test_launched_it_has_settings_that_win_over_every_file(values: Values) -> None:
+    """What is empty there counts as not set; a token would win over the command that prints the key."""
+    configuration = CLAUDE.configure(values)
+    (file,) = configuration.files
+    option, text = configuration.launched
+    said = json.loads(text)
+    assert option == "--settings" and said.pop("env").items() >= file.content["env"].items()  # type: ignore[union-attr]
+    assert said == {key: value for key, value in file.content.items() if key != "env"}
+    emptied = {name for name, value in json.loads(text)["env"].items() if not value}
+    assert emptied == {name for _, name in file.without} >= {*configuration.unset}
+    assert ("ANTHROPIC_AUTH_TOKEN" in emptied) == bool(values.key_name)

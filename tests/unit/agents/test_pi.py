@@ -1,0 +1,33 @@
+"""pi: its two files, and the options that choose among its providers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.agents.configuration import NO_KEY, PROVIDER
+from proxy.agents.pi import PI
+from proxy.codec.json_access import as_object, objects_in
+from proxy.codec.json_text import JsonObject
+from tests.support.agent_values import KEYED, VALUES
+
+
+def provider(content: JsonObject) -> JsonObject:
+    """The proxy among the providers."""
+    return as_object(as_object(content["providers"])[PROVIDER])
+
+
+def test_what_is_chosen_is_a_model_of_a_provider_that_there_is() -> None:
+    models, settings = (file.content for file in PI.configure(VALUES).files)
+    assert settings["defaultProvider"] in as_object(models["providers"])
+    assert settings["defaultModel"] in [model["id"] for model in objects_in(provider(models)["models"])]
+    assert PI.configure(VALUES).launched == ("--provider", PROVIDER, "--model", VALUES.model)
+
+
+def test_a_key_is_the_name_of_its_variable() -> None:
+    keys = [provider(PI.configure(values).files[0].content)["apiKey"] for values in (VALUES, KEYED)]
+    assert keys == [NO_KEY, "PROXY_KEY"]
+
+
+def test_both_files_are_in_the_folder_that_its_variable_names() -> None:
+    moved = replace(VALUES, environment={"PI_CODING_AGENT_DIR": "/p"})
+    assert [file.path for file in PI.configure(moved).files] == ["/p/models.json", "/p/settings.json"]

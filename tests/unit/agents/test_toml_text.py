@@ -1,0 +1,64 @@
+"""TOML files of people, as Codex has them: edited line by line."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from proxy.agents.configuration import Format
+from proxy.agents.merging import expected, merged
+from proxy.agents.spans import NotMergeableError
+from tests.unit.agents.test_merging import CONTENT, file
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("", 'model = "m"\n\n[provider.ours]\nurl = "u"\nn = 1\n'),
+        ('model = "x" # why\n', 'model = "m"  # why\n\n[provider.ours]\nurl = "u"\nn = 1\n'),
+        ("# top\n\n[t]\na = 1\n", 'model = "m"\n\n# top\n\n[t]\na = 1\n\n[provider.ours]\nurl = "u"\nn = 1\n'),
+        (
+            'a = 1\n[provider.ours]\nurl = "old"\nx = 2 # kept\n\n# of b\n[b]\n',
+            'a = 1\nmodel = "m"\n[provider.ours]\nurl = "u"\nx = 2 # kept\nn = 1\n\n# of b\n[b]\n',
+        ),
+        ('"model" = "x"\n', 'model = "m"\n\n[provider.ours]\nurl = "u"\nn = 1\n'),
+        # Other ends of lines stay, and so do marks that are none.
+        (
+            'model = "x"  # a\u2028b\r\na = 1\n[provider.ours]\r\nurl = "x" # c\nn = 1\r\nlast = "\x85" # d',
+            'model = "m"  # a\u2028b\r\na = 1\n[provider.ours]\r\nurl = "u"  # c\nn = 1\r\nlast = "\x85" # d',
+        ),
+        (
+            "a = 1\r\nb = 2\n[t]\nc = 3",
+            'a = 1\r\nb = 2\nmodel = "m"\r\n[t]\nc = 3\r\n\r\n[provider.ours]\r\nurl = "u"\r\nn = 1\r\n',
+        ),
+        ('model = "m"\n[provider.ours]', 'model = "m"\n[provider.ours]\nurl = "u"\nn = 1\n'),
+    ],
+)
+def test_keys_are_set_in_their_tables(text: str, after: str) -> None:
+    assert merged(text, file(Format.TOML)) == after
+    assert merged(after, file(Format.TOML)) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a = ", "[a", "a = 1\na = 2"),
+        # Forms that are not edited line by line.
+        *('provider = {ours = {url = "x"}}\n', 'provider.ours.url = "x"\n', 'model = """\nx\n"""\n'),
+        *("provider = 1\n", "[[provider]]\na = 1\n"),
+    ],
+)
+def test_what_cannot_be_edited_safely_is_left_alone(text: str) -> None:
+    with pytest.raises(NotMergeableError):
+        merged(text, file(Format.TOML))
+
+
+@pytest.mark.parametrize("text", ['model = """x"""\n', 'a = """\nmodel = "in a text"\n[provider.ours]\n"""\n'])
+def test_a_text_of_several_lines_is_no_key(text: str) -> None:
+    """Or it is left alone: what comes out always says what it must."""
+    try:
+        after = merged(text, file(Format.TOML))
+    except NotMergeableError:
+        return
+    assert tomllib.loads(after) == expected(tomllib.loads(text), CONTENT)

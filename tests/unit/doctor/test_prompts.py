@@ -1,0 +1,146 @@
+"""The prompts that a server's template makes, in each way in which they can be seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from proxy.codec.json_access import as_text, objects_in
+from proxy.codec.json_text import JsonObject
+from proxy.doctor.ask import Asker
+from proxy.doctor.prompts import APPLY_TEMPLATE, Fate, Prompt, Prompts, PromptSource
+from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
+from tests.support.doctor_answers import error
+from tests.support.socketless import Made, Socketless
+
+MARK = "mkmark"
+Answer = Callable[[JsonObject], Made]
+
+
+def shape(text: str) -> JsonObject:
+    """A conversation with the text in it."""
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def said(body: JsonObject) -> str:
+    """The prompt of a template that says what was said."""
+    return " ".join(as_text(message.get("content")) for message in objects_in(body["messages"]))
+
+
+def tokenized(body: JsonObject) -> Made:
+    return 200, json.dumps({"token_strs": [*said(body).replace(" ", "Ġ")]}).encode()
+
+
+def applied(body: JsonObject) -> Made:
+    return 200, json.dumps({"prompt": said(body)}).encode()
+
+
+def count(number: int) -> Made:
+    choices = [{"index": 0, "message": {"content": "a"}}]
+    return 200, json.dumps({"choices": choices, "usage": {"prompt_tokens": number}}).encode()
+
+
+def counted(body: JsonObject) -> Made:
+    return count(len(said(body).split()) + 7)
+
+
+def prompts(**ways: Answer) -> tuple[Prompts, Socketless]:
+    """Of a server with these ways: `tokenize`, `apply`, `chat`."""
+    paths = {TOKENIZE: "tokenize", APPLY_TEMPLATE: "apply", CHAT_COMPLETIONS: "chat"}
+
+    def answer(path: str, body: JsonObject) -> Made:
+        name = paths[path]
+        return ways[name](body) if name in ways else (404, b"")
+
+    server = Socketless(answer)
+    return Prompts(Asker(server, "", 60.0), "m"), server
+
+
+WAYS: dict[str, tuple[dict[str, Answer], PromptSource]] = {
+    "tokens": ({"tokenize": tokenized, "apply": applied, "chat": counted}, PromptSource.TOKENIZE),
+    "template": ({"apply": applied, "chat": counted}, PromptSource.APPLY_TEMPLATE),
+    "count": ({"chat": counted}, PromptSource.COUNTED),
+}
+EACH = pytest.mark.parametrize(("ways", "way"), WAYS.values(), ids=WAYS)
+
+
+@EACH
+def test_the_best_way_that_there_is_is_taken_and_looked_for_once(ways: dict[str, Answer], way: PromptSource) -> None:
+    found, server = prompts(**ways)
+    assert found.way is way
+    asked = len(server.asked)
+    assert found.way is way and len(server.asked) == asked
+    assert all(body["model"] == "m" for _, _, body in server.asked)
+
+
+@EACH
+def test_what_is_in_the_prompt_is_kept_and_what_is_not_is_lost(ways: dict[str, Answer], way: PromptSource) -> None:
+    found, _ = prompts(**ways)
+    assert found.fate(shape, MARK) == (Fate.KEPT, "")
+    assert found.fate(lambda text: shape("something else"), MARK) == (Fate.LOST, "")
+
+
+@EACH
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_refusal_has_the_servers_words(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
+    def but(answer: Answer) -> Answer:
+        return lambda body: error("no such role", status) if MARK in said(body) else answer(body)
+
+    found, _ = prompts(**{name: but(answer) for name, answer in ways.items()})
+    assert found.fate(shape, MARK) == (Fate.REFUSED, "no such role")
+
+
+@EACH
+@pytest.mark.parametrize("status", [401, 404, 503])
+def test_an_answer_that_is_neither_tells_nothing(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
+    def but(answer: Answer) -> Answer:
+        return lambda body: error("busy", status) if MARK in said(body) else answer(body)
+
+    found, _ = prompts(**{name: but(answer) for name, answer in ways.items()})
+    assert found.fate(shape, MARK) == (Fate.UNTOLD, "")
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {},
+        {"tokenize": lambda body: (200, b'{"count": 3}'), "apply": lambda body: (200, b'{"prompt": ""}')},
+        {"tokenize": lambda body: (200, b'{"token_strs": ["other"]}')},
+        {"chat": lambda body: count(9)},
+        {"chat": lambda body: (200, b'{"choices": [{"index": 0, "message": {"content": "a"}}]}')},
+    ],
+    ids=["nothing", "no text", "another prompt", "one count for all", "no count"],
+)
+def test_where_no_prompt_is_seen_nothing_is_told(ways: dict[str, Answer]) -> None:
+    found, _ = prompts(**ways)
+    assert found.way is PromptSource.NONE
+    assert found.fate(shape, MARK) == (Fate.UNTOLD, "") and found.prompt(shape("a")) is None
+
+
+def test_a_count_that_grows_by_little_tells_nothing() -> None:
+    """Something of it is there, and it may be something else."""
+
+    def answer(body: JsonObject) -> Made:
+        words = said(body).split()
+        return count(7 + (len(words) // 10 if MARK in words else len(words)))
+
+    assert prompts(chat=answer)[0].fate(shape, MARK) == (Fate.UNTOLD, "")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [(["▁mkbaseline", "ĊĊ", "Ġa", "ĉb"], " mkbaseline\n\n a\tb"), (["mk", "base", "line", None], "mkbaseline")],
+    ids=["marks", "no text"],
+)
+def test_tokens_are_joined_to_the_text_that_they_stand_for(pieces: list[str | None], text: str) -> None:
+    found, _ = prompts(tokenize=lambda body: (200, json.dumps({"token_strs": pieces}).encode()))
+    assert found.prompt(shape("a")) == Prompt(text)
+
+
+def test_a_refusal_without_words_has_its_status() -> None:
+    def answer(body: JsonObject) -> Made:
+        return tokenized(body) if "mkbaseline" in said(body) else (400, b"")
+
+    assert prompts(tokenize=answer)[0].prompt(shape("a")) == Prompt(refused="status 400")

@@ -1,0 +1,107 @@
+"""The syntaxes of calls: each is read as itself, and the flags are those of the server's own parsers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.doctor.syntaxes import (
+    ARGUMENTS,
+    SYNTAXES,
+    TRAINED,
+    Syntax,
+    flags,
+    is_an_object,
+    is_the_call,
+    plausible,
+    trained,
+    written_in,
+)
+
+IDS = {syntax.id for syntax in SYNTAXES}
+
+
+@pytest.mark.parametrize("syntax", SYNTAXES, ids=lambda syntax: syntax.id)
+def test_a_call_in_each_syntax_is_read_as_what_it_is(syntax: Syntax) -> None:
+    (call,) = written_in(syntax.call)
+    assert call.syntax == syntax.id and json.loads(call.arguments) == ARGUMENTS and is_the_call(call.arguments)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "I would rather not.", "Use `write_file`.", '{"path": "doctor.txt"', "<tool_call>"]
+)
+def test_what_is_no_call_is_none(text: str) -> None:
+    assert written_in(text) == []
+
+
+def test_two_calls_are_two() -> None:
+    hermes = next(syntax.call for syntax in SYNTAXES if syntax.id == "Hermes' JSON")
+    assert [call.syntax for call in written_in(f"So.\n{hermes}\n{hermes}")] == ["Hermes' JSON"] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "same", "an_object"),
+    [
+        ('{"content": "hello", "path": "doctor.txt"}', True, True),
+        ('{"path": "doctor.txt"}', False, True),
+        ('["path"]', False, False),
+        ('{"path": "doc', False, False),
+        ("", False, False),
+    ],
+)
+def test_arguments_are_told(text: str, same: bool, an_object: bool) -> None:
+    assert is_the_call(text) is same and is_an_object(text) is an_object
+
+
+@pytest.mark.parametrize(
+    ("model", "syntax", "vllm"),
+    [
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "Qwen3-Coder's XML", "qwen3_xml"),
+        ("Qwen/Qwen3.5-9B", "Qwen3-Coder's XML", "qwen3_xml"),
+        ("Qwen/Qwen3-8B", "Hermes' JSON", "hermes"),
+        ("zai-org/GLM-4.7-Flash", "GLM's pairs", "glm47"),
+        ("mistralai/Devstral-Small-2507", "Mistral's list", "mistral"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "Llama's JSON", "llama3_json"),
+        ("openai/gpt-oss-120b", "gpt-oss' channels", "openai"),
+        ("deepseek-ai/DeepSeek-V3.1", "DeepSeek's sections", "deepseek_v31"),
+        ("moonshotai/Kimi-K2-Instruct", "Kimi's sections", "kimi_k2"),
+    ],
+)
+def test_the_name_suggests_the_syntax_and_the_parser(model: str, syntax: str, vllm: str) -> None:
+    own = trained(model)
+    assert own is not None and (own.syntax, own.vllm) == (syntax, vllm)
+    assert flags("vllm", model, "") == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
+    # What the model writes is surer than its name.
+    assert flags("vllm", model, syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
+
+
+def test_what_the_model_writes_wins_over_its_name() -> None:
+    assert flags("vllm", "Qwen/Qwen3-8B", "Qwen3-Coder's XML").endswith(" qwen3_xml")
+    assert flags("sglang", "Qwen/Qwen3-8B", "Qwen3-Coder's XML") == "--tool-call-parser qwen3_coder"
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "syntax"),
+    [("vllm", "my-model", ""), ("lmdeploy", "Qwen3-8B", "Hermes' JSON"), ("", "Qwen3-8B", ""), ("sglang", "lfm2", "")],
+)
+def test_where_no_flag_is_known_none_is_named(kind: str, model: str, syntax: str) -> None:
+    assert flags(kind, model, syntax) == ""
+
+
+def test_the_rows_name_syntaxes_that_there_are() -> None:
+    assert {row.syntax for row in TRAINED} - {""} <= IDS
+    assert all(row.vllm for row in TRAINED)
+
+
+def test_llama_cpp_reads_by_its_template() -> None:
+    assert flags("llamacpp", "Qwen3-8B", "Hermes' JSON").startswith("--jinja, and --chat-template-file ")
+    assert flags("llamacpp", "Qwen3-8B", "") == "", "of a name alone nothing is known"
+
+
+def test_what_a_model_is_asked_to_repeat() -> None:
+    usual = ["Qwen3-Coder's XML", "Hermes' JSON", "Llama's JSON"]
+    assert [syntax.id for syntax in plausible("my-model")] == usual
+    assert {syntax.id for syntax in plausible("GLM-4.6")} == {*usual, "GLM's pairs"}
+    # Marks that are special tokens cannot be written by a user.
+    assert [syntax.id for syntax in plausible("gpt-oss-20b")] == usual

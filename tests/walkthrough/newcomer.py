@@ -1,0 +1,103 @@
+"""Somebody with an empty home who types what the documentation says, into a shell of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.real.processes import ROOT, answers, stop
+from tests.support.scripted import PATIENCE
+
+AGENTS = ("claude", "codex", "openclaw", "opencode", "qwen", "pi")
+_SECONDS = 300
+_UPSTREAM = re.compile(r"(--upstream )http://127\.0\.0\.1:\d+")
+_AGENT = re.compile(r"\b((?:launch|setup) [a-z]+)")
+_PROXY = "http://127.0.0.1:8003"
+
+
+class Typed(NamedTuple):
+    """What came of a command."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Newcomer:
+    """A home, a folder with the sources, and where their model server and their proxy are.
+
+    The documentation's URLs become these; nothing else of a command is changed. In the place of the agents, which are
+    npm packages, stands a program that does what it was told by its configuration (`stand_in.py`).
+    """
+
+    def __init__(self, folder: Path, upstream: str, port: int) -> None:
+        self.home = folder / "home"
+        self.sources = folder / "sources"
+        self._upstream = upstream
+        self._url = f"http://127.0.0.1:{port}"
+        programs = self.home / "bin"
+        programs.mkdir(parents=True)
+        for name in AGENTS:
+            stand_in = ROOT / "tests" / "walkthrough" / "stand_in.py"
+            (programs / name).write_text(f"#!{sys.executable}\n{stand_in.read_text('utf-8')}")
+            (programs / name).chmod(0o755)
+        # `python3` is the Python of these tests, without what is installed beside it.
+        (programs / "python3").symlink_to(os.path.realpath(sys.executable))
+        self._variables = {"PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home)}
+        pip = {name: word for name, word in os.environ.items() if name.startswith(("PIP_", "SSL_CERT", "https_proxy"))}
+        # What is not compiled by pip is when it is used: there is less of it.
+        self._variables |= {**pip, "PIP_NO_COMPILE": "1"}
+
+    def types(self, command: str) -> Typed:
+        """Run a command to its end."""
+        done = subprocess.run(
+            self._shell(command),
+            cwd=self.sources,
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        return Typed(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def lets_run(self, command: str) -> Iterator[None]:
+        """Run a command that serves while the block lasts."""
+        with (self.home / "serve.log").open("wb") as log:
+            process = subprocess.Popen(
+                self._shell(f"exec {command}"),
+                cwd=self.sources,
+                env=self._variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not answers(f"{self._url}/_ready"):
+                assert process.poll() is None and time.monotonic() < deadline, (self.home / "serve.log").read_text()
+            yield
+        finally:
+            stop(process, PATIENCE)
+
+    def _shell(self, command: str) -> list[str]:
+        """The command in a shell in which what the installation made is active."""
+        active = "[ ! -e venv/bin/activate ] || . venv/bin/activate\n"
+        return ["bash", "-c", active + self._here(command)]
+
+    def _here(self, command: str) -> str:
+        """The command with the URLs of this test."""
+        port = shlex.quote(self._url.rpartition(":")[2])
+        text = _UPSTREAM.sub(rf"\g<1>{self._upstream}", command)
+        text = text.replace("--port 8003", f"--port {port}").replace(_PROXY, self._url)
+        return _AGENT.sub(rf"\1 --url {self._url}", text)

@@ -1,0 +1,148 @@
+"""A newcomer reads README's first screen and the quick starts, types what stands there, and it works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy import __version__
+from tests.package.build import SOURCES
+from tests.real import llama
+from tests.real.processes import ROOT, answers, free_port
+from tests.support.doctor_scripts import instead, said, scripts
+from tests.support.sources import copy_of
+from tests.walkthrough import newcomer
+from tests.walkthrough.commands import walks
+from tests.walkthrough.newcomer import Newcomer
+
+README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
+HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
+# What the stand-in asks, and what the model says to it.
+TASK = "List the files."
+CALL = '<tool_call>\n{"name": "exec", "arguments": {"command": "ls"}}\n</tool_call>'
+CALLED = '[["exec", {"command": "ls"}]]'
+# The last line of README's first screen on a terminal of 50 lines.
+SCREEN = 50
+
+pytestmark = [pytest.mark.skipif(not llama.available(), reason="needs the extra `real`"), pytest.mark.once]
+
+
+@pytest.fixture(name="reader", scope="module")
+def _reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
+    """With the sources, and a real llama.cpp server whose model knows the doctor's words and the agent's task."""
+    from tests.real import parrot  # noqa: PLC0415 - needs the extra
+
+    folder = tmp_path_factory.mktemp("walkthrough")
+    made = {**scripts(HERMES, (HERMES, CODER)), "agent": (TASK, CALL)}
+    template = folder / "template.jinja"
+    template.write_text(instead(made, parrot.template("chatml_tools.jinja"), "<|go:{}:0|>"), encoding="utf-8")
+    with llama.LlamaServer(said(made), template=template, timeout=60) as server:
+        port = free_port()
+        reader = Newcomer(folder, server.url, port)
+        copy_of(SOURCES, reader.sources)
+        (installing, *_) = walks(README)["commands"]
+        installed = reader.types(installing)
+        assert installed.status == 0, installed
+        yield reader
+        assert not answers(f"http://127.0.0.1:{port}/health")
+
+
+def test_the_first_screen_has_the_three_commands() -> None:
+    text = README.read_text()
+    commands = walks(README)["commands"]
+    assert [command.split()[:2] for command in commands[1:]] == [
+        ["vllm-tool-proxy", "doctor"],
+        ["vllm-tool-proxy", "launch"],
+    ]
+    assert "pip install ." in commands[0]
+    assert all(command in "\n".join(text.splitlines()[:SCREEN]) for command in commands)
+
+
+def test_the_installed_command_is_the_one_of_the_environment(reader: Newcomer) -> None:
+    assert reader.types("command -v vllm-tool-proxy").out == f"{reader.sources}/venv/bin/vllm-tool-proxy\n"
+    assert reader.types("vllm-tool-proxy --version").out == f"vllm-tool-proxy {__version__}\n"
+
+
+def test_the_doctor_reports_and_leaves_the_sources_as_they_are(reader: Newcomer) -> None:
+    """llama.cpp has defects to tell of, or none; either way there is a report, and no other way to end."""
+    before = (reader.sources / "rules.yaml").read_bytes()
+    report = reader.types(walks(README)["commands"][1])
+    assert report.status in (0, 1), report
+    assert "llama.cpp" in report.out and "parrot" in report.out
+    assert (reader.sources / "rules.yaml").read_bytes() == before
+
+
+def test_the_launched_agent_has_its_model_call_a_tool(reader: Newcomer) -> None:
+    """Through a proxy that is gone when the agent is."""
+    launched = reader.types(walks(README)["commands"][2])
+    assert (launched.status, launched.out) == (0, f"claude {CALLED}\n"), launched
+
+
+def test_a_proxy_that_stays_serves_more_than_one_agent(reader: Newcomer) -> None:
+    serve, ready, setup = walks(README)["service"]
+    assert serve.startswith("vllm-tool-proxy serve ")
+    with reader.lets_run(serve):
+        assert json.loads(reader.types(ready).out)["status"] == "ready"
+        printed = reader.types(setup)
+        assert printed.status == 0 and '"baseURL": "http://127.0.0.1:' in printed.out, printed
+        show, write, launch = walks(AGENTS_PAGE)["agents"]
+        assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:" in reader.types(show).out
+        assert reader.types(write).status == 0
+        assert (reader.home / ".claude" / "settings.json").exists()
+        assert reader.types(launch).out == f"claude -p Fix the tests {CALLED}\n"
+        undone = reader.types(show + " --undo")
+        assert undone.status == 0 and not (reader.home / ".claude" / "settings.json").exists()
+
+
+WRITES = {
+    "codex": ".codex/config.toml",
+    "opencode": ".config/opencode/opencode.json",
+    "qwen": ".qwen/settings.json",
+    "pi": ".pi/agent/models.json",
+}
+
+
+@pytest.mark.parametrize("server", [name for name in walks(SERVERS) if name != "vllm"])
+def test_the_quick_start_of_each_server(reader: Newcomer, server: str) -> None:
+    """But for the URL, the server is llama.cpp for all of them: what it takes of each is another test's."""
+    (command,) = walks(SERVERS)[server]
+    agent = command.split()[2]
+    launched = reader.types(command)
+    assert launched.status == 0 and launched.out.startswith(f"{agent} "), launched
+    assert f'"{WRITES[agent]}"' in launched.out
+
+
+def test_the_quick_start_of_vllm_is_that_of_readme() -> None:
+    assert walks(SERVERS)["vllm"] == walks(README)["commands"][1:]
+
+
+def test_every_agent_that_the_pages_launch_has_a_stand_in() -> None:
+    launched = {
+        command.split()[2]
+        for page in (README, AGENTS_PAGE, SERVERS)
+        for commands in walks(page).values()
+        for command in commands
+        if " launch " in command
+    }
+    assert launched - set(newcomer.AGENTS) == set()
+
+
+def test_each_server_of_the_page_has_a_walk() -> None:
+    titles = [line[3:] for line in SERVERS.read_text().splitlines() if line.startswith("## ")]
+    assert [title.lower() for title in titles] == list(walks(SERVERS))
+
+
+@pytest.mark.parametrize("text", ["<!-- walk: a -->\n\n```sh\nls\n```\n", "<!-- walk: a -->\n```sh\nls\n```\n" * 2])
+def test_a_mark_that_marks_nothing_is_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "page.md").write_text(text)
+    with pytest.raises(ValueError, match="each mark stands above a block of its own"):
+        walks(tmp_path / "page.md")
+
+
+def test_comments_of_commands_are_none_of_them(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text('<!-- walk: a -->\n```sh\nls "#" a#b   # lists\npwd\n```\n')
+    assert walks(tmp_path / "page.md") == {"a": ('ls "#" a#b', "pwd")}
+
