@@ -1,7 +1,13 @@
-"""The WSGI application, for servers: `gunicorn 'proxy.app:create_app()'`."""
+"""What gunicorn loads: `proxy.app:create_app()`."""
 
 from __future__ import annotations
 
-from proxy.web.app import create_app
+from flask import Flask
 
-__all__ = ["create_app"]
+from proxy.ui.views import PAGE
+from proxy.web import app
+
+
+def create_app() -> Flask:
+    """The application for one worker, with its live page; RulesError if settings or rules cannot be used."""
+    return app.create_app(PAGE)

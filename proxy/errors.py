@@ -198,7 +198,7 @@ class ClientGone(ProxyError):
 
 
 class NotKept(ProxyError):
-    """The file of the kept responses cannot be used: the disk is full, or it is no such file."""
+    """The file of the kept responses cannot be used: the disk is full, it is no such file, or it has no room left."""
 
 
 class RulesError(ProxyError):

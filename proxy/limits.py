@@ -24,3 +24,8 @@ MAX_ERROR_BODY = 64 * 1024
 RETRY_TOKENS = 256
 # Bytes of the audit file.
 AUDIT_MAX = 1024 * 1024 * 1024
+# Bytes of one capture, and of all captures in a folder.
+MAX_CAPTURE = 64 * 1024 * 1024
+CAPTURE_MAX = 1024 * 1024 * 1024
+# Bytes of all responses that are kept.
+STORE_BYTES = 1024 * 1024 * 1024

@@ -111,9 +111,9 @@ class ClientKey:
     def check_model(self, model: str) -> None:
         """Raise Forbidden if it may not use `model`, by the name that the model server knows."""
         if self.restricted and not any(fnmatchcase(model, glob) for glob in self.models):
-            asked = shown(model[:100]) if model else "a model that the request does not name"
-            told = f"the key {self.name} may not use {asked}; it may use {', '.join(self.models)}"
-            raise Forbidden(told[:1000], "model")
+            shown_model = shown(model[:100]) if model else "a model that the request does not name"
+            words = f"the key {self.name} may not use {shown_model}; it may use {', '.join(self.models)}"
+            raise Forbidden(words[:1000], "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class Keys:
         for key in self.clients:
             if key.client and key.client not in rules.clients:
                 names = nearest(key.client, rules.client_names) or "none, for the rules have none"
-                told = f"there is no client {shown(key.client)} in {rules.source}, for key {key.name}; use {names}"
-                raise RulesError(f"{key.place}: {told}")
+                words = f"there is no client {shown(key.client)} in {rules.source}, for key {key.name}; use {names}"
+                raise RulesError(f"{key.place}: {words}")
 
     def is_admin(self, key: bytes) -> bool:
         """True if it is the admin's key; there must be one."""

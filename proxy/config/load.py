@@ -27,6 +27,8 @@ RULES_VARIABLE = f"{PREFIX}RULES"
 FOLDER_VARIABLE = f"{PREFIX}FOLDER"
 # Set by each of gunicorn's workers: how it tells its streams to end.
 DRAIN_VARIABLE = f"{PREFIX}DRAIN"
+# The same for pages that only look on: they are told at once.
+STOP_VARIABLE = f"{PREFIX}STOP"
 # Set by gunicorn's master for its workers: the memory that they share.
 MEMORY_VARIABLE = f"{PREFIX}MEMORY"
 # The key for the model server. It is no setting: a flag shows in the list of processes, a rules file is handed around.
@@ -115,8 +117,20 @@ def _read_text(path: Path | None) -> RulesText:
         raise _unreadable(path, error) from None
 
 
+def builtin_text() -> RulesText:
+    """The text of the built-in rules."""
+    return _read_text(None)
+
+
+def rules_of(text: RulesText) -> Rules:
+    """The rules of a text, its gaps filled from the built-in ones, and its settings checked; raises RulesError."""
+    rules = _parsed(text)
+    _checked_file(rules)
+    return rules
+
+
 def _parsed(text: RulesText) -> Rules:
-    own = _read_text(None)
+    own = builtin_text()
     builtin = parse_rules(own.data, own.source, formats=format_names())
     if text.source == BUILT_IN:
         return builtin
@@ -251,7 +265,7 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE}
+    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
     known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:

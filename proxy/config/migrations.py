@@ -23,7 +23,7 @@ _CLIENT = "give the key client: NAME in the file of client_keys"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RemovedKey:
     """A removed key in a file: `owner` is the entry that it stands in, a client's name for example."""
 
     owner: str
@@ -60,11 +60,11 @@ class Migration:
     key: str
     since: str
     now: str
-    rewrite: Callable[[Found], Rewritten]
+    rewrite: Callable[[RemovedKey], Rewritten]
     applies: Callable[[Node], bool] = lambda _: True
 
 
-def _client_keys(found: Found) -> Rewritten:
+def _client_keys(found: RemovedKey) -> Rewritten:
     """`key_sha256: [2c26…]` of the client `agent` -> the entries for the file of client keys."""
     digests = [text for text in _texts(found.value) if _DIGEST.fullmatch(text)]
     name = found.owner[:60]
@@ -72,40 +72,40 @@ def _client_keys(found: Found) -> Rewritten:
         f"- {{name: {name}-{number}, sha256: {digest}, client: {found.owner}}}"
         for number, digest in enumerate(digests, 1)
     )
-    told = (
+    notes = (
         "key_sha256 went in 0.2.0: put these lines into the file that the setting client_keys names. Every request",
         "then needs a key, and none goes up to the model server unless pass_auth is set (docs/security.md).",
     )
-    return Rewritten(notes=(*told, *entries))
+    return Rewritten(notes=(*notes, *entries))
 
 
-def _audit_size(found: Found) -> Rewritten:
-    told = (
+def _audit_size(found: RemovedKey) -> Rewritten:
+    notes = (
         f"audit_size ({_texts(found.value)[0]}) went in 0.2.0: logrotate begins a new audit file (deploy/logrotate);",
         "audit_max bounds it where no logrotate runs (docs/operations.md).",
     )
-    return Rewritten(notes=told)
+    return Rewritten(notes=notes)
 
 
-def _servers(found: Found) -> Rewritten:
+def _servers(found: RemovedKey) -> Rewritten:
     """`servers: [URL]` -> `url: URL`; several equal servers need a balancer."""
     urls = list(dict.fromkeys(_texts(found.value)))
     if len(urls) == 1:
         return Rewritten(f"url: {urls[0]}")
-    told = (
+    notes = (
         f"servers ({' '.join(urls)}) went in 0.2.0: put them behind HAProxy (docs/scale.md, deploy/haproxy) and write",
         "its URL here, as url: http://HAPROXY:PORT",
     )
-    return Rewritten(notes=told)
+    return Rewritten(notes=notes)
 
 
-def _upstreams(found: Found) -> Rewritten:
+def _upstreams(found: RemovedKey) -> Rewritten:
     urls = [url.strip() for text in _texts(found.value) for url in text.split(",")]
-    told = (
+    notes = (
         f"upstream ({' '.join(urls)}) is one URL since 0.2.0: put the servers behind HAProxy (docs/scale.md,",
         "deploy/haproxy) and write its URL here, as upstream: http://HAPROXY:PORT",
     )
-    return Rewritten(notes=told)
+    return Rewritten(notes=notes)
 
 
 def _is_several(value: Node) -> bool:
@@ -184,7 +184,7 @@ def _outline(node: Node, lines: Mapping[int, str]) -> object:
     return pairs or ""  # a key whose mapping is empty now may have no value
 
 
-def _in_file(root: Node) -> Iterator[tuple[Found, Migration]]:
+def _in_file(root: Node) -> Iterator[tuple[RemovedKey, Migration]]:
     """The removed keys of a file, in their order within each section."""
     for section, value in _pairs(root):
         match section.value:
@@ -198,11 +198,11 @@ def _in_file(root: Node) -> Iterator[tuple[Found, Migration]]:
                     yield from _in_mapping(client, "clients.*", str(name.value))
 
 
-def _in_mapping(node: Node, place: str, owner: str) -> Iterator[tuple[Found, Migration]]:
+def _in_mapping(node: Node, place: str, owner: str) -> Iterator[tuple[RemovedKey, Migration]]:
     for key, value in _pairs(node):
         for migration in MIGRATIONS:
             if (migration.place, migration.key) == (place, key.value) and migration.applies(value):
-                yield Found(owner, key, value), migration
+                yield RemovedKey(owner, key, value), migration
 
 
 def _pairs(node: Node) -> list[tuple[ScalarNode, Node]]:
@@ -220,11 +220,11 @@ def _texts(node: Node) -> list[str]:
     return []
 
 
-def _index(found: Found) -> int:
+def _index(found: RemovedKey) -> int:
     return int(found.key.start_mark.index)
 
 
-def _edits(text: str, found: Found, new: Rewritten) -> list[_Edit]:
+def _edits(text: str, found: RemovedKey, new: Rewritten) -> list[_Edit]:
     """What replaces the key and its value. On lines of its own it goes with them, in `{a: 1, b: 2}` with its comma."""
     start, end = _index(found), _end(found.value, found.key)
     line_start = text.rfind("\n", 0, start) + 1

@@ -6,47 +6,53 @@ import json
 import re
 from collections.abc import Iterable
 
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import JsonObject, dump_json, load_json
 from proxy.config.rules import Model
 
 _GLOB = re.compile(r"([*?\[])")
 _WORDS = (
     *("parse", "upstream", "server", "url", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars"),
+    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars", "family"),
 )
 
 
 def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     """The line for the model of this name: what its entry says now, and these healings. It goes before that entry."""
-    entry: JsonObject = {"match": _GLOB.sub(r"[\1]", name)}
+    entry: JsonObject = {"match": literal(name)}
     for key in _WORDS:
         word = getattr(model, key)
         if word:
             entry[key] = word
-    entry |= _said("formats", off=sorted(model.off))
+    if model.telling:
+        entry["reasoning"] = model.telling
+    entry |= _entry_words("formats", off=sorted(model.off))
     own = model.requests
     if not own.retry:
         entry["retry"] = 0
     if own.broken_calls != "text":
         entry["broken_calls"] = own.broken_calls
     if own.repetition is not None:
-        entry |= _said("repetition", longest=own.repetition[0], times=own.repetition[1])
-    entry |= _said("heal", on=[*dict.fromkeys((*own.heal.on, *healings))], off=own.heal.off)
+        entry |= _entry_words("repetition", longest=own.repetition[0], times=own.repetition[1])
+    entry |= _entry_words("heal", on=[*dict.fromkeys((*own.heal.on, *healings))], off=own.heal.off)
     sampling = own.sampling
-    entry |= _said(
+    entry |= _entry_words(
         "sampling", set=sampling.set, default=sampling.default, strip=sampling.strip, at_most=sampling.at_most
     )
     tools = own.tools
-    entry |= _said(
+    entry |= _entry_words(
         "tools", drop=tools.drop, describe=tools.describe, polls=tools.polls, most_repeats=tools.most_repeats
     )
     return f"- {json.dumps(entry)}"
 
 
-def _said(key: str, **words: object) -> JsonObject:
+def literal(name: str) -> str:
+    """The glob that matches this name alone."""
+    return _GLOB.sub(r"[\1]", name)
+
+
+def _entry_words(key: str, **words: object) -> JsonObject:
     """What is said under a key, if anything is."""
-    said = {name: word for name, word in words.items() if word}
-    if not said:
+    given = {name: word for name, word in words.items() if word}
+    if not given:
         return {}
-    value: JsonObject = json.loads(json.dumps(said))
-    return {key: value}
+    return {key: load_json(dump_json(given))}

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
 from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
+from proxy.config.known_names import first_match, keep
 from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
@@ -186,6 +186,10 @@ class Rules:
     repair_typos: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
     families: tuple[Family, ...] = ()
+    # What most requests ask again: they are for the same few models and clients.
+    _policies: dict[str, Policy] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _profiles: dict[tuple[str, str], Profile] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _plans: dict[str, HealPlan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -206,6 +210,13 @@ class Rules:
 
         What the client's entry says wins over what the model's says.
         """
+        known = self._profiles.get((model, client))
+        if known is None:
+            known = self._profile(model, client)
+            keep(self._profiles, (model, client), known, model, client)
+        return known
+
+    def _profile(self, model: str, client: str) -> Profile:
         its = self.entry(model)
         own = self.clients.get(client, Client())
         return Profile(
@@ -233,23 +244,36 @@ class Rules:
 
         One step: the new name is not looked up again.
         """
-        return next((other for glob, other in self.aliases if fnmatchcase(name, glob)), name)
+        at = first_match(name, self._alias_globs)
+        return name if at is None else self.aliases[at][1]
 
     def thinking_suffix(self, name: str) -> str:
         """What `name` says of thinking behind its last colon, `qwen3:nothink`, where an alias with a colon takes it."""
-        glob = next((glob for glob, _ in self.aliases if fnmatchcase(name, glob)), "")
+        at = first_match(name, self._alias_globs)
+        glob = "" if at is None else self.aliases[at][0]
         word = name.rpartition(":")[2]
         return word if ":" in glob and word in SUFFIXES else ""
 
     def has_alias(self, name: str) -> bool:
         """True if the rules say what `name` stands for, be it itself."""
-        return any(fnmatchcase(name, glob) for glob, _ in self.aliases)
+        return first_match(name, self._alias_globs) is not None
+
+    @property
+    def _alias_globs(self) -> tuple[str, ...]:
+        return tuple([glob for glob, _ in self.aliases])
 
     def policy(self, model: str) -> Policy:
         """What the engine does with the calls of `model`: the rules for tools, the id style, the formats that are off.
 
         Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
         """
+        known = self._policies.get(model)
+        if known is None:
+            known = self._policy(model)
+            keep(self._policies, model, known, model)
+        return known
+
+    def _policy(self, model: str) -> Policy:
         its = self.entry(model)
         tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
         return Policy(
@@ -265,8 +289,16 @@ class Rules:
 
     def heal_plan(self, model: str) -> HealPlan:
         """What is healed in the requests for `model`: by its family, the first that matches, and by its own entry."""
+        known = self._plans.get(model)
+        if known is None:
+            known = self._heal_plan(model)
+            keep(self._plans, model, known, model)
+        return known
+
+    def _heal_plan(self, model: str) -> HealPlan:
         name = model.lower()
-        family = next((family for family in self.families if fnmatchcase(name, family.match)), Family("*"))
+        at = first_match(name, tuple([family.match for family in self.families]))
+        family = Family("*") if at is None else self.families[at]
         own = self.entry(model).requests
         return HealPlan(
             on=frozenset((*family.heal, *own.heal.on)),
@@ -287,7 +319,8 @@ class Rules:
 
     def entry(self, name: str) -> Model:
         """The entry of a model: the first glob that matches; one that says nothing if none does."""
-        return next((entry for entry in self.models if fnmatchcase(name, entry.match)), Model("*"))
+        at = first_match(name, tuple([entry.match for entry in self.models]))
+        return Model("*") if at is None else self.models[at]
 
 
 def parse_rules(

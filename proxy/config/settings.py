@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from proxy.config import validators as checks
@@ -14,7 +15,19 @@ from proxy.config.rules import Setting
 from proxy.config.validators import Check
 from proxy.config.yaml_nodes import shown
 from proxy.errors import RulesError
-from proxy.limits import AUDIT_MAX, MAX_BODY, MAX_CALLS, MAX_DEPTH, MAX_EVENT, MAX_HEAD, MAX_HELD, RETRY_TOKENS
+from proxy.limits import (
+    AUDIT_MAX,
+    CAPTURE_MAX,
+    MAX_BODY,
+    MAX_CALLS,
+    MAX_CAPTURE,
+    MAX_DEPTH,
+    MAX_EVENT,
+    MAX_HEAD,
+    MAX_HELD,
+    RETRY_TOKENS,
+    STORE_BYTES,
+)
 
 PREFIX = "TOOL_PROXY_"
 
@@ -36,6 +49,16 @@ def _setting(
     about = {"check": check, "help": help, "group": group, "metavar": metavar}
     names = {"flags": flags, "variables": variables, "keys": keys}
     return field(default=default, metadata={"default": default, **about, **names})
+
+
+class Occasion(StrEnum):
+    """What a request must have come to for its answers to be captured."""
+
+    REPAIRED = "repaired"
+    REFUSED = "refused"
+    HEALED = "healed"
+    ERROR = "error"
+    ALL = "all"
 
 
 _WHERE = "Where"
@@ -290,12 +313,37 @@ class Settings:
         "bytes of the audit file at which no more is written to it, for where no logrotate runs",
         group=_CLIENTS,
     )
+    no_ui: bool = _setting(
+        False, checks.boolean, "turn the live page /_ui off, and keep no record of requests for it", group=_CLIENTS
+    )
+    audit_values: bool = _setting(
+        False,
+        checks.boolean,
+        "keep for the live page, and show there, what clients and models said; secrets are taken out",
+        group=_CLIENTS,
+    )
     capture: str = _setting(
         "",
         checks.folder,
         "folder to which each chat answer of the model server is written for replay; an absolute path",
         group=_CLIENTS,
         metavar="DIR",
+    )
+    capture_on: tuple[str, ...] = _setting(
+        ("all",),
+        checks.words_of(*Occasion),
+        "which answers are captured: repaired, refused, healed, error, all",
+        group=_CLIENTS,
+        metavar="WHEN,WHEN",
+    )
+    capture_max: int = _setting(
+        CAPTURE_MAX,
+        checks.int_between(MAX_CAPTURE, 2**40),
+        "bytes of all captures in the folder; beyond it the oldest go",
+        group=_CLIENTS,
+    )
+    capture_days: int = _setting(
+        30, checks.int_between(1, 3650), "days for which a capture is kept", group=_CLIENTS, metavar="DAYS"
     )
     store: str = _setting(
         "",
@@ -306,6 +354,12 @@ class Settings:
     )
     store_max: int = _setting(
         1000, checks.int_between(1, 1_000_000), "responses that are kept, the newest", group=_CLIENTS
+    )
+    store_bytes: int = _setting(
+        STORE_BYTES,
+        checks.int_between(2**20, 2**40),
+        "bytes of all responses that are kept; beyond it the oldest go",
+        group=_CLIENTS,
     )
     store_days: int = _setting(
         30, checks.int_between(1, 3650), "days for which a response is kept", group=_CLIENTS, metavar="DAYS"

@@ -128,6 +128,17 @@ def origins(value: Setting) -> Setting:
     return tuple(dict.fromkeys(each.lower() for each in value))
 
 
+def words_of(*known: str) -> Check:
+    """A list of these words, at least one, each once."""
+
+    def check(value: Setting) -> Setting:
+        if not isinstance(value, tuple) or not value or not set(value) <= set(known):
+            raise ValueError(f"a list of {', '.join(known)}")
+        return tuple(dict.fromkeys(value))
+
+    return check
+
+
 def hosts(value: Setting) -> Setting:
     """Names of hosts, each once, in lower case."""
     if not isinstance(value, tuple) or not all(_NAME.fullmatch(each.lower()) for each in value):
