@@ -26,6 +26,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
+from tests import long
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.scripted import PATIENCE, Upstream
@@ -35,11 +36,22 @@ from tests.support.worker_state import make_state, read_rules
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("patient")
 
+# Of all files this one takes longest, and it mostly waits: at the end no other would be left beside it.
+FIRST = Path(__file__).parent / "walkthrough"
+
 # A start loads all of the package: on a machine that has other work, too, it takes long.
 START_SECONDS = 40.0
 _SETTINGS_OF_THE_MACHINE = (
     *("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN", "PYTHONDONTWRITEBYTECODE"),
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Processes take files of tests in the order of the folders, but for one; the long tests are marked."""
+    items.sort(key=lambda item: not item.path.is_relative_to(FIRST))
+    for item in items:
+        if item.nodeid.partition("[")[0] in long.names():
+            item.add_marker("long")
 
 
 def clean_environment() -> dict[str, str]:

@@ -1,5 +1,6 @@
-"""The figures of the house: how large and how dense its code is. `python -m tests.figures [COMMIT]` prints them, and
-`python -m tests.figures --start` how long a worker's imports take.
+"""The figures of the house: how large and how dense its code is. `python -m tests.figures [COMMIT]` prints them,
+`python -m tests.figures --write` puts them into docs/architecture.md, `python -m tests.figures --most` says where most
+of it is, and `python -m tests.figures --start` prints how long a worker's imports take.
 
 Functions: lines of the body without the docstring; cyclomatic complexity as radon counts it (`and`/`or` and inline `if`
 included). Code lines: without blanks, comments and docstrings.
@@ -12,6 +13,7 @@ import ast
 import io
 import math
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -19,8 +21,10 @@ import sys
 import tarfile
 import tempfile
 import tokenize
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 
 from radon.visitors import ComplexityVisitor
@@ -28,6 +32,10 @@ from radon.visitors import ComplexityVisitor
 ROOT = Path(__file__).parents[1]
 # Complexity from which a function counts as dense.
 DENSE = 10
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+PAGE = ROOT / "docs/architecture.md"
+# The table on that page, from its head on.
+_TABLE = re.compile(r"^\| \| `[0-9a-f]+` \| now \|\n(?:\|.*\n)+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +45,85 @@ class Figures:
     files: int
     lines: int
     code_lines: int
+    code_line_length_mean: float
     module_lines_median: int
+    module_lines_p95: int
     module_lines_max: int
     functions: int
     function_lines_median: int
+    function_lines_p90: int
     function_lines_p95: int
     function_lines_max: int
+    functions_over_40_lines: int
+    parameters_p95: int
+    parameters_max: int
+    functions_over_5_parameters: int
     complexity_mean: float
     complexity_max: int
+    complexity_per_10_lines: float
     dense_functions: int
     dense_share: float
     and_or_per_100: float
     inline_if_per_100: float
+    comprehensions_per_100: float
     comments_per_100: float
     docstring_lines_per_100: float
+    public_with_docstring_share: float
+    annotated_share: float
+    isinstance_calls: int
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function or method: where it is, the lines of its body, and its complexity."""
+    """A function or method: where it is, the lines of its body, its complexity, and its parameters without `self`.
+
+    `slots` are those and what it returns, `annotated` how many of them have a type. `documented` is None where the
+    function is for its own module or class.
+    """
 
     name: str
     lines: int
     complexity: int
+    parameters: int
+    slots: int
+    annotated: int
+    documented: bool | None
 
 
-def functions_of(path: Path) -> list[Function]:
+@cache
+def functions_of(path: Path) -> tuple[Function, ...]:
     """The functions and methods of a module."""
     text = path.read_text("utf-8")
     tree = ast.parse(text)
     complexities = _complexities(text)
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [Function(f"{path.stem}.{node.name}", body_lines(node), complexities.get(node.lineno, 1)) for node in found]
+    public = {*_public(tree)}
+    return tuple(_function(path, node, complexities.get(node.lineno, 1), node in public) for node in found)
+
+
+def _public(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    """The functions of a module, and the methods of its classes, that others use."""
+    for each in node.body:
+        if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
+            yield from _public(each)
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
+            yield each
+
+
+def _function(path: Path, node: ast.FunctionDef, complexity: int, public: bool) -> Function:
+    given = node.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    parameters = [each for each in every if each.arg not in ("self", "cls")]
+    types = [*(each.annotation for each in parameters), node.returns]
+    return Function(
+        name=f"{path.stem}.{node.name}",
+        lines=body_lines(node),
+        complexity=complexity,
+        parameters=len(parameters),
+        slots=len(types),
+        annotated=sum(each is not None for each in types),
+        documented=ast.get_docstring(node) is not None if public else None,
+    )
 
 
 def body_lines(node: ast.FunctionDef) -> int:
@@ -77,6 +132,7 @@ def body_lines(node: ast.FunctionDef) -> int:
     return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
+@cache
 def measure(folder: Path) -> Figures:
     """The figures of all modules below a folder."""
     paths = sorted(folder.rglob("*.py"))
@@ -85,8 +141,11 @@ def measure(folder: Path) -> Figures:
     nodes = [node for tree in trees for node in ast.walk(tree)]
     functions = [function for path in paths for function in functions_of(path)]
     docstrings = sum(_docstring_lines(node) for node in nodes)
-    comments, code = _comments_and_code(texts)
+    comments, code, characters = _comments_and_code(texts)
     code -= docstrings
+    characters -= sum(_docstring_length(node) for node in nodes)
+    public = [function.documented for function in functions if function.documented is not None]
+    parameters = [function.parameters for function in functions]
     dense = [function for function in functions if function.complexity > DENSE]
     lengths = [function.lines for function in functions]
     modules = [len(text.splitlines()) for text in texts]
@@ -95,20 +154,34 @@ def measure(folder: Path) -> Figures:
         files=len(paths),
         lines=sum(modules),
         code_lines=code,
+        code_line_length_mean=round(characters / code, 1),
         module_lines_median=percentile(modules, 50),
+        module_lines_p95=percentile(modules, 95),
         module_lines_max=max(modules),
         functions=len(functions),
         function_lines_median=percentile(lengths, 50),
+        function_lines_p90=percentile(lengths, 90),
         function_lines_p95=percentile(lengths, 95),
         function_lines_max=max(lengths),
+        functions_over_40_lines=sum(length > 40 for length in lengths),
+        parameters_p95=percentile(parameters, 95),
+        parameters_max=max(parameters),
+        functions_over_5_parameters=sum(count > 5 for count in parameters),
         complexity_mean=round(sum(function.complexity for function in functions) / len(functions), 2),
         complexity_max=max(function.complexity for function in functions),
+        complexity_per_10_lines=round(10 * sum(function.complexity for function in functions) / sum(lengths), 2),
         dense_functions=len(dense),
         dense_share=round(100 * len(dense) / len(functions), 1),
         and_or_per_100=round(per * sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp)), 1),
         inline_if_per_100=round(per * sum(isinstance(node, ast.IfExp) for node in nodes), 1),
+        comprehensions_per_100=round(per * sum(isinstance(node, _COMPREHENSIONS) for node in nodes), 1),
         comments_per_100=round(per * comments, 1),
         docstring_lines_per_100=round(per * docstrings, 1),
+        public_with_docstring_share=round(100 * sum(public) / len(public), 1),
+        annotated_share=round(
+            100 * sum(function.annotated for function in functions) / sum(function.slots for function in functions), 1
+        ),
+        isinstance_calls=sum(_is_isinstance(node) for node in nodes),
     )
 
 
@@ -138,10 +211,24 @@ def _docstring_lines(node: ast.AST) -> int:
     return (first.end_lineno or 0) - first.lineno + 1
 
 
-def _comments_and_code(texts: Sequence[str]) -> tuple[int, int]:
-    """The comments, and the lines that hold more than a comment."""
+def _docstring_length(node: ast.AST) -> int:
+    """The characters of the lines of a docstring, without the blanks around them."""
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+        return 0
+    said = ast.get_docstring(node, clean=False)
+    if not said:
+        return 0
+    return sum(len(line.strip()) for line in said.splitlines()) + 2 * len('"""')
+
+
+def _is_isinstance(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+
+
+def _comments_and_code(texts: Sequence[str]) -> tuple[int, int, int]:
+    """The comments; the lines that hold more than a comment; their characters, without the blanks around them."""
     silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    comments, code = 0, 0
+    comments, code, characters = 0, 0, 0
     for text in texts:
         rows: set[int] = set()
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -149,7 +236,61 @@ def _comments_and_code(texts: Sequence[str]) -> tuple[int, int]:
             if token.type not in silent:
                 rows.update(range(token.start[0], token.end[0] + 1))
         code += len(rows)
-    return comments, code
+        lines = text.splitlines()
+        characters += sum(len(lines[row - 1].strip()) for row in rows)
+    return comments, code, characters
+
+
+def cells(figures: Figures) -> dict[str, str]:
+    """The rows of the table on the page, each by its name."""
+    lengths = (
+        f"{figures.function_lines_median}, {figures.function_lines_p90}, {figures.function_lines_p95}, "
+        f"{figures.function_lines_max}"
+    )
+    modules = f"{figures.module_lines_median}, {figures.module_lines_p95}, {figures.module_lines_max}"
+    parameters = f"{figures.parameters_p95}, {figures.parameters_max}; {figures.functions_over_5_parameters}"
+    return {
+        "files, lines, code lines": f"{figures.files:,}, {figures.lines:,}, {figures.code_lines:,}",
+        "functions over complexity 10; the most": (
+            f"{figures.dense_functions} ({figures.dense_share} %); {figures.complexity_max}"
+        ),
+        "complexity: mean, per 10 lines": f"{figures.complexity_mean}, {figures.complexity_per_10_lines}",
+        "`and`/`or`, inline `if` per 100 code lines": f"{figures.and_or_per_100}, {figures.inline_if_per_100}",
+        "comprehensions per 100 code lines; characters of a code line": (
+            f"{figures.comprehensions_per_100}; {figures.code_line_length_mean}"
+        ),
+        "comments, lines of docstrings per 100 code lines": (
+            f"{figures.comments_per_100}, {figures.docstring_lines_per_100}"
+        ),
+        "functions; lines of one: median, p90, p95, most": f"{figures.functions:,}; {lengths}",
+        "functions over 40 lines": f"{figures.functions_over_40_lines}",
+        "parameters: p95, most; functions with more than 5": parameters,
+        "lines of a module: median, p95, most": modules,
+        "public functions with a docstring; annotated slots": (
+            f"{figures.public_with_docstring_share} %; {figures.annotated_share} %"
+        ),
+        "`isinstance` calls": f"{figures.isinstance_calls}",
+    }
+
+
+def cells_on_page(page: str) -> dict[str, str]:
+    """What the page's table says of now, by the name of the row."""
+    return {row[1]: row[3] for row in _rows(page)}
+
+
+def _rows(page: str) -> list[list[str]]:
+    """The cells of the table's rows, without its head, and with an empty one at each end."""
+    found = _TABLE.search(page)
+    assert found, "the page has no table of figures"
+    return [[cell.strip() for cell in line.split("|")] for line in found[0].splitlines()[2:]]
+
+
+def with_figures(page: str, figures: Figures) -> str:
+    """The page with these figures as those of now."""
+    now = cells(figures)
+    for _, name, before, said, _ in _rows(page):
+        page = page.replace(f"| {name} | {before} | {said} |", f"| {name} | {before} | {now[name]} |")
+    return page
 
 
 def _at(commit: str) -> Figures:
@@ -200,14 +341,66 @@ def print_start() -> None:
         print(f"{milliseconds:8.1f} ms  {name}")
 
 
+def hot_spots(folder: Path, count: int = 8) -> Iterator[str]:
+    """Where most is: a line for the functions of the greatest complexity and most parameters, the classes with most
+    attributes, and the modules that are imported by most others, import most others, and are longest.
+    """
+    paths = sorted(folder.rglob("*.py"))
+    functions = [function for path in paths for function in functions_of(path)]
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
+    arrows = [(path.stem, target) for path, tree in trees.items() for target in _imported(tree)]
+    lengths = Counter({path.stem: len(path.read_text("utf-8").splitlines()) for path in paths})
+    for title, found in (
+        ("complexity", Counter({function.name: function.complexity for function in functions})),
+        ("parameters", Counter({function.name: function.parameters for function in functions})),
+        ("attributes", Counter({name: held for tree in trees.values() for name, held in _attributes(tree)})),
+        ("fan-in", Counter(target for _, target in arrows)),
+        ("fan-out", Counter(source for source, _ in arrows)),
+        ("lines", lengths),
+    ):
+        yield f"{title}: " + ", ".join(f"{name} {number}" for name, number in found.most_common(count))
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """The modules of the project that a module imports, without their packages."""
+    named = (node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {name.rpartition(".")[2] for name in named if name.startswith("proxy")}
+
+
+def _attributes(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Each class, and how many attributes its methods set."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            fields_of = {each.target.id for each in node.body if _is_field(each)}  # type: ignore[attr-defined]
+            stored = (each for each in ast.walk(node) if isinstance(each, ast.Attribute))
+            own = {each.attr for each in stored if isinstance(each.ctx, ast.Store) and _is_self(each.value)}
+            yield node.name, len(fields_of | own)
+
+
+def _is_field(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
 def main() -> None:
     """Print a line for each figure; with a commit, what it was there, too."""
     parser = argparse.ArgumentParser(description="print the figures of the code")
     parser.add_argument("commit", nargs="?", help="a commit to compare with")
     parser.add_argument("--start", action="store_true", help="how long a worker's imports take, instead")
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/architecture.md, instead")
+    parser.add_argument("--most", action="store_true", help="where most of it is, instead")
     given = parser.parse_args()
+    if given.write:
+        PAGE.write_text(with_figures(PAGE.read_text("utf-8"), measure(ROOT / "proxy")), "utf-8")
+        return
     if given.start:
         print_start()
+        return
+    if given.most:
+        print(*hot_spots(ROOT / "proxy"), sep="\n")
         return
     columns = [_at(given.commit)] if given.commit else []
     columns.append(measure(ROOT / "proxy"))

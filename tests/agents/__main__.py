@@ -1,10 +1,11 @@
 """`python -m tests.agents`: real coding agents against bad model servers, without and with the proxy.
 
 Every cell is a run of the agent as its user runs it, headless, in an empty git repository, alone in a network of its
-own: the model calls the agent's shell to write proof.txt, and when it has the result it says that it is done. The rows
-are model servers (`rows`): a real llama.cpp server with scripted tokens, asked directly at its own endpoint for the
-agent's dialect and through the proxy at its chat endpoint; and a scripted server for each fault of the field. What a
-cell says, with the number of requests that reached the model server:
+own: the model calls the agent's shell to write proof.txt, and when it has the result it says that it is done. What the
+agent is told of the proxy is what `vllm-tool-proxy setup` writes, or `launch` says. The rows are model servers
+(`rows`): a real llama.cpp server with scripted tokens, asked directly at its own endpoint for the agent's dialect and
+through the proxy at its chat endpoint; and a scripted server for each fault of the field. What a cell says, with the
+number of requests that reached the model server:
 
     ok            the file is there with the right content, and the last words arrived
     TEXT          no file: the call was shown to the user as prose
@@ -13,6 +14,7 @@ cell says, with the number of requests that reached the model server:
     lost-call     of two calls only one was done
     ran,no-final  the file is there, the last words are not
     wrong-file    the file holds something else
+    upstream      all went well, but a request that reached the model server was none, or the call's result never did
     prefix        all went well, but a request did not begin with the one before it: the prompt cache is lost (C8)
     thought       all went well, but the model's thought did not arrive as one, or did not go back
     shape         an answer of the proxy broke a rule of the dialect, whatever the agent made of it
@@ -20,23 +22,29 @@ cell says, with the number of requests that reached the model server:
     HANG          the agent did not end within its time
     -             the fault cannot be said in the agent's dialect
 
+AGENTS=claude,pi and ROWS=ok,empty in the environment choose as --agent and --row do. What came of each run is kept;
+--table FILE writes a table of all that is kept into a page, between its two marks.
+
 Exit status 0 means that every cell with the proxy is what `rows` expects of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tests.agents import inside, namespace
 from tests.agents.agent import Agent
-from tests.agents.install import NotInstalledError, installed
+from tests.agents.install import CACHE, NotInstalledError, installed
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run, cell
+from tests.agents.results import Results, with_table
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.real import llama
 
@@ -55,8 +63,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--agent", choices=AGENTS, action="append", help="only this one; may be said again")
     parser.add_argument("--row", choices=BY_NAME, action="append", help="only this one; may be said again")
     parser.add_argument("--side", choices=SIDES, action="append", help="only this side; may be said again")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="the page for the table, when all is done")
     parser.add_argument("--keep", type=Path, help="a folder for what passed in each run, the logs and the project")
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.agent = given.agent or chosen(parser, "AGENTS", AGENTS)
+    given.row = given.row or chosen(parser, "ROWS", BY_NAME)
+    return given
+
+
+def chosen(parser: argparse.ArgumentParser, variable: str, known: Mapping[str, object]) -> list[str]:
+    """Return the names that a variable lists; an error of the command line if one is not known."""
+    names = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        parser.error(f"{variable}: there is no {', '.join(unknown)}; choose from {', '.join(known)}")
+    return names
 
 
 def main() -> int:
@@ -66,40 +87,53 @@ def main() -> int:
     rows = [BY_NAME[name] for name in asked.row] if asked.row else ROWS
     keep = asked.keep.resolve() if asked.keep else None
     began, wrong = time.monotonic(), list[str]()
+    results = Results(CACHE / "results.json")
     try:
         for agent in agents:
-            wrong += matrix(agent, rows, asked.side or SIDES, keep)
+            wrong += matrix(agent, rows, asked.side or SIDES, keep, results)
     except (NotInstalledError, namespace.NoRunError) as error:
         print(f"The matrix did not come to its end: {error}", file=sys.stderr)
         return 1
     print()
     for each in wrong:
         print(each, end="\n\n")
+    if asked.table:
+        page = with_table(asked.table.read_text(encoding="utf-8"), results.table(AGENTS.values(), ROWS))
+        asked.table.write_text(page, encoding="utf-8")
     print(verdict(wrong), f"({time.monotonic() - began:.0f} s)")
     return 1 if wrong else 0
 
 
-def matrix(agent: Agent, rows: Sequence[Row], sides: Sequence[str], keep: Path | None) -> Iterator[str]:
-    """Do all runs of an agent and print a line for each row; give what is wrong with the cells with the proxy."""
-    package = prepared(agent, rows)
-    print(f"\n{agent.package} {agent.version}\n{line(('', *SIDES))}", flush=True)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+def matrix(
+    agent: Agent, rows: Sequence[Row], sides: Sequence[str], keep: Path | None, results: Results, *, shared: str = ""
+) -> Iterator[str]:
+    """Do all runs of an agent and print a line for each row; give what is wrong with the cells.
+
+    If all runs have the model server at the URL `shared`, they are done one after the other.
+    """
+    package = installed(agent) if shared else prepared(agent, rows)
+    print(f"\n{agent.setup.title} {agent.version}\n{line(('', *SIDES))}", flush=True)
+    with ThreadPoolExecutor(1 if shared else AT_ONCE) as pool:
 
         def start(row: Row, side: str) -> Future[Run] | str:
             if side not in sides:
                 return ""
             if not row.says("chat" if side == "with" else agent.dialect):
                 return "-"
-            return pool.submit(namespace.do, agent, row, side, package, keep)
+            return pool.submit(namespace.do, agent, row, side, package, keep, shared=shared)
 
         started = [(row, [start(row, side) for side in SIDES]) for row in rows if row.is_for(agent)]
         try:
-            for row, (without, through) in started:
-                fault = unexpected(agent, row, through.result()) if isinstance(through, Future) else ""
-                told = f"   EXPECTED {row.expects(agent)}" if fault else ""
-                print(line((row.name, shown(without), shown(through))) + told, flush=True)
-                if fault:
-                    yield f"{agent.name}, {fault}"
+            for row, runs in started:
+                faults, told = [], ""
+                for side, run in zip(SIDES, runs, strict=True):
+                    if run:
+                        results.keep(agent, row, side, shown(run))
+                    if isinstance(run, Future) and (fault := unexpected(agent, row, run.result(), side)):
+                        faults.append(f"{agent.name}, {fault}")
+                        told += f"   EXPECTED {row.expects(agent, side)} {side}"
+                print(line((row.name, *map(shown, runs))) + told, flush=True)
+                yield from faults
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -127,23 +161,29 @@ def line(cells: Sequence[str]) -> str:
     return "".join(text.ljust(width) for text, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
-def unexpected(agent: Agent, row: Row, run: Run) -> str:
-    """Say what a run with the proxy ended in, and what the agent printed; nothing if that was expected."""
-    said = row.told in run.output + run.errors
-    if cell(run) == row.expects(agent) and said:
+def unexpected(agent: Agent, row: Row, run: Run, side: str = "with") -> str:
+    """Say what a run ended in, and what the agent printed; nothing if that was expected."""
+    said = side == "without" or row.told in run.output + run.errors
+    if fnmatchcase(cell(run), row.expects(agent, side)) and said:
         return ""
-    told = [f"{row.name}: {cell(run)}, but {row.expects(agent)} is expected (exit status {run.status})"]
+    told = [f"{row.name}: {cell(run)}, but {row.expects(agent, side)} is expected (exit status {run.status})"]
     if not said:
         told.append(f"  it does not say: {row.told}")
-    for name, text in (("shape", run.shape), ("thought", run.thought), ("stdout", run.output), ("stderr", run.errors)):
+    for name, text in (
+        ("shape", run.shape),
+        ("thought", run.thought),
+        ("upstream", run.upstream),
+        ("stdout", run.output),
+        ("stderr", run.errors),
+    ):
         told += [f"  {name}: {part}" for part in text.splitlines()[-6:]]
-    told.append(f"  look at it with: --row '{row.name}' --side with --keep FOLDER")
+    told.append(f"  look at it with: --row '{row.name}' --side {side} --keep FOLDER")
     return "\n".join(told)
 
 
 def verdict(wrong: Sequence[str]) -> str:
     """Return the result in one line."""
-    return f"FAILED: {len(wrong)} cells with the proxy are not as expected." if wrong else "OK: as expected."
+    return f"FAILED: {len(wrong)} cells are not as expected." if wrong else "OK: as expected."
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is to be known of a coding agent: how it is installed, how it is run, and how a model calls its shell."""
+"""What is to be known of a coding agent in a run: its program, how it is asked, and how a model calls its shell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from proxy.agents.configuration import Agent as Setup
+from proxy.agents.configuration import Configuration, Values
 
 PROOF = "proof.txt"
 SECOND = "proof2.txt"
@@ -14,50 +18,80 @@ WROTE = "made-by-tool"
 FINAL = "All done: proof.txt is there."
 THOUGHT = "The shell can make it."
 MODEL = "test-model"  # the only one that the scripted server has
+CONTEXT = 131072  # of which it has so many tokens
 
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent. In `program`, `arguments`, `environment` and `files` stand `{url}` (the base URL without `/v1`),
-    `{home}`, `{prompt}` and `{cpu}` (x64 or arm64) for what they are in a run.
+    """One agent. What it is told of the proxy is `setup`'s, which `vllm-tool-proxy setup` writes; here stands what a
+    run needs beside that.
+
+    `folders` are those of its programs in what npm installs; `also` is installed before it. `arguments` make it do its
+    task alone, `environment` keeps it from calling home, `files` are in its home folder before anything else: a user's
+    own configuration. In all of them stand `{home}`, `{project}`, `{prompt}`, `{patience}` (after so many seconds an
+    agent that has a time-out for its task ends by itself) and `{cpu}` (x64 or arm64) for what they are in a run.
+    `scripts` is how the names of its scripts begin, if not with its own.
 
     `dialect` names the API that it speaks: the one in which a server is asked when no proxy is between. `tool` is its
-    shell, and `takes` what that is called with, the command line at `{command}`. `files` are written below the home
-    folder before it starts. One that is `invited` takes part only in rows that name it.
+    shell, and `takes` what that is called with, the command line at `{command}`. In rows where it asks its model
+    `extra` requests more (it has its session named), there are so many more.
     """
 
-    name: str
-    package: str
-    version: str
-    program: str
+    setup: Setup
+    folders: tuple[str, ...]
     arguments: tuple[str, ...]
-    environment: Mapping[str, str]
     dialect: str
     tool: str
-    takes: Mapping[str, str]
+    takes: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    invited: bool = False
+    also: str = ""
+    scripts: str = ""
+    extra: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name, in `setup` and here."""
+        return self.setup.name
+
+    @property
+    def version(self) -> str:
+        """The version that is run."""
+        return self.setup.version
+
+    def script(self, form: str) -> str:
+        """Return the name of the real server's script in which its model writes its call so."""
+        return f"{self.scripts or self.name}_{form}"
 
     def call(self, second: bool = False) -> Call:
         """Return the call of the agent's shell that writes the proof file, or the second one."""
         name = SECOND if second else PROOF
-        command = f"printf {WROTE} > $PWD/{name}"
-        return Call(self.tool, {key: _fill(value, {"command": command}) for key, value in self.takes.items()})
+        text = json.dumps(self.takes).replace("{command}", f"printf {WROTE} > $PWD/{name}")
+        return Call(self.tool, json.loads(text))
 
-    def command(self, folder: Path, **values: str) -> list[str]:
-        """Return the command line of a run; `folder` is where the package is installed."""
-        return [str(folder / _fill(self.program, values)), *(_fill(each, values) for each in self.arguments)]
+    def told(self, url: str, home: str) -> Configuration:
+        """Return what it is told of a server without asking that: one that is no proxy."""
+        return self.setup.configure(Values(url, MODEL, CONTEXT, home=home))
+
+    def words(self, more: tuple[str, ...] = (), **values: str) -> list[str]:
+        """Return the words behind its program, `more` among them."""
+        first, *rest = self.arguments
+        return [fill(each, values) for each in (first, *more, *rest)]
+
+    def path(self, package: Path) -> str:
+        """Return what comes first on PATH; `package` is where it is installed."""
+        return ":".join(str(package / fill(each, {})) for each in self.folders)
 
     def variables(self, **values: str) -> dict[str, str]:
-        """Return the environment of a run, but for PATH and HOME."""
-        return {name: _fill(value, values) for name, value in self.environment.items()}
+        """Return the environment of a run, but for PATH, HOME and what it is told of the proxy."""
+        return {name: fill(value, values) for name, value in self.environment.items()}
 
-    def settle(self, folder: Path, **values: str) -> None:
-        """Write the agent's own configuration into the empty home folder."""
+    def settle(self, home: Path) -> None:
+        """Write its user's own files into the empty home folder."""
         for name, text in self.files.items():
-            path = folder / name
+            path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_fill(text, values), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -65,7 +99,7 @@ class Call:
     """What the model means: a tool of the agent, and its arguments."""
 
     name: str
-    values: Mapping[str, str]
+    values: Mapping[str, Any]
 
     @property
     def arguments(self) -> str:
@@ -83,7 +117,7 @@ def cpu() -> str:
     return "arm64" if platform.machine() in ("aarch64", "arm64") else "x64"
 
 
-def _fill(text: str, values: Mapping[str, str]) -> str:
+def fill(text: str, values: Mapping[str, str]) -> str:
     """Put the values in their places; other braces stay what they are."""
     for name, value in {"cpu": cpu(), **values}.items():
         text = text.replace(f"{{{name}}}", value)

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tests.agents.agent import WROTE
+
 ROLES = {"system", "user", "assistant", "tool"}
 PARTS = {"text", "image_url"}
 Body = Mapping[str, Any]
@@ -54,10 +56,41 @@ def _call_faults(place: str, call: Body) -> Iterator[str]:
         yield f"{place}: arguments that are no JSON object: {said.get('arguments')!r}"
 
 
+def of_the_run(bodies: Iterable[Body], calls: int) -> Iterator[str]:
+    """Say what is wrong with the bytes of a whole run: a request that a strict server would refuse, and a call whose
+    result never went up behind it. A conversation that became a summary has none left.
+    """
+    asked = [*bodies]
+    for number, body in enumerate(asked):
+        yield from (f"request {number}: {fault}" for fault in faults(body))
+    came = max((_done(body) for body in asked), default=0)
+    if came < calls and not any("summary of the conversation" in json.dumps(body) for body in asked):
+        yield f"of {calls} calls that write a proof the results of {came} went up"
+
+
+def _done(body: Body) -> int:
+    """Return how many calls that write a proof have their results in a request's history."""
+    called = {
+        call.get("id")
+        for message in body.get("messages") or ()
+        for call in message.get("tool_calls") or ()
+        if WROTE in str(call.get("function", {}).get("arguments"))
+    }
+    answered = {message.get("tool_call_id") for message in body.get("messages") or ()}
+    return len(called & answered)
+
+
 def of_the_task(bodies: Iterable[Body]) -> list[Body]:
     """Return the requests that offer tools, all if none does: some agents have the session named by one of its own."""
     asked = [*bodies]
     return [body for body in asked if body.get("tools")] or asked
+
+
+def costs_no_prefix(bodies: Iterable[Body], own: Iterable[Body]) -> bool:
+    """Say whether the requests keep their prefix, or did not when the agent sent them: what it writes anew itself costs
+    the cache too, and is not the proxy's fault. `own` are those, as far as they are in chat completions.
+    """
+    return keeps_the_prefix(of_the_task(bodies)) or not keeps_the_prefix(of_the_task(own))
 
 
 def keeps_the_prefix(bodies: Iterable[Body]) -> bool:

@@ -1,7 +1,7 @@
-"""`python -m tests.agents.inside AGENT ROW SIDE FOLDER PACKAGE`: one run, within namespaces of its own.
+"""`python -m tests.agents.inside AGENT ROW SIDE FOLDER PACKAGE URL`: one run, within namespaces of its own.
 
-Starts the model server of the row, the proxy if `SIDE` is `with`, and the agent out of the folder `PACKAGE`; writes
-what came of it to `FOLDER/run.json`, and what passed between them beside it.
+Starts the model server of the row unless `URL` says where one is, the proxy if `SIDE` is `with`, and the agent out of
+the folder `PACKAGE`; writes what came of it to `FOLDER/run.json`, and what passed between them beside it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from tests.agents import checks, thoughts
-from tests.agents.agent import PROOF, SECOND, Agent
+from proxy.commands.agent_files import AgentFiles
+from tests.agents import checks, thoughts, vllm_rows
+from tests.agents.agent import CONTEXT, PROOF, SECOND, Agent
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run
 from tests.agents.rows import BY_NAME, Row
@@ -27,8 +29,9 @@ from tests.agents.scripted_server import ScriptedServer
 from tests.agents.tap import Tap
 from tests.real import llama, processes
 
-LIMIT = 60  # seconds for the agent
+LIMIT = 150  # seconds for a command of setup's
 CACHE = processes.ROOT / ".cache"
+ROWS = {**BY_NAME, **vllm_rows.BY_NAME}
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1  # of linux/sockios.h and linux/if.h
 
 
@@ -41,10 +44,13 @@ def loopback_up() -> None:
 
 
 @contextlib.contextmanager
-def model_server(row: Row, agent: Agent) -> Iterator[str]:
-    """Run the row's model server while the block lasts; give its URL."""
-    server = llama.LlamaServer(cache=CACHE, thinks=row.thinks) if row.script else ScriptedServer(row, agent)
-    with server:
+def model_server(row: Row, agent: Agent, shared: str) -> Iterator[str]:
+    """Run the row's model server while the block lasts, unless it is `shared` by all runs; give its URL."""
+    if shared:
+        yield shared
+        return
+    real = llama.LlamaServer(cache=CACHE, thinks=row.thinks, context=CONTEXT)
+    with real if row.script else ScriptedServer(row, agent) as server:
         yield server.url
 
 
@@ -66,23 +72,67 @@ def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
         raise processes.NotStartedError(f"{error}\n{log.read_text(errors='replace')[-2000:]}") from error
 
 
-def ask(agent: Agent, row: Row, url: str, folder: Path, package: Path) -> tuple[int | None, str, str]:
+def vllm_tool_proxy(command: str, agent: Agent, url: str) -> list[str]:
+    """Return the command line of `vllm-tool-proxy` for the agent and the proxy at `url`."""
+    return [sys.executable, "-m", "proxy", command, agent.name, "--url", url]
+
+
+class Server(NamedTuple):
+    """What an agent is told of: where it is, and whether it is the proxy."""
+
+    url: str
+    through: bool
+
+
+def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str]) -> list[str]:
+    """Tell the agent of a server; return what it is started with, its own words not among them.
+
+    A proxy is told by the very commands of a user: before the scripted servers by `setup --write`, behind which the
+    agent is started itself, with no more of the environment than its files cannot say; before the real one by `launch`
+    alone. A server without a proxy is told of as `setup` would.
+    """
+    home = environment["HOME"]
+    agent.settle(Path(home))
+    if server.through and row.script:
+        return [*vllm_tool_proxy("launch", agent, server.url), "--"]
+    told = agent.told(server.url, home)
+    if server.through:
+        command = [*vllm_tool_proxy("setup", agent, server.url), "--write"]
+        subprocess.run(command, env=environment, stdout=sys.stderr, check=True, timeout=LIMIT)
+    else:
+        AgentFiles(agent.name, Path(home) / "state").write(told.files)
+        if told.first:
+            subprocess.run(told.first, env=environment, stdout=sys.stderr, check=True, timeout=LIMIT)
+    if not any(file.optional for file in told.files):
+        environment.update(told.environment)
+    return [*told.command]
+
+
+def ask(agent: Agent, row: Row, server: Server, folder: Path, package: Path) -> tuple[int | None, str, str]:
     """Give the agent its task in the folder's project; return its status (None if its time was over) and its output."""
-    script = f" [[script:{agent.name}_{row.script}]]" if row.script else ""
-    values = {"url": url, "home": str(folder / "home"), "prompt": f"Create the file {PROOF}{script}"}
-    dataclasses.replace(agent, files={**agent.files, **row.files}).settle(folder / "home", **values)
-    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG")}
+    script = f" [[script:{agent.script(row.script)}]]" if row.script else ""
+    values = {
+        "home": str(folder / "home"),
+        "project": str(folder / "project"),
+        "prompt": f"Create the file {PROOF}{script}",
+        "patience": str(row.patience),
+    }
+    environment = {name: os.environ[name] for name in ("HOME", "LANG")}
+    environment["PATH"] = f"{agent.path(package)}:{os.environ['PATH']}"
+    environment["PYTHONPATH"] = str(processes.ROOT)
+    environment |= {**agent.variables(**values), **row.environment}
+    command = prepare(agent, row, server, environment)
     with (folder / "stdout.txt").open("wb") as output, (folder / "stderr.txt").open("wb") as errors:
         process = subprocess.Popen(
-            agent.command(package, **values),
+            [*command, *agent.words(row.arguments, **values)],
             cwd=folder / "project",
-            env={**environment, **agent.variables(**values)},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
         )
         try:
-            status: int | None = process.wait(LIMIT)
+            status: int | None = process.wait(row.seconds)
         except subprocess.TimeoutExpired:
             status = None
             processes.stop(process)
@@ -90,23 +140,34 @@ def ask(agent: Agent, row: Row, url: str, folder: Path, package: Path) -> tuple[
     return status, output_text, error_text
 
 
-def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path) -> Run:
+def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, shared: str) -> Run:
     """Do one run and say what came of it. Raises `NotStartedError`."""
     with contextlib.ExitStack() as stack:
-        behind = stack.enter_context(Tap(stack.enter_context(model_server(row, agent))))
+        behind = stack.enter_context(Tap(stack.enter_context(model_server(row, agent, shared))))
         before = behind
         if through:
             before = stack.enter_context(Tap(stack.enter_context(proxy(behind.url, folder, row.rules))))
-        status, output, errors = ask(agent, row, before.url, folder, package)
+        status, output, errors = ask(agent, row, Server(before.url, through), folder, package)
+        errors += (_text(folder / "home" / row.notes) or "") if row.notes else ""
         bodies = behind.bodies()
+        own = before.bodies() if agent.dialect == "chat" else []
         for name, tap in (("server", behind), ("agent", before)):
             tap.write(folder, name)
         checked = through and row.thinks and bodies
         thought = "\n".join(thoughts.faults(folder, bodies, behind.url)) if checked else ""
     names = (PROOF, SECOND)[: row.calls]
-    kept = not through or checks.keeps_the_prefix(checks.of_the_task(bodies))
+    upstream = "\n".join(faults_upstream(agent, row, bodies, folder)) if through else ""
+    kept = not through or checks.costs_no_prefix(bodies, own)
     files = tuple(_text(folder / "project" / name) for name in names)
-    return Run(status, output, errors, files, len(bodies), kept, thought=thought)
+    return Run(status, output, errors, files, len(bodies), kept, thought=thought, upstream=upstream)
+
+
+def faults_upstream(agent: Agent, row: Row, bodies: list[dict[str, Any]], folder: Path) -> Iterator[str]:
+    """Say what is wrong with what passed between the proxy and the model server."""
+    yield from checks.of_the_run(bodies, row.calls)
+    # A real server whose text is known: what of it is special tokens comes only if it is asked for.
+    if row.script and row.written:
+        yield from thoughts.faults_of_the_text(folder, row.written(agent))
 
 
 def _text(path: Path) -> str | None:
@@ -114,11 +175,12 @@ def _text(path: Path) -> str | None:
     return path.read_text(errors="replace").removesuffix("\n") if path.exists() else None
 
 
-def main(agent: str, row: str, side: str, folder: str, package: str) -> int:
+def main(words: Sequence[str]) -> int:
     """Do one run and write what came of it."""
+    agent, row, side, folder, package, shared = words
     loopback_up()
     try:
-        done = run(AGENTS[agent], BY_NAME[row], side == "with", Path(folder), Path(package))
+        done = run(AGENTS[agent], ROWS[row], side == "with", Path(folder), Path(package), shared=shared)
     except processes.NotStartedError as error:
         print(error, file=sys.stderr)
         return 1
@@ -127,4 +189,4 @@ def main(agent: str, row: str, side: str, folder: str, package: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

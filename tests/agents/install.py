@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
-from tests.agents.agent import Agent
+from tests.agents.agent import Agent, fill
 from tests.real import processes
 
 CACHE = processes.ROOT / ".cache" / "agents"
@@ -34,15 +36,26 @@ def installed(agent: Agent, cache: Path = CACHE) -> Path:
 def _fetch(agent: Agent, folder: Path) -> None:
     """Let npm fetch the agent into `folder`, which is emptied first."""
     if shutil.which("npm") is None:
-        raise NotInstalledError(f"no npm here, which fetches {agent.package}")
+        raise NotInstalledError(f"no npm here, which fetches {agent.setup.package}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
-    what = f"{agent.package}@{agent.version}"
+    began = time.monotonic()
+    if agent.also:
+        _install(agent, fill(agent.also, {}), folder)
+    _install(agent, f"{agent.setup.package}@{agent.version}", folder)
+    print(f"That took {time.monotonic() - began:.0f} s.", flush=True)
+
+
+def _install(agent: Agent, what: str, folder: Path) -> None:
+    """Let npm install one package; scripts of it find what was installed before it."""
     print(f"Fetching {what} into {folder}", flush=True)
     command = ["npm", "install", "--no-audit", "--no-fund", what]
+    environment = {**os.environ, "PATH": f"{agent.path(folder)}:{os.environ.get('PATH', os.defpath)}"}
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise NotInstalledError(f"npm did not fetch {what} within {PATIENCE} s") from error
     if done.returncode:

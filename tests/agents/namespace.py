@@ -16,52 +16,57 @@ from tests.agents.outcome import Run
 from tests.agents.rows import Row
 from tests.real import processes
 
-LIMIT = 120  # seconds for servers, proxy and agent; the agent alone has less
+LIMIT = 150  # seconds for servers and proxy, beside those of the agent
 
 
 class NoRunError(Exception):
     """A run could not be done at all; the text says why."""
 
 
-def command(inner: list[str], home: Path, root: bool) -> list[str]:
-    """Return the command that does `inner` with nothing of this environment, alone in its network.
+def command(inner: list[str], home: Path, root: bool, *, network: bool = True, **more: str) -> list[str]:
+    """Return the command that does `inner` with nothing of this environment, alone in its network, if it is to have one
+    of its own. `more` are variables that it has yet.
 
     Who is not root becomes it in a namespace of users.
     """
-    alone = ["unshare", *([] if root else ["--user", "--map-root-user"]), "--net", "--pid", "--fork"]
+    alone = ["unshare", *([] if root else ["--user", "--map-root-user"]), *(["--net"] if network else [])]
     kept = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}
-    variables = [f"{name}={value}" for name, value in kept.items()]
-    return [*alone, "--mount-proc", "--kill-child", "env", "-i", *variables, *inner]
+    variables = [f"{name}={value}" for name, value in {**kept, **more}.items()]
+    return [*alone, "--pid", "--fork", "--mount-proc", "--kill-child", "env", "-i", *variables, *inner]
 
 
-def do(agent: Agent, row: Row, side: str, package: Path, keep: Path | None = None) -> Run:
-    """Do a run and return what came of it; its folder is kept in `keep`. Raises `NoRunError`."""
+def do(agent: Agent, row: Row, side: str, package: Path, keep: Path | None = None, *, shared: str = "") -> Run:
+    """Do a run and return what came of it; its folder is kept in `keep`. Raises `NoRunError`.
+
+    The URL `shared` is of a model server in the network of this process, which the run has then, too.
+    """
     with tempfile.TemporaryDirectory(prefix="agents-") as temporary:
         folder = Path(temporary)
         if keep is not None:
             folder = keep / f"{agent.name}-{row.name.replace(' ', '-')}-{side}"
             shutil.rmtree(folder, ignore_errors=True)
-        return _do(agent, row, side, package, folder)
+        return _do(agent, row, side, package, folder, shared=shared)
 
 
-def _do(agent: Agent, row: Row, side: str, package: Path, folder: Path) -> Run:
+def _do(agent: Agent, row: Row, side: str, package: Path, folder: Path, *, shared: str) -> Run:
     """Do a run in an empty folder."""
     home, project = folder / "home", folder / "project"
     for each in (home, project):
         each.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(project)], check=True, env={"PATH": os.environ["PATH"], "HOME": str(home)})
-    inner = [sys.executable, "-m", "tests.agents.inside", agent.name, row.name, side, str(folder), str(package)]
+    inner = [sys.executable, "-m", "tests.agents.inside", agent.name, row.name, side, str(folder), str(package), shared]
+    limit = LIMIT + row.seconds
     try:
         done = subprocess.run(
-            command(inner, home, os.geteuid() == 0),
+            command(inner, home, os.geteuid() == 0, network=not shared),
             cwd=processes.ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=LIMIT,
+            timeout=limit,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise NoRunError(f"{row.name}, {side}: not done within {LIMIT} s") from error
+        raise NoRunError(f"{row.name}, {side}: not done within {limit} s") from error
     if done.returncode:
         raise NoRunError(f"{row.name}, {side}: {done.stderr.decode(errors='replace')[-3000:]}")
     told = json.loads((folder / "run.json").read_text(encoding="utf-8"))

@@ -11,8 +11,8 @@ from tests.agents.agent import FINAL, WROTE
 class Run:
     """What is left of a run: the agent's exit status (None if its time was over), what it printed, what the proof
     files hold (None if they are not there), the requests that reached the model server, whether each began with the
-    one before, which rules of the dialect the proxy's answers broke, a line for each, and what became of a thought that
-    did not come, or did not go back.
+    one before, which rules of the dialect the proxy's answers broke, a line for each, what became of a thought that did
+    not come, or did not go back, and what was wrong with the bytes that reached the model server.
     """
 
     status: int | None
@@ -23,6 +23,7 @@ class Run:
     prefix: bool = True
     shape: str = ""
     thought: str = ""
+    upstream: str = ""
 
 
 def cell(run: Run) -> str:
@@ -49,4 +50,6 @@ def word(run: Run) -> str:
         return "ran,no-final"
     if run.thought:
         return "thought"
+    if run.upstream:
+        return "upstream"
     return "ok" if run.prefix else "prefix"

@@ -14,9 +14,9 @@ from tests.agents import chat_replies as chat
 from tests.agents import messages_replies as messages
 from tests.agents import responses_replies as responses
 from tests.agents import texts
-from tests.agents.agent import Agent
+from tests.agents.agent import MODEL, Agent
 from tests.agents.claude import CLAUDE
-from tests.agents.codex import CODEX, COMPACTS, WITH_CATALOG
+from tests.agents.codex import CODEX, COMPACTS
 from tests.agents.opencode import OPENCODE
 
 Body = Callable[[Agent], bytes]
@@ -24,13 +24,17 @@ Body = Callable[[Agent], bytes]
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `expected` is the cell with the proxy, but for the agents that `others` names; `calls` is how many the
-    model makes, `written` what it says where it writes its call into the text. A server that is `cut` ends the
-    connection in the midst of its reply; one with a `refusal` answers with that status and those words.
+    """One row. `expected` is the cell with the proxy, but for the agents that `others` names, a glob on it; `calls` is
+    how many the model makes, `written` what it says where it writes its call into the text. A server that is `cut` ends
+    the connection in the midst of its reply; one with a `refusal` answers with that status and those words.
 
-    A row that is not for all agents says for which (`agents`). `files` are written over the agent's own, and `told`
-    must stand in what it prints. `rules` are the proxy's. In a row that `thinks` the model says a thought in its text
-    first: the agent must have it as one, and give it back to the prompt of its next request.
+    A row that is not for all agents says for which (`agents`). `arguments` are given to the agent beside its own, and
+    `told` must stand in what it prints, or in the file `notes` below its home; `environment` is set over its own.
+    `rules` are the proxy's. In a row that `thinks` the model says a thought in its
+    text first: the agent must have it as one, and give it back to the prompt of its next request.
+
+    `without` has the cell without a proxy, by the agent's dialect or its name, a glob too; what it does not name may be
+    anything. An agent has so many `seconds` to end; one that has a time-out of its own, its `patience`, has less.
     """
 
     name: str
@@ -43,24 +47,36 @@ class Row:
     written: Callable[[Agent], str] | None = None
     refusal: tuple[int, str] | None = None
     agents: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     told: str = ""
+    notes: str = ""
     rules: str = ""
     thinks: bool = False
+    without: Mapping[str, str] = field(default_factory=dict)
+    seconds: int = 150
 
     def says(self, dialect: str) -> bool:
         """Say whether the row's server has something to send in this dialect."""
         return bool(self.script) or dialect in self.bodies
 
+    @property
+    def patience(self) -> int:
+        """How many seconds an agent gives its task, so that it can still say that its time is over."""
+        return self.seconds * 2 // 5
+
     def is_for(self, agent: Agent) -> bool:
         """Say whether the agent takes part in it."""
-        if self.agents:
-            return agent.name in self.agents
-        return not agent.invited
+        return not self.agents or agent.name in self.agents
 
-    def expects(self, agent: Agent) -> str:
-        """Return the cell of this agent with the proxy."""
-        return self.others.get(agent.name, self.expected)
+    def expects(self, agent: Agent, side: str = "with") -> str:
+        """Return the cell of this agent, with the proxy or without; a glob."""
+        if side == "without":
+            return self.without.get(agent.name) or self.without.get(agent.dialect, "*")
+        if agent.name in self.others:
+            return self.others[agent.name]
+        word, _, number = self.expected.partition("/")
+        return f"{word}/{int(number) + agent.extra}"
 
 
 def _real(form: str, expected: str = "ok/2", **others: str) -> Row:
@@ -68,9 +84,9 @@ def _real(form: str, expected: str = "ok/2", **others: str) -> Row:
 
 
 def _thinks(form: str, family: str) -> Row:
-    """A model whose server leaves its thoughts in the text. OpenCode has its session named by a request of its own."""
+    """A model whose server leaves its thoughts in the text."""
     rules = f'models:\n  - {{match: "*", reasoning: split, family: {family}}}\n'
-    row = _real(form, opencode="ok/3")
+    row = _real(form)
     return replace(row, agents=(CLAUDE.name, OPENCODE.name), rules=rules, thinks=True)
 
 
@@ -99,6 +115,11 @@ def _chat(name: str, calls: int = 1) -> Row:
     return Row(name, bodies={"chat": getattr(chat, name)}, calls=calls)
 
 
+def _claude(name: str, like: str, expected: str, **said: Any) -> Row:
+    """What Claude Code alone has, in front of a server that does what that of another row does."""
+    return Row(name, expected, bodies={"chat": getattr(chat, like)}, agents=(CLAUDE.name,), **said)
+
+
 def _codex(name: str, expected: str = "ok/2", **said: Any) -> Row:
     """What Codex alone has, or makes something of its own of."""
     return Row(name, expected, bodies={"chat": getattr(chat, name)}, agents=(CODEX.name,), **said)
@@ -109,7 +130,9 @@ ROWS = (
     _real("tools"),
     # The server's own parser fails behind the first words: one request more. The proxy sends it itself if nothing had
     # left. Else Claude Code does, without a stream, as long as no block was stopped, and by then the proxy parses.
-    _real("coder", "ok/3"),
+    # In chat completions there is no such second request: what had left stays, and the agent is told the error. The
+    # next request for the model is right; `parse: proxy` in the model's entry of the rules has the first one right too.
+    _real("coder", "ok/3", pi="CRASH/1", qwen="CRASH/1", cline="CRASH/1"),
     _real("fence"),
     # The model opens its thought itself, and where its template does so in the prompt.
     _thinks("think", "qwen3"),
@@ -124,8 +147,18 @@ ROWS = (
     _text(texts.bare_json),
     _text(texts.think_leak),
     _all("reason_call"),
-    # Nothing comes, so the proxy asks once more; Claude Code asks twice by itself.
-    _all("empty", "SILENT/4", codex="SILENT/2"),
+    # Nothing comes, so the proxy asks once more, each time; Claude Code and OpenClaw ask twice by themselves, Qwen Code
+    # and Cline three times, and all but the first say so then.
+    _all(
+        "empty",
+        "SILENT/4",
+        codex="SILENT/2",
+        pi="SILENT/2",
+        opencode="SILENT/3",
+        qwen="CRASH/6",
+        cline="CRASH/6",
+        openclaw="CRASH/4",
+    ),
     _all("empty_args_first"),
     _all("no_id"),
     _all("empty_id"),
@@ -151,15 +184,27 @@ ROWS = (
     _all("no_usage"),
     # Half a call must not be run, and no success be told. Claude Code takes a block for a call once it is stopped,
     # error or not: then the cell would be `toolerr`. Codex asks as often as its configuration says, here once more.
-    _all("cut_mid", "CRASH/1", codex="CRASH/2", cut=True),
+    # OpenClaw and OpenCode ask again and again for some time.
+    _all("cut_mid", "CRASH/1", codex="CRASH/2", openclaw="CRASH/*", opencode="CRASH/*", cut=True),
+    # Its list of models has what the rules call by a name beginning with `claude`. It asks for it if it may call home;
+    # then it has its session named, too.
+    _claude(
+        "discovered",
+        "name_repeat",
+        "ok/3",
+        rules=f'aliases: {{"claude-*": {MODEL}}}\n',
+        environment={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": ""},
+        notes=".claude/cache/gateway-models.json",
+        told=f'"id":"claude-{MODEL}"',
+    ),
     # A function of a namespace: without the namespace of the call Codex tells the model "unsupported call".
     _codex("namespaced"),
     # A custom tool: its input is free text, in chat completions it is the string of a function.
-    _codex("apply_patch", files=WITH_CATALOG),
+    _codex("apply_patch"),
     # The context is full, before the reply and in it: Codex says so and asks no second time.
     _codex("context_overflow", "CRASH/1", refusal=(400, chat.OVERFLOW), told="ran out of room"),
     _codex("context_full", "CRASH/1", told="ran out of room"),
     # The conversation becomes a summary, from which Codex goes on: so the next request begins anew.
-    _codex("compacted", "prefix/3", files=COMPACTS),
+    _codex("compacted", "prefix/3", arguments=COMPACTS),
 )
 BY_NAME = {row.name: row for row in ROWS}

@@ -34,6 +34,22 @@ def coder_xml_bare(agent: Agent) -> str:
     return f"{LEAD}\n{_function(agent)}"
 
 
+def mistral(agent: Agent) -> str:
+    """Devstral's: the marks are special tokens, which vLLM leaves out of a text unless it is asked for them."""
+    call = agent.call()
+    return f"{LEAD}[TOOL_CALLS]{call.name}[ARGS]{call.arguments}"
+
+
+def glm(agent: Agent) -> str:
+    """GLM's: a name, and pairs of a key and a value; what is no string is JSON."""
+    call = agent.call()
+    pairs = "".join(
+        f"<arg_key>{key}</arg_key>\n<arg_value>{value if isinstance(value, str) else json.dumps(value)}</arg_value>\n"
+        for key, value in call.values.items()
+    )
+    return f"{LEAD}\n<tool_call>{call.name}\n{pairs}</tool_call>"
+
+
 def _function(agent: Agent) -> str:
     call = agent.call()
     parameters = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in call.values.items())

@@ -1,6 +1,6 @@
 """`make cluster-test`: what happens behind HAProxy when boxes fail, are drained and come back, as a table.
 
-    python -m tests.cluster [--dialects chat,messages] [--streams 200] [--servers own,shared]
+    python -m tests.cluster [--dialects chat,messages,responses] [--streams 200] [--servers own,shared]
 
 Each row is a statement that must hold; the exit code is 1 if one does not. Everything is played with proxies that have
 one model server each, and with HAProxy before two equal model servers, which all proxies share. HAProxy is installed
@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from tests.cluster.boxes import Cluster, NotSoError, haproxy_program
+from tests.cluster.client import DIALECTS
 from tests.cluster.report import Report
 from tests.cluster.scenes import Play
 
@@ -28,7 +29,7 @@ TITLES = {"own": "Each proxy has a model server of its own", "shared": "HAProxy 
 def main() -> int:
     """Run everything; 0 if all holds."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster")
-    parser.add_argument("--dialects", default="chat,messages")
+    parser.add_argument("--dialects", default=",".join(DIALECTS))
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--servers", default="own,shared")
     options = parser.parse_args()

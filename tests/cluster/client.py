@@ -125,7 +125,31 @@ def _whole_message(body: dict[str, Any]) -> _Said:
     return _Said("".join(block.get("text", "") for block in body["content"]), body["stop_reason"], True)
 
 
-def _is_chat_error(body: dict[str, Any]) -> bool:
+def _responses_body(wanted: Wanted) -> dict[str, Any]:
+    asked = _chat_body(wanted)
+    return {"model": asked["model"], "input": asked["messages"], "stream": asked["stream"]}
+
+
+def _hear_response(said: _Said, event: dict[str, Any]) -> None:
+    """An item that is done counts for a client before its response does."""
+    match event["type"]:
+        case "response.output_text.delta":
+            said.text += event["delta"]
+        case "response.output_item.done":
+            said.finish = event["item"]["status"]
+        case "response.completed" | "response.incomplete":
+            said.done = True
+        case "response.failed" | "error":
+            said.error = True
+
+
+def _whole_response(body: dict[str, Any]) -> _Said:
+    parts = [part for item in body["output"] if item["type"] == "message" for part in item["content"]]
+    text = "".join(part["text"] for part in parts)
+    return _Said(text, body["status"], True, body["status"] != "completed")
+
+
+def _is_openai_error(body: dict[str, Any]) -> bool:
     return bool(body["error"]["message"])
 
 
@@ -135,8 +159,9 @@ def _is_messages_error(body: dict[str, Any]) -> bool:
 
 # A new dialect joins by one line here.
 DIALECTS: Mapping[str, Dialect] = {
-    "chat": Dialect("/v1/chat/completions", _chat_body, _hear_chat, _whole_chat, _is_chat_error),
+    "chat": Dialect("/v1/chat/completions", _chat_body, _hear_chat, _whole_chat, _is_openai_error),
     "messages": Dialect("/v1/messages", _messages_body, _hear_messages, _whole_message, _is_messages_error),
+    "responses": Dialect("/v1/responses", _responses_body, _hear_response, _whole_response, _is_openai_error),
 }
 
 

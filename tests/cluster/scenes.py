@@ -27,7 +27,7 @@ CONVERSATIONS = 45
 KNOWN_AFTER = 8.0
 ALL_UP = ("UP", "UP", "UP")
 # What a proxy tells, in each dialect, where HAProxy has no model server left: status and Retry-After.
-_NO_SERVER = {"chat": "503 5", "messages": "529 5"}
+_NO_SERVER = {"chat": "503 5", "messages": "529 5", "responses": "503 5"}
 FORGED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 

@@ -24,13 +24,35 @@ def message_delta(word: str) -> bytes:
     return named("content_block_delta", index=0, delta={"type": "text_delta", "text": word})
 
 
-WORD = {"chat": text, "messages": message_delta}
-FIRST = {"chat": ROLE, "messages": named("message_start", message={})}
-FINISH = {"chat": finish(), "messages": named("message_delta", delta={"stop_reason": "end_turn"})}
-END = {"chat": DONE, "messages": named("message_stop")}
-FAILED = {"chat": event(CHAT_ERROR), "messages": named("error", **{"error": CHAT_ERROR["error"]})}
+def text_delta(word: str) -> bytes:
+    return named("response.output_text.delta", delta=word)
+
+
+WORD = {"chat": text, "messages": message_delta, "responses": text_delta}
+FIRST = {
+    "chat": ROLE,
+    "messages": named("message_start", message={}),
+    "responses": named("response.created", response={"status": "in_progress"}),
+}
+FINISH = {
+    "chat": finish(),
+    "messages": named("message_delta", delta={"stop_reason": "end_turn"}),
+    "responses": named("response.output_item.done", item={"status": "completed"}),
+}
+END = {
+    "chat": DONE,
+    "messages": named("message_stop"),
+    "responses": named("response.completed", response={"status": "completed"}),
+}
+FAILED = {
+    "chat": event(CHAT_ERROR),
+    "messages": named("error", **{"error": CHAT_ERROR["error"]}),
+    "responses": named("response.failed", response={"status": "failed", **CHAT_ERROR}),
+}
 MESSAGE = {"content": [{"type": "text", "text": "".join(WORDS)}], "stop_reason": "end_turn"}
-WHOLE = {"chat": completion("".join(WORDS)), "messages": MESSAGE}
+ITEMS = [{"type": "reasoning"}, {"type": "message", "content": [{"type": "output_text", "text": "".join(WORDS)}]}]
+RESPONSE = {"status": "completed", "output": ITEMS}
+WHOLE = {"chat": completion("".join(WORDS)), "messages": MESSAGE, "responses": RESPONSE}
 dialects = pytest.mark.parametrize("dialect", DIALECTS)
 
 
@@ -101,8 +123,13 @@ def test_an_error_status_needs_the_dialects_body(dialect: str, stream: bool) -> 
     assert kind(dialect, answer({}, 502), stream=stream) is Kind.FALSE
 
 
+@pytest.mark.parametrize("status", ["failed", "incomplete", "in_progress"])
+def test_a_response_that_is_not_completed_is_no_success(status: str) -> None:
+    assert kind("responses", answer({**RESPONSE, "status": status}), stream=False) is Kind.FALSE
+
+
 def test_a_chat_error_is_none_of_messages() -> None:
-    assert kind("chat", answer(CHAT_ERROR, 502)) is Kind.STATUS
+    assert kind("chat", answer(CHAT_ERROR, 502)) is kind("responses", answer(CHAT_ERROR, 502)) is Kind.STATUS
     assert kind("messages", answer(CHAT_ERROR, 502)) is Kind.FALSE
 
 
@@ -114,6 +141,17 @@ def test_a_request_says_who_it_is() -> None:
     top, _, body = request(Wanted("r7", "c9", "messages", chunks=4, pause=0.5)).partition(b"\r\n\r\n")
     assert top.startswith(b"POST /v1/messages HTTP/1.1\r\n") and b"\r\nX-Claude-Code-Session-Id: c9" in top
     assert json.loads(body)["messages"][-1]["content"] == "request=r7 chunks=4 pause=0.5"
+
+
+def test_each_dialect_asks_for_the_same_in_its_own_way() -> None:
+    """All turns of the conversation, and the way of the answer."""
+    for name, dialect in DIALECTS.items():
+        top, _, data = request(Wanted("r7", "c9", name, stream=False, chunks=4)).partition(b"\r\n\r\n")
+        body = json.loads(data)
+        assert top.startswith(f"POST {dialect.path} HTTP/1.1\r\n".encode())
+        turns = body["input" if name == "responses" else "messages"]
+        assert [turn["content"] for turn in turns] == ["This is c9.", "Yes.", "request=r7 chunks=4 pause=0.0"]
+        assert (body["model"], body["stream"]) == ("tiny", False)
 
 
 def test_the_report_holds_only_if_everything_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.real.processes import ROOT, free_port, stop
+from tests.support.sources import copy_of
 
 SECONDS = 300
 SSHD = "/usr/sbin/sshd"
@@ -133,13 +133,7 @@ class Host:
 
 def checkout(folder: Path, version: str, changes: dict[str, tuple[str, str]] | None = None) -> Path:
     """A checkout of another version; `changes` are texts to replace, by file."""
-    folder.mkdir()
-    for name in SOURCES:
-        path = ROOT / name
-        if path.is_dir():
-            shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(path, folder / name)
+    copy_of(SOURCES, folder)
     init = folder / "proxy" / "__init__.py"
     changed = init.read_text().splitlines()
     init.write_text("\n".join(line if "__version__" not in line else f'__version__ = "{version}"' for line in changed))

@@ -19,10 +19,10 @@ import psutil
 
 from tests.conftest import Proxy, clean_environment
 from tests.faults.bench import Answer, Bench, every, read, request
-from tests.faults.dialects import DIALECTS, Dialect
 from tests.faults.scripts import HALF, REPLY, SAID, WHOLE
 from tests.real.processes import ROOT, free_port, stop
 from tests.real.processes import answers as up
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import PATIENCE, Client, Upstream, stream
 
 

@@ -17,11 +17,9 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from tests.conftest import Proxy, start
-from tests.faults.dialects import DIALECTS, Dialect, Told
-from tests.support.scripted import PATIENCE, Act, Action, Client, Gate, Script, Seen, Upstream, answer
+from tests.support.dialects import DIALECTS, Dialect, Told
+from tests.support.scripted import PATIENCE, SOON, Act, Action, Client, Gate, Script, Seen, Upstream, answer
 
-# A deadline of 100 ms with tenfold room.
-SOON = 1.0
 MODELS = answer({"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm"}]})
 
 
@@ -106,7 +104,7 @@ class Bench:
         given = self.sent(dialect, dialect.ask(streamed=streamed, tools=tools, **more), streamed=streamed, shown=gate)
         assert len(self.upstream.seen) == asked
         if Act.EXPECT_CLOSE in script:
-            assert self.upstream.seen[0].gone_after(given.at, SOON)
+            assert gone(self.upstream.seen[0], given.at)
         self.settled(given)
         return given
 
@@ -200,7 +198,7 @@ class Watch:
         self._thread.join(2 * PATIENCE)
         if error is None:
             assert self.wrong == []
-            assert self.slowest < 1.0, f"/health took {self.slowest:.1f} s"
+            assert self.slowest < SOON, f"/health took {self.slowest:.1f} s"
 
     def _ask(self) -> None:
         while True:
@@ -232,4 +230,4 @@ def every(*, streamed: bool | None = None) -> list[tuple[Dialect, bool]]:
 
 def gone(seen: Seen, moment: float) -> bool:
     """True if the model server was let go soon after the moment."""
-    return seen.gone_after(moment, SOON)
+    return seen.gone_after(moment)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.faults.dialects import DIALECTS, Told, events
+from tests.support.dialects import DIALECTS, Told, events
 from tests.support.scripted import DONE, ROLE, USAGE, arguments, completion, event, finish, opened, text
 
 FAILED = event({"error": {"message": "died", "type": "api_error", "param": None, "code": 502}})

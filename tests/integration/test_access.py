@@ -295,7 +295,7 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
         gate.wait()
         refused = other.post(path, json=body, headers=ALICE)
         assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
-        assert service.memory.tally.held("key alice") == 1
+        assert service.memory.counters.held("key alice") == 1
         gate.open()
         if first is not None:
             assert first.data and first.status_code == 200
@@ -303,9 +303,9 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
         else:
             thread.join()
             assert found == [200]
-        assert service.memory.tally.held("key alice") == 0
+        assert service.memory.counters.held("key alice") == 0
         assert other.post(path, json=body, headers=ALICE).status_code == 200
-        assert service.memory.tally.held("key alice") == 0
+        assert service.memory.counters.held("key alice") == 0
 
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'{"model": "x", "model": "y"}'])
@@ -313,9 +313,9 @@ def test_a_request_that_fails_holds_nothing_back(body: bytes) -> None:
     client, service = front(NOWHERE, access(streams=1, models=("tiny",)))
     for _ in range(3):
         assert client.post(CHAT, data=body, headers=ALICE).status_code in (400, 403)
-    assert service.memory.tally.held("key alice") == 0
+    assert service.memory.counters.held("key alice") == 0
     assert client.post("/v1/completions", json={"model": "tiny"}, headers=ALICE).status_code == 502
-    assert service.memory.tally.held("key alice") == 0
+    assert service.memory.counters.held("key alice") == 0
 
 
 # Admin paths.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
+import os
+import shlex
 import subprocess
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from typing import Any
 import pytest
 import requests
 
+from proxy.agents.known import AGENTS as SETUPS
+from proxy.agents.merging import expected, merged, read
+from proxy.commands.agent_files import SUFFIX
 from tests.agents import (
     chat_replies,
     checks,
@@ -25,20 +30,25 @@ from tests.agents import (
     texts,
     thoughts,
 )
-from tests.agents.__main__ import line, unexpected, verdict
-from tests.agents.agent import FINAL, MODEL, THOUGHT, WROTE, Agent, Call
+from tests.agents.__main__ import chosen, line, unexpected, verdict
+from tests.agents.agent import CONTEXT, FINAL, MODEL, THOUGHT, WROTE, Agent, Call
 from tests.agents.claude import CLAUDE
-from tests.agents.codex import CODEX, WITH_CATALOG
+from tests.agents.codex import CODEX
+from tests.agents.openclaw import OPENCLAW
 from tests.agents.opencode import OPENCODE
 from tests.agents.outcome import Run, cell
+from tests.agents.pi import PI
+from tests.agents.results import BEGIN, END, Results, with_table
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.agents.scripted_server import FINALS, ScriptedServer
 from tests.agents.tap import Tap, requests_in
 from tests.real import llama
+from tests.real.processes import ROOT
 from tests.support import messages_checker
 from tests.support.client_view import of_bytes
 from tests.support.helpers import function, offered
-from tests.support.scripted import PATIENCE
+from tests.support.messages_client import MODELS, cards
+from tests.support.scripted import PATIENCE, Upstream, answer
 
 pytestmark = pytest.mark.once
 
@@ -97,7 +107,7 @@ class TestRows:
 
     def test_no_two_rows_send_the_same_chat_stream(self) -> None:
         """A row that is another by mistake would say nothing."""
-        streams = [row for row in ROWS if row.bodies]
+        streams = [row for row in ROWS if row.bodies and row.name != "discovered"]
         assert len({row.bodies["chat"](CLAUDE) for row in streams}) == len(streams)
         assert len(BY_NAME) == len(ROWS)
 
@@ -106,8 +116,8 @@ class TestRows:
         scripts = llama.load_scripts()
         for row in ROWS:
             if row.script:
-                agents = [agent.name for agent in known.AGENTS.values() if row.is_for(agent)]
-                assert agents and all(scripts[f"{agent}_{row.script}"][1].endswith(FINAL) for agent in agents)
+                names = [agent.script(row.script) for agent in known.AGENTS.values() if row.is_for(agent)]
+                assert names and all(scripts[name][1].endswith(FINAL) for name in names)
 
     def test_the_pieces_are_the_text(self) -> None:
         """However many there are."""
@@ -252,11 +262,36 @@ class TestChecks:
         assert not checks.keeps_the_prefix([FIRST, turned])
         assert not checks.keeps_the_prefix([FIRST, {**SECOND, "tools": [BASH]}])
 
+    def test_a_prefix_that_the_agent_itself_gives_up_is_not_lost_here(self) -> None:
+        """OpenClaw moves a message to the end of each request."""
+        turned = {**SECOND, "messages": [{"content": "Go on.", "role": "user"}, *SECOND["messages"][1:]]}
+        assert checks.costs_no_prefix([FIRST, SECOND], [])
+        assert checks.costs_no_prefix([FIRST, turned], [FIRST, turned])
+        assert not checks.costs_no_prefix([FIRST, turned], [FIRST, SECOND])
+        assert not checks.costs_no_prefix([FIRST, turned], [])
+
     def test_a_request_that_names_the_session_is_none_of_the_task(self) -> None:
         """It offers no tools; where none does all are."""
         offers = {**FIRST, "tools": [BASH]}
         assert checks.of_the_task([FIRST, offers]) == [offers]
         assert checks.of_the_task([FIRST, SECOND]) == [FIRST, SECOND]
+
+
+    def test_a_run_is_right_if_the_calls_result_went_up(self) -> None:
+        """In requests that a strict server takes; a conversation that became a summary holds none."""
+        wrote = {"name": "Bash", "arguments": json.dumps({"command": f"printf {WROTE} > proof.txt"})}
+        call = {**CALLED, "function": wrote}
+        _, said, result = SECOND["messages"]
+        done = {**SECOND, "messages": [*FIRST["messages"], {**said, "tool_calls": [call]}, result]}
+        assert [*checks.of_the_run([FIRST, done], 1)] == []
+        assert [*checks.of_the_run([FIRST, done], 2)] == ["of 2 calls that write a proof the results of 1 went up"]
+        lost = {**done, "messages": done["messages"][:-1]}
+        for bodies in ([], [FIRST], [SECOND], [lost]):
+            assert [*checks.of_the_run(bodies, 1)] == ["of 1 calls that write a proof the results of 0 went up"]
+        summary = {**FIRST, "messages": [{"role": "user", "content": f"{scripted_server.SUMMARY}: all is done."}]}
+        assert [*checks.of_the_run([FIRST, summary], 1)] == []
+        bad = {**done, "messages": [*done["messages"], {"role": "developer", "content": "x"}]}
+        assert [*checks.of_the_run([FIRST, bad], 1)] == ["request 1: messages.3: no such role: 'developer'"]
 
 
 class TestTap:
@@ -358,6 +393,14 @@ class TestShape:
         assert self.kept(tmp_path / "cut", "cut_mid", stream=False)
         assert self.kept(tmp_path / "error", "ok", model="other")
 
+    def test_an_agent_may_close_behind_the_last_event(self, tmp_path: Path) -> None:
+        """Codex does, before the chunk that ends the body; in the middle of a stream it is a fault."""
+        self.kept(tmp_path, "ok")
+        request, answer = next(each for each in shape.exchanges(tmp_path) if each[0].method == "POST")
+        rules, half = shape.RULES["messages"], answer.body[: len(answer.body) // 2]
+        assert shape.fault_of(rules, request, answer._replace(whole=False)) == ""
+        assert shape.fault_of(rules, request, answer._replace(whole=False, body=half)) != ""
+
     def test_a_connection_that_ended_first_has_no_answer(self) -> None:
         """What is not there breaks no rule."""
         assert [*shape.answers_in(b"", ["POST"])] == []
@@ -383,6 +426,7 @@ class TestWords:
             (Run(None, "", "", (None,), 8), "HANG/8"),
             (Run(0, FINAL, "", (WROTE,), 2, shape="event 3: two blocks are open"), "shape/2"),
             (Run(0, FINAL, "", (WROTE,), 2, thought="the agent got no thought"), "thought/2"),
+            (Run(0, FINAL, "", (WROTE,), 2, upstream="request 0: no content"), "upstream/2"),
         ],
     )
     def test_each_has_its_word(self, run: Run, expected: str) -> None:
@@ -394,6 +438,9 @@ class TestWords:
         assert unexpected(CLAUDE, BY_NAME["ok"], GOOD) == ""
         told = unexpected(CLAUDE, BY_NAME["empty"], Run(1, "API Error: 502", "", (None,), 1))
         assert "CRASH/1, but SILENT/4" in told and "API Error: 502" in told and "--row 'empty'" in told
+        again = Run(1, "", "", (None,), 7)
+        assert unexpected(OPENCLAW, BY_NAME["cut_mid"], again) == ""
+        assert "CRASH/7, but CRASH/1" in unexpected(PI, BY_NAME["cut_mid"], again)
         failed = Run(1, "stream disconnected", "", (None,), 1)
         assert "it does not say: ran out of room" in unexpected(CODEX, BY_NAME["context_overflow"], failed)
         assert (verdict([]), verdict([told])[:9]) == ("OK: as expected.", "FAILED: 1")
@@ -404,41 +451,144 @@ class TestWords:
         assert line(("ok", "TEXT/1", "ok/2")) == "ok                TEXT/1        ok/2"
 
 
+class TestResults:
+    """What is kept of runs, and the table in the docs."""
+
+    def test_a_table_has_what_was_kept_of_each_version(self, tmp_path: Path) -> None:
+        """From one call to the next."""
+        path = tmp_path / "agents/results.json"
+        Results(path).keep(PI, BY_NAME["ok"], "with", "ok/2")
+        Results(path).keep(PI, BY_NAME["ok"], "without", "TEXT/1")
+        Results(path).keep(OPENCODE, BY_NAME["empty"], "with", "SILENT/3")
+        first, _, *lines = Results(path).table([PI, CLAUDE, OPENCODE], [BY_NAME["empty"], BY_NAME["ok"]]).splitlines()
+        assert first.startswith(f"|  | pi {PI.version} (20") and f"| OpenCode {OPENCODE.version} (20" in first
+        assert lines == ["| `empty` | ? | ? > SILENT/3 |", "| `ok` | TEXT/1 > ok/2 | ? |"]
+        Results(path).keep(OPENCODE, BY_NAME["llama.cpp think"], "with", "ok/3")
+        assert "| `llama.cpp think` |  | ? > ok/3 |" in Results(path).table([PI, OPENCODE], ROWS).splitlines()
+        other = replace(PI, setup=replace(PI.setup, version="9"))
+        Results(path).keep(other, BY_NAME["empty"], "with", "ok/2")
+        assert "TEXT/1" not in Results(path).table([other], ROWS)
+
+    def test_it_comes_between_its_marks(self) -> None:
+        """And nothing else of the page changes."""
+        page = f"a\n{BEGIN}\nold\n{END}\nb\n"
+        assert with_table(page, "| new |") == f"a\n{BEGIN}\n\n| new |\n\n{END}\nb\n"
+        with pytest.raises(ValueError, match="substring"):
+            with_table("a", "| new |")
+
+    def test_the_page_has_its_marks(self) -> None:
+        """So that the command can write it."""
+        page = Path("docs/agents.md").read_text(encoding="utf-8")
+        assert page.count(BEGIN) == page.partition(BEGIN)[2].partition("\n## ")[0].count(END) == 1
+
+
+class TestChoice:
+    """AGENTS and ROWS in the environment."""
+
+    def test_names_are_listed_with_commas(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Blanks do not matter; one that is not known is an error."""
+        parser = argparse.ArgumentParser()
+        monkeypatch.setenv("AGENTS", "pi, claude,")
+        assert chosen(parser, "AGENTS", known.AGENTS) == ["pi", "claude"]
+        monkeypatch.delenv("AGENTS")
+        assert chosen(parser, "AGENTS", known.AGENTS) == []
+        monkeypatch.setenv("ROWS", "ok,emacs")
+        with pytest.raises(SystemExit):
+            chosen(parser, "ROWS", BY_NAME)
+
+
+def settings(home: Path) -> dict[str, str]:
+    """The environment of a run in this home, where Cline's own program would be on PATH."""
+    return {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+
+def settled(agent: Agent, server: inside.Server, home: Path) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """What an agent is started with after it was told of a server: its command, the variables that this adds, and what
+    is in its home then, by the place, with the home's own path left out.
+    """
+    program = home / "bin/cline"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        '#!/bin/sh\nmkdir -p "$HOME/.cline/data/settings" && echo "$*" > "$HOME/.cline/data/settings/providers.json"\n'
+    )
+    program.chmod(0o755)
+    before = settings(home)
+    environment = dict(before)
+    command = inside.prepare(agent, BY_NAME["ok"], server, environment)
+    # The records of what was written, and the copies of what was there before, are not for the agent.
+    kept = [
+        path
+        for path in home.rglob("*")
+        if path.is_file() and not path.match("setup-*.json") and not path.name.endswith(SUFFIX)
+    ]
+    files = {str(path.relative_to(home)): path.read_text().replace(str(home), "HOME") for path in kept}
+    added = {name: value.replace(str(home), "HOME") for name, value in environment.items() if name not in before}
+    return command, added, files
+
+
 class TestAgent:
     """The agents, as far as they can be looked at without them."""
 
-    def test_its_command_and_environment_are_filled_in(self) -> None:
-        """The base URL without `/v1`, and the prompt."""
-        values = {"url": "http://127.0.0.1:1", "home": "/h", "prompt": "Do it."}
-        program, *rest = CLAUDE.command(Path("/a"), **values)
-        assert program.startswith("/a/node_modules/") and rest[:2] == ["-p", "Do it."]
-        told = CLAUDE.variables(**values)
-        assert (told["ANTHROPIC_BASE_URL"], told["CLAUDE_CONFIG_DIR"]) == ("http://127.0.0.1:1", "/h/.claude")
-        assert "{" not in "".join(told.values())
+    @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
+    def test_what_it_is_told_is_what_setup_says(self, agent: Agent, tmp_path: Path) -> None:
+        """A server without a proxy is told of in the very files and variables that the command makes for one."""
+        with Upstream() as server:
+            server.paths = {
+                **{"/": [answer({"service": "vllm-tool-proxy"})], "/_ready": [answer({})]},
+                MODELS: cards(MODEL, max_model_len=CONTEXT),
+            }
+            command, variables, files = settled(agent, inside.Server(server.url, through=True), tmp_path / "a")
+            same = settled(agent, inside.Server(server.url, through=False), tmp_path / "b")
+            printed = subprocess.run(
+                inside.vllm_tool_proxy("setup", agent, server.url),
+                env=settings(tmp_path / "b"),
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=PATIENCE,
+            ).stdout
+        assert (command, variables, files) == same
+        told = [*files.values(), *variables.values()]
+        assert any(server.url in each for each in told) and any(MODEL in each for each in [*told, *command])
+        # What the command prints is no third thing.
+        assert [*variables] == [name for name in variables if f"\nexport {name}=" in printed]
+        assert shlex.join(command) in printed.splitlines()
 
-    def test_codex_reads_where_to_from_its_file(self, tmp_path: Path) -> None:
-        """And what it has to know of the model, where a row gives it that."""
-        values = {"url": "http://127.0.0.1:1", "home": str(tmp_path), "prompt": "Do it."}
-        CODEX.settle(tmp_path, **values)
-        config = tomllib.loads((tmp_path / ".codex/config.toml").read_text())
-        assert config["model_providers"]["local"]["base_url"] == "http://127.0.0.1:1/v1"
-        assert "model_catalog_json" not in config
-        replace(CODEX, files=WITH_CATALOG).settle(tmp_path, **values)
-        config = tomllib.loads((tmp_path / ".codex/config.toml").read_text())
-        (entry,) = json.loads(Path(config["model_catalog_json"]).read_text())["models"]
-        assert (entry["slug"], entry["apply_patch_tool_type"]) == (MODEL, "freeform")
+    @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
+    def test_its_words_programs_and_variables_are_filled_in(self, agent: Agent) -> None:
+        told = {"home": "/h", "project": "/p", "prompt": "Do it.", "patience": "60"}
+        words = agent.words(("--more",), **told)
+        assert "Do it." in words and words[1] == "--more"
+        assert agent.path(Path("/a")).startswith("/a/node_modules/")
+        assert "{" not in "".join((*words, *agent.variables(**told).values(), agent.path(Path("/a"))))
+
+    def test_all_that_are_run_are_set_up(self) -> None:
+        """And the other way round."""
+        assert [*known.AGENTS] == [name for name, setup in SETUPS.items() if setup.run_here]
+
+    @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
+    def test_a_users_own_files_are_those_that_setup_merges_into(self, agent: Agent, tmp_path: Path) -> None:
+        """They are there before, and what they say is still said then."""
+        agent.settle(tmp_path)
+        files = {Path(file.path): file for file in agent.told("http://127.0.0.1:1", str(tmp_path)).files}
+        for name, text in agent.files.items():
+            file = files[tmp_path / name]
+            assert (tmp_path / name).read_text() == text
+            said = read(merged(text, file), file.format)
+            assert said == expected(read(text, file.format), file.content) != read(text, file.format)
 
     def test_rows_of_one_agent_are_not_for_the_others(self) -> None:
         """Nor is what it makes of a fault."""
         own = [row.name for row in ROWS if row.is_for(CODEX) and not row.is_for(CLAUDE)]
         assert own == ["namespaced", "apply_patch", "context_overflow", "context_full", "compacted"]
-        assert [row.name for row in ROWS if row.is_for(OPENCODE)] == ["llama.cpp think", "llama.cpp begun"]
+        assert [row.name for row in ROWS if not row.is_for(OPENCODE)] == ["discovered", *own]
+        only = ["llama.cpp think", "llama.cpp begun", "discovered", *own]
+        assert [row.name for row in ROWS if not row.is_for(PI)] == only
 
-    def test_its_files_are_written(self, tmp_path: Path) -> None:
-        """With the URL in its place, and other braces as they are."""
-        agent = type(CLAUDE)(**{**CLAUDE.__dict__, "files": {".a/config": 'url = "{url}" {}'}})
-        agent.settle(tmp_path, url="http://x")
-        assert (tmp_path / ".a/config").read_text() == 'url = "http://x" {}'
+    def test_one_that_has_its_session_named_asks_once_more(self) -> None:
+        """In every row but those that say otherwise."""
+        row = replace(BY_NAME["ok"], expected="ok/2", others={"pi": "CRASH/1"})
+        assert [row.expects(agent) for agent in (CLAUDE, OPENCODE, PI)] == ["ok/2", "ok/3", "CRASH/1"]
 
     def test_the_call_is_one_of_its_shell(self) -> None:
         """Run by a shell it makes the proof."""

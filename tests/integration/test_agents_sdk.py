@@ -15,7 +15,8 @@ import openai
 import pytest
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig, Runner, function_tool
 
-from tests.conftest import Front
+from tests.conftest import Front, Proxy
+from tests.integration.test_sdk import SCRIPTS
 from tests.support.messages_client import HERMES, INPUT, MODELS, cards, reply
 from tests.support.scripted import SSE, Act, Script, answer, chunked, opened
 from tests.support.scripted import arguments as fragment
@@ -38,7 +39,7 @@ class Ran:
     items: list[str] = field(default_factory=list)
 
 
-def run(front: Front, api: str, streamed: bool, task: str = "Write a.txt") -> Ran:
+def run(proxy: Proxy, api: str, streamed: bool, *, model: str = "tiny", task: str = "Write a.txt") -> Ran:
     """Give an agent a task; it may call `write_file`."""
     ran = Ran()
 
@@ -48,8 +49,8 @@ def run(front: Front, api: str, streamed: bool, task: str = "Write a.txt") -> Ra
         return "written"
 
     async def work() -> None:
-        async with openai.AsyncOpenAI(base_url=f"{front.proxy.url}/v1", api_key="k", max_retries=0) as client:
-            agent = Agent(name="writer", tools=[function_tool(write_file)], model=APIS[api]("tiny", client))
+        async with openai.AsyncOpenAI(base_url=f"{proxy.url}/v1", api_key="k", max_retries=0) as client:
+            agent = Agent(name="writer", tools=[function_tool(write_file)], model=APIS[api](model, client))
             if streamed:
                 result: Any = Runner.run_streamed(agent, task, run_config=QUIET)
                 async for _ in result.stream_events():
@@ -68,7 +69,7 @@ def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str,
     """Two requests: the second begins with the messages of the first, and has the call and what it gave."""
     front.upstream.play(reply(streamed, HERMES), reply(streamed, "All done."))
     front.upstream.paths[MODELS] = cards("tiny")
-    ran = run(front, api, streamed)
+    ran = run(front.proxy, api, streamed)
     assert (ran.said, ran.calls) == ("All done.", [INPUT])
     assert ran.items == ["tool_call_item", "tool_call_output_item", "message_output_item"]
     first, second = (each.json["messages"] for each in front.upstream.seen)
@@ -79,12 +80,26 @@ def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str,
 
 
 @WAYS
+@pytest.mark.parametrize("script", ["toolstag", "two"])
+def test_function_tools_are_run_in_front_of_a_real_server(
+    llama_front: Proxy, script: str, api: str, streamed: bool
+) -> None:
+    """llama.cpp's own: a call that it leaves in the text, and two that it reads itself."""
+    calls, _ = SCRIPTS[script]
+    ran = run(llama_front, api, streamed, model="parrot", task=f"Write a.txt [[script:{script}]]")
+    # The SDK runs the calls of one reply beside each other.
+    made = sorted(ran.calls, key=lambda given: str(given["path"]))
+    assert (ran.said, made) == ("Done.", [given for _, given in calls])
+    assert ran.items.count("tool_call_item") == ran.items.count("tool_call_output_item") == len(calls)
+
+
+@WAYS
 def test_reasoning_and_text_beside_the_call_do_no_harm(front: Front, api: str, streamed: bool) -> None:
     """Each API has them in its own way; the call is run all the same, once."""
     front.upstream.play(reply(streamed, f"<think>hm</think>I write it.\n{HERMES}"), reply(streamed, "All done."))
     # The tokens of its thoughts are asked for, and not known.
     front.upstream.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({}, 404)]}
-    ran = run(front, api, streamed)
+    ran = run(front.proxy, api, streamed)
     assert (ran.said, ran.calls) == ("All done.", [INPUT])
 
 
@@ -94,5 +109,5 @@ def test_a_reply_that_breaks_off_ends_the_run_and_calls_nothing(front: Front) ->
     front.upstream.play(half)
     front.upstream.paths[MODELS] = cards("tiny")
     with pytest.raises(agents.ModelBehaviorError):
-        run(front, "responses", streamed=True)
+        run(front.proxy, "responses", streamed=True)
     assert len(front.upstream.seen) == 1

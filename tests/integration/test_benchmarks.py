@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import against, body, fronts, script
-from benchmarks.measure import Figures
+from benchmarks import against, body, fronts, growth, held, load, measure, others, report, run, script, targets
+from benchmarks.hostile import BOUNDS as HOSTILE_BOUNDS
+from benchmarks.hostile import KINDS as HOSTILE_KINDS
+from benchmarks.measure import Figures, Sizes
 from benchmarks.messages import COLUMNS
 from benchmarks.messages import ROWS as MESSAGES_ROWS
 from benchmarks.scanner import BOUNDS, CASES
-from benchmarks.targets import nginx_program
+from benchmarks.targets import Target, nginx_program
 from benchmarks.write_call import BOUNDS as WRITE_CALL_BOUNDS
 from benchmarks.write_call import ROWS
 from tests.real.processes import ROOT
@@ -29,6 +36,8 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
     assert rows[0][1:] == targets
+    steps = [line for line in done.stderr.splitlines() if line.startswith("benchmarks: ")]
+    assert steps[0].startswith(f"benchmarks: 1/{len(steps)} ") and len(steps) == 8 * len(targets)
     figures = {row[0]: row[-1] for row in rows[2:]}
     names = ("time to first event, median", "CPU us per event", "events/s", "gap p99", "KiB per idle stream")
     for name in (*names, "Messages, paced: CPU, times (b)", "Messages, whole: CPU, times (d)"):
@@ -36,6 +45,178 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
         assert found and all(float(value) >= 0 for value in found)
 
 
+@pytest.mark.heavy
+@pytest.mark.benchmarks
+def test_what_is_held_is_measured_beside_nginx_and_an_older_tree() -> None:
+    """Every answer was right, a live call's as well, and each number is told as met, as not met, or not measured."""
+    command = [sys.executable, "-m", "benchmarks.held", "--quick", "--without", "aiohttp,LiteLLM", "--against", "HEAD"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    assert rows[0][-2:] == ["HEAD", "proxy"]
+    assert [row[0] for row in rows[2:]] == [what for _, what, _ in held.ROWS]
+    figures = {figure: row[-2:] for (figure, _, _), row in zip(held.ROWS, rows[2:], strict=True)}
+    # What is measured as a difference may be less than nothing.
+    coarse = (".ratio", ".litellm", ".more_ms")
+    measured = [cells for figure, cells in figures.items() if not figure.endswith(coarse)]
+    assert all(float(value) >= 0 for cells in measured for value in cells)
+    assert all(figures[f"{name}.more_ms"][-1] != "-" for name in ("burst", "repair"))
+    assert "\nThis tree, in times of HEAD" in done.stdout
+    assert "benchmarks: 1/" in done.stderr
+    said = done.stdout.partition("Numbers to hold\n")[2].splitlines()[: len(held.BOUNDS)]
+    assert all(line.endswith(("met", "NOT MET", "not measured")) for line in said)
+
+
+def test_one_target_is_held_against_another() -> None:
+    results: dict[str, Figures] = {
+        "nginx": {"text.cpu_us": 20.0, "call.cpu_us": 10.0, "whole.cpu_ms": 0.1, "first.ms": 0.2},
+        "proxy": {"text.cpu_us": 40.0, "call.cpu_us": 50.0, "whole.cpu_ms": 1.0, "first.ms": 1.2},
+        "LiteLLM": {"text.cpu_us": 800.0},
+    }
+    results["proxy"]["messages.cpu_us"] = 50.0
+    results["nginx"]["printed.cpu_us"], results["proxy"]["printed.cpu_us"] = 16.0, 80.0
+    held.compare(results)
+    proxy = results["proxy"]
+    assert (proxy["text.ratio"], proxy["call.ratio"], proxy["whole.ratio"]) == (2.0, 5.0, 10.0)
+    assert (proxy["messages.beside"], proxy["responses.beside"], proxy["text.litellm"]) == (1.25, None, 20.0)
+    assert proxy["printed.ratio"] == 5.0
+    assert proxy["first.ratio"] == pytest.approx(5.0)
+
+
+CALL_EVENTS = 40
+
+
+def read_call(change: bytes = b"", by: bytes = b"", *, drop: int = -1) -> str | None:
+    """What the client of the benchmarks says of a call of which some bytes are others, or an event is missing."""
+    says = script.call(CALL_EVENTS, False)
+    ident = script.ident(7.0)
+    wire = b"".join([says.role(ident), *(says.content(ident, number) for number in range(1, CALL_EVENTS + 1))])
+    wire += says.end(ident, CALL_EVENTS, False)
+    events = [line for line in wire.split(b"\n") if line.startswith(b"data: ")]
+    reading = fronts.CallReading(script.call_fragments(CALL_EVENTS, False))
+    for number, event in enumerate(events):
+        if number != drop:
+            reading.take(event.strip().replace(change, by) if change else event.strip())
+    return reading.error()
+
+
+def test_a_call_is_read_to_its_end() -> None:
+    assert read_call() is None
+    assert read_call(b"[DONE]", b"{}") == "no [DONE]"
+    assert read_call(drop=5) == "other arguments than the upstream wrote"
+    assert read_call(b'"finish_reason":"tool_calls"', b'"finish_reason":"stop"') == "another finish"
+
+
+def test_a_call_that_came_at_once_was_no_live_one() -> None:
+    arguments = "".join(script.call_fragments(CALL_EVENTS, False))
+    call = {"index": 0, "id": "a", "function": {"name": "write", "arguments": arguments}}
+    said = [{"delta": {"tool_calls": [call]}, "finish_reason": None}, {"delta": {}, "finish_reason": "tool_calls"}]
+    reading = fronts.CallReading(script.call_fragments(CALL_EVENTS, False))
+    for choice in said:
+        reading.take(b"data: " + json.dumps({"choices": [choice]}).encode())
+    reading.take(b"data: [DONE]")
+    assert reading.error() == f"a call that was held back: 1 pieces of {CALL_EVENTS}"
+
+
+def read_printed(events: list[bytes], *, found: bool) -> str | None:
+    reading = fronts.PrintedReading(CALL_EVENTS, found=found)
+    for event in events:
+        reading.take(event)
+    return reading.error()
+
+
+def test_a_printed_call_is_read_as_the_text_that_it_is() -> None:
+    says, ident = script.printed_call(CALL_EVENTS), script.ident(7.0)
+    wire = b"".join([says.role(ident), *(says.content(ident, number) for number in range(1, CALL_EVENTS + 1))])
+    wire += says.end(ident, CALL_EVENTS, False)
+    events = [line.strip() for line in wire.split(b"\n") if line.startswith(b"data: ")]
+    assert read_printed(events, found=False) is None
+    assert read_printed(events[:-1], found=False) == "no [DONE]"
+    assert read_printed(events[:5] + events[6:], found=False) == "another text than the upstream wrote"
+    assert "characters of text beside the call" in str(read_printed(events, found=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "beside", "error"),
+    [
+        ("write", {}, "\n", None),
+        ("read", {}, "", "calls ['read'] with other arguments than the upstream wrote"),
+        ("write", {"overwrite": False}, "", "calls ['write'] with other arguments than the upstream wrote"),
+        ("write", {}, "So", "2 characters of text beside the call"),
+    ],
+)
+def test_a_printed_call_is_read_as_the_call_that_was_found(
+    name: str, change: dict[str, Any], beside: str, error: str | None
+) -> None:
+    arguments = {**json.loads("".join(script.printed_arguments(CALL_EVENTS))), **change}
+    call = {"index": 0, "id": "a", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    choice = {"delta": {"content": beside, "tool_calls": [call]}, "finish_reason": "tool_calls"}
+    events = [b"data: " + json.dumps({"choices": [choice]}).encode(), b"data: [DONE]"]
+    assert read_printed(events, found=True) == error
+
+
+def test_a_call_without_backslashes_is_repaired_or_leaves_as_it_came() -> None:
+    """The upstream's call is no JSON; what is meant is known."""
+    broken = "".join(script.unescaped_fragments(CALL_EVENTS))
+    meant = "".join(script.unescaped_fragments(CALL_EVENTS, repaired=True))
+    assert len(script.unescaped_fragments(CALL_EVENTS)) == CALL_EVENTS - 1
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(broken)
+    assert read_repaired("unescaped", broken) is None
+    assert read_repaired("unescaped", meant) == "other arguments than the upstream wrote"
+    assert read_repaired("repaired", meant) is None
+    assert read_repaired("repaired", "{}") == "calls ['write'] with other arguments than the upstream wrote"
+
+
+def read_repaired(front: str, arguments: str) -> str | None:
+    """What the client of the benchmarks says of a call that lacks backslashes, or had them put back."""
+    pieces = [arguments[at : at + 20] for at in range(0, len(arguments), 20)]
+    named = [{"name": "write"}, *({"arguments": piece} for piece in pieces)]
+    choices = [{"delta": {"tool_calls": [{"function": said}]}, "finish_reason": None} for said in named]
+    reading = fronts.reading(front, CALL_EVENTS, counts=False)
+    for choice in (*choices, {"delta": {}, "finish_reason": "tool_calls"}):
+        reading.take(b"data: " + json.dumps({"choices": [choice]}).encode())
+    reading.take(b"data: [DONE]")
+    return reading.error()
+
+
+def test_the_longest_gap_is_told_since_it_was_asked_for_last() -> None:
+    """What a stream waits for now counts as well."""
+    gaps = load.Gaps()
+    gaps.event(1.0)
+    gaps.event(1.5)
+    gaps.event(1.6)
+    assert gaps.longest(1.7) == pytest.approx(0.5)
+    assert gaps.longest(1.9) == pytest.approx(0.3)
+    gaps.event(1.92)
+    assert gaps.longest(1.93) == pytest.approx(0.32)
+
+
+@pytest.mark.heavy
+@pytest.mark.benchmarks
+def test_growth_is_measured(tmp_path: Path) -> None:
+    """Every answer was right; what cannot be drawn here is told in numbers all the same."""
+    command = [sys.executable, "-m", "benchmarks.growth", "--quick", "--folder", str(tmp_path)]
+    nowhere = {**os.environ, "BENCH_ENVIRONMENTS": "/dev/null"}
+    done = subprocess.run(command, cwd=ROOT, env=nowhere, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no plots: " in done.stderr
+    rows = [line.split("|")[1].strip() for line in done.stdout.splitlines() if line.startswith("| ")]
+    sizes = [size for sweep in growth.SWEEPS for size in (sweep.size, "---:", *(f"{n:,}" for n in sweep.sizes[:2]))]
+    assert rows == sizes
+
+
+def test_growth_is_told_as_the_largest_power_of_the_work() -> None:
+    """Between all neighbours: a step in the middle shows."""
+    assert growth.steepest([(1, 5.0), (10, 2.0), (100, 20.0)])[0] == pytest.approx(1.0)
+    assert growth.steepest([(10, 2.0), (100, 2.0)]) == (0.0, 10, 100)
+    assert growth.steepest([(10, 2.0), (100, 200.0), (1000, 220.0)])[0] == pytest.approx(2.0)
+    assert growth.steepest([(10, 2.0), (100, 200.0), (1000, 220.0)])[1:] == (10, 100)
+    assert growth.steepest([(10, -0.1), (100, 2.0)]) == (0.0, 10, 100)
+    assert "power 2.00 at most, from 10 to 100" in growth.table(growth.SWEEPS[0], [(10, 2.0), (100, 200.0)])[-1]
+
+
+@pytest.mark.heavy
 @pytest.mark.benchmarks
 def test_an_older_commit_is_measured_beside_this_one() -> None:
     command = [sys.executable, "-m", "benchmarks.run", "--quick", "--against", "HEAD"]
@@ -47,10 +228,113 @@ def test_an_older_commit_is_measured_beside_this_one() -> None:
     assert all(float(cell) >= 0 for row in rows[2:] for cell in row[-2:] if "nginx" not in row[0])
 
 
+class Steps:
+    """What a bar was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def step(self, text: str) -> None:
+        self.told.append(text)
+
+
+@contextmanager
+def _nowhere(port: int) -> Iterator[Target]:
+    yield Target("x", port)
+
+
+def test_each_measurement_is_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are announced: those of one process, and memory."""
+
+    def fail(target: Target, sizes: Sizes) -> Figures:
+        raise measure.Failed("no")
+
+    def paced(target: Target, sizes: Sizes) -> Figures:
+        return {"paced": 1.0}
+
+    monkeypatch.setattr(measure, "warm", lambda _: None)
+    monkeypatch.setattr(run, "_RUNS", ((paced, fail), (paced,)))
+    bar = Steps()
+    assert run._measure("x", _nowhere, 1, measure.QUICK, bar) == ({"paced": 1.0}, False)
+    assert bar.told == ["x, paced", "x, fail", "x, paced"]
+
+
+def test_each_turn_of_a_round_is_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(against, "_measure", lambda target, _: {"port": float(target.port)})
+    bar = Steps()
+    running = {"HEAD": Target("HEAD", 1), "proxy": Target("proxy", 2)}
+    assert against._round(3, running, measure.QUICK, bar) == {"HEAD": {"port": 1.0}, "proxy": {"port": 2.0}}
+    assert bar.told == ["round 3, HEAD", "round 3, proxy"]
+
+
 def test_of_each_figure_the_median_of_the_rounds_counts() -> None:
     rounds: list[Figures] = [{"a": 3.0, "b": None}, {"a": 1.0, "b": None}, {"a": 9.0, "b": 2.0}]
     assert against.medians(rounds) == {"a": 3.0, "b": 2.0}
     assert against.medians([{"a": None}]) == {"a": None}
+
+
+def test_a_newer_tree_is_told_in_times_of_an_older_one() -> None:
+    """The median of the rounds' ratios; what one of the two lacks has none, and only CPU has a bound."""
+    rounds: list[report.Results] = [
+        {"old": {"a.cpu_us": 10.0, "gap": 2.0, "b": None}, "new": {"a.cpu_us": 9.0, "gap": 4.0, "b": 1.0}},
+        {"old": {"a.cpu_us": 20.0, "gap": 2.0}, "new": {"a.cpu_us": 24.0, "gap": 4.0}},
+        {"old": {"a.cpu_us": 20.0, "gap": 0.0}, "new": {"a.cpu_us": 22.0, "gap": 4.0}},
+    ]
+    times = against.times(rounds, "old", "new")
+    assert times == {"a.cpu_us": pytest.approx(1.1), "gap": 2.0}
+    rows: tuple[report.Row, ...] = (("a.cpu_us", "A", 1), ("gap", "G", 1), ("b", "B", 1))
+    cells = [line.split() for line in report.beside(rows, {"a.cpu_us": 1.2, "gap": 2.0})]
+    assert cells == [["A", "1.20", "<=", "1.10", "NOT", "MET"], ["G", "2.00"], ["B", "-"]]
+    assert next(report.beside(rows, {"a.cpu_us": 1.1})).endswith("<= 1.10  met")
+
+
+def test_a_round_is_at_least_one() -> None:
+    assert against.rounds("7") == 7
+    with pytest.raises(argparse.ArgumentTypeError):
+        against.rounds("0")
+
+
+def test_what_an_older_tree_cannot_do_is_left_empty(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is asked once, and a tree that must be able to do it voids the run."""
+    asked: list[str] = []
+
+    def first(target: Target, sizes: Sizes) -> Figures:
+        asked.append(target.name)
+        raise measure.Failed("status 404")
+
+    monkeypatch.setattr(measure, "first_event", first)
+    column = held.Column("old", _nowhere, held.Measured(()), lenient=True)
+    assert [held.one_round(column, Target("x", 1), measure.QUICK) for _ in range(2)] == [{}, {}]
+    assert asked == ["x"]
+    assert "old, first: left out: status 404" in capsys.readouterr().err
+    column = held.Column("proxy", _nowhere, held.Measured(()))
+    with pytest.raises(measure.Failed):
+        held.one_round(column, Target("x", 1), measure.QUICK)
+
+
+def test_a_commit_that_is_not_there_is_told() -> None:
+    with pytest.raises(targets.Unavailable, match="no-such-commit"), against.tree_of("no-such-commit"):
+        pass
+
+
+def test_an_older_tree_that_needs_other_packages_has_an_environment_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def made(*asked_for: str) -> Path:
+        asked.append(asked_for)
+        return tmp_path / "bin"
+
+    monkeypatch.setattr(others, "environment", made)
+    assert against.python_of(ROOT) == sys.executable
+    (tmp_path / "proxy").mkdir()
+    (tmp_path / "proxy" / "__main__.py").write_text("import json_repairs_of_old")
+    (tmp_path / "setup.cfg").write_text("[options]\ninstall_requires =\n    flask>=3\n    json-repair\n")
+    assert against.python_of(tmp_path) == str(tmp_path / "bin" / "python")
+    assert [packages[1:] for packages in asked] == [("flask>=3", "json-repair")]
 
 
 def test_an_older_tree_is_there_and_gone_again() -> None:
@@ -61,6 +345,7 @@ def test_an_older_tree_is_there_and_gone_again() -> None:
     assert str(tree) not in listed.stdout
 
 
+@pytest.mark.heavy
 @pytest.mark.benchmarks
 def test_a_long_write_call_is_measured_live_and_whole() -> None:
     """Every answer held the very arguments, or the repaired ones; live they leave in pieces, whole in one."""
@@ -92,6 +377,19 @@ def test_the_scanner_is_measured_with_every_text() -> None:
     assert all(bound.what in done.stdout for bound in BOUNDS)
 
 
+@pytest.mark.benchmarks
+def test_hostile_text_is_measured_by_kind() -> None:
+    """None of it holds a call, and each kind has its speed."""
+    command = [sys.executable, "-m", "benchmarks.hostile", "--quick"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[-4:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    assert len(rows) == 2 + len(HOSTILE_KINDS)
+    assert all(float(value) > 0 for row in rows[2:] for value in row)
+    assert all(bound.what in done.stdout for bound in HOSTILE_BOUNDS)
+
+
+@pytest.mark.heavy
 @pytest.mark.benchmarks
 def test_the_messages_front_is_measured_beside_the_chat_front() -> None:
     """Every answer was right, with counts and without, and what a column costs beside `chat` is told."""
@@ -153,7 +451,7 @@ def test_a_response_is_read_to_its_end() -> None:
     """What is missing or wrong in it is told: else a figure would say nothing."""
     assert read_response() is None
     assert read_response(drop=2) == "an event is missing, or twice"
-    assert "completed" in str(read_response({"status": "failed"}))
+    assert read_response({"status": "failed"}) == "a response whose status is failed"
     assert "another content" in str(read_response({"output": []}))
     assert "counts" in str(read_response({"usage": {"input_tokens": 1, "output_tokens": 3}}))
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.faults.bench import Bench, Benches
-from tests.faults.dialects import DIALECTS, Dialect
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import PATIENCE, ROLE, head, text
 
 pytestmark = pytest.mark.once

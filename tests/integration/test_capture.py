@@ -16,10 +16,8 @@ from flask.testing import FlaskClient
 
 from proxy import __version__
 from proxy.commands import main as cli
-from proxy.config.load import load
-from proxy.errors import RulesError
-from proxy.exchange import capture
-from proxy.exchange.capture import Captured, read_capture
+from proxy.exchange import capture, capture_folder
+from proxy.exchange.capture import read_capture
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
 from tests.support.scripted import (
@@ -59,11 +57,6 @@ def only(folder: Path) -> tuple[dict[str, Any], bytes]:
     return json.loads(line), body
 
 
-def captured(**about: Any) -> Captured:
-    """A capture with this first line, read."""
-    return read_capture(json.dumps({"capture": 1, **about}).encode() + b"\nbody", "a file")
-
-
 def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "captures"
     with Upstream(stream(*EVENTS)) as server:
@@ -87,6 +80,14 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
         "call_ids": [],
         "results": [],
         "raw_text": False,
+        "client": "",
+        "ordered": False,
+        "thoughts": {"begun": "", "unknown": True},
+        "made": {
+            "choices": [{"index": 0, "text": "Hé", "reasoning": "", "calls": [], "finish": "stop"}],
+            "repairs": [],
+            "refusals": {},
+        },
     }
     (file,) = files(folder)
     assert NAME.fullmatch(file.name)
@@ -146,7 +147,8 @@ def test_the_client_s_credential_and_other_keys_are_nowhere_in_it(header: str, i
     assert response.data.count(mine.encode()) == 1 and response.data.count(other.encode()) == 1
     data = files(tmp_path)[0].read_bytes()
     assert mine.encode() not in data and other.encode() not in data
-    assert data.count(b"*" * len(other)) == 2
+    # Twice in what came, and twice in what became of it.
+    assert data.count(b"*" * len(other)) == 4
     said = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: {")]
     joined = "".join(body["choices"][0]["delta"].get("content", "") for body in said)
     assert joined == 2 * f"{'*' * len(mine)} and {'*' * len(other)}"
@@ -231,7 +233,7 @@ def test_a_whole_answer_that_is_too_long_ends_before_what_may_be_half_a_secret(
 
 
 def test_the_oldest_captures_go(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "MAX_CAPTURES", 2)
+    monkeypatch.setattr(capture_folder, "MAX_CAPTURES", 2)
     (tmp_path / "0-mine.txt").write_text("not a capture")
     with Upstream(*(stream(ROLE, text(str(number)), finish(), DONE) for number in range(4))) as server:
         client = inside(server.url, capture=str(tmp_path))
@@ -289,21 +291,6 @@ def test_captures_of_requests_at_the_same_time_do_not_mix(inside: Inside, tmp_pa
     assert bodies == {ROLE + text(f"reply {number}") + finish() + DONE for number in range(12)}
 
 
-def test_a_capture_with_less_in_its_first_line_is_read_all_the_same() -> None:
-    read = captured(tools=7, results=[1, "a"], call_ids="x", status="200", content_type=None)
-    assert (read.status, read.content_type, read.complete, read.body) == (200, "", True, b"body")
-    assert (read.wanted.tools, read.wanted.results, read.wanted.ids) == (None, ("a",), frozenset())
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"\n", b"{}\n", b'{"capture": 2}\n', b"[1]\n", b'{"capture": 1}', b"{nope\nx", b"\xff\n", b'"capture"\n'],
-)
-def test_what_is_no_capture_is_refused(data: bytes) -> None:
-    with pytest.raises(RulesError, match=r"a file is no capture; give a file that serve --capture DIR wrote"):
-        read_capture(data, "a file")
-
-
 class Became(Exception):
     """Instead of the exec: the environment of what the process would have become."""
 
@@ -323,15 +310,6 @@ def test_a_relative_folder_is_taken_from_where_the_command_was_given(
         words = ["--capture", "new/folder", "--observe", "--port", str(free_port()), "--upstream", server.url]
         cli.main(["serve", *words])
     assert became.value.args == (str(tmp_path / "new" / "folder"), "true")
-
-
-@pytest.mark.parametrize("way", ["a line of rules.yaml", "a variable"])
-def test_a_relative_folder_elsewhere_is_refused(way: str, tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
-    rules.write_text("settings: {capture: here}\n" if way == "a line of rules.yaml" else "")
-    env = {"TOOL_PROXY_CAPTURE": "here"} if way == "a variable" else {}
-    with pytest.raises(RulesError, match="it must be the absolute path of a folder"):
-        load({"rules": str(rules)}, env)
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "RST"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import os
+import pty
+import re
 import shutil
 import signal
 import socket
@@ -21,7 +24,10 @@ from proxy import __version__
 from proxy.commands import main as cli
 from proxy.config import load as config
 from proxy.config.rules import Rules
-from proxy.config.settings import SPECS, Settings
+from proxy.config.settings import Settings
+from tests.conftest import clean_environment
+from tests.real.processes import ROOT, free_port, stop
+from tests.support.bare import make_bare
 from tests.support.scripted import PATIENCE
 
 PACKAGE = Path(cli.__file__).parents[1]
@@ -75,11 +81,6 @@ def listening() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def free_port() -> int:
-    with listening() as port:
-        return port
-
-
 def asked(port: int) -> Mapping[str, object]:
     """What the application of the release says."""
     import json  # noqa: PLC0415
@@ -125,12 +126,7 @@ def _folder(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For what runs in this process: no setting and no rules file of this machine counts."""
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
-    for name in [name for name in os.environ if name.startswith("TOOL_PROXY_")]:
-        monkeypatch.delenv(name)
-    for name in (*(alias for spec in SPECS for alias in spec.variables), "PWD", "LISTEN_PID", "LISTEN_FDS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
+    make_bare(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +154,16 @@ def test_each_error_is_one_line_and_exit_code_2(words: list[str], message: str, 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("vllm-tool-proxy: error: ") and message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_what_serves_loads_no_other_command() -> None:
+    """They bring the doctor, the parsers and the agents with them: a third of the time until gunicorn starts."""
+    script = (
+        "import sys, proxy.commands.main as main\n"
+        "print([module for module, _ in main._COMMANDS.values() if module in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_a_bad_variable_is_named(folder: Path) -> None:
@@ -272,26 +278,6 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
         process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
 
 
-def test_help_shows_each_option_with_its_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert ended.value.code == 0
-    for word in ("serve", "check", "--rules FILE", "TOOL_PROXY_RULES", "--version"):
-        assert word in text
-    for spec in SPECS:
-        assert spec.help in text
-        assert all(name in text.replace(" ", "") for name in (*spec.flags, *spec.variables))
-    assert "(TOOL_PROXY_PORT; 8003; also PROXY_PORT)" in text
-    assert "(TOOL_PROXY_UPSTREAM_CA; none)" in text and "(TOOL_PROXY_VERBOSE; off)" in text
-
-
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
-    assert (ended.value.code, capsys.readouterr().out) == (0, f"vllm-tool-proxy {__version__}\n")
-
-
 class Became(Exception):
     """Instead of the exec: what the process would have become."""
 
@@ -379,14 +365,19 @@ def test_the_port_is_not_asked_for_under_socket_activation(monkeypatch: pytest.M
         assert cli.main(["serve", "--port", str(port)]) == 2
 
 
+def warned(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was told on standard error beside what it will do."""
+    return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("INFO ")]
+
+
 @pytest.mark.usefixtures("serve")
 def test_an_address_open_to_the_network_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     served("--host", "0.0.0.0")
-    told = capsys.readouterr().err
-    assert told.startswith("vllm-tool-proxy: warning: 0.0.0.0:") and told.count("\n") == 1
+    (told,) = warned(capsys)
+    assert told.startswith("vllm-tool-proxy: warning: 0.0.0.0:")
     for host in ("localhost", "127.0.0.2", "::1"):
         served("--host", host)
-        assert capsys.readouterr().err == ""
+        assert warned(capsys) == []
 
 
 @pytest.mark.usefixtures("serve")
@@ -394,7 +385,41 @@ def test_with_client_keys_an_open_address_is_no_matter(tmp_path: Path, capsys: p
     keys = tmp_path / "keys.yaml"
     keys.write_text(f"- {{name: alice, sha256: {'0' * 64}}}\n")
     served("--host", "0.0.0.0", "--client-keys", str(keys))
-    assert capsys.readouterr().err == ""
+    assert warned(capsys) == []
+
+
+@pytest.mark.usefixtures("serve")
+def test_it_says_what_it_will_do_and_no_key_is_in_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {name: f"a-{name}-key-that-nobody-may-see" for name in ("client", "upstream", "admin")}
+    digest = hashlib.sha256(keys["client"].encode()).hexdigest()
+    (tmp_path / "keys.yaml").write_text(f"- {{name: alice, sha256: {digest}}}\n")
+    (tmp_path / "admin").write_text(keys["admin"])
+    monkeypatch.setenv("TOOL_PROXY_UPSTREAM_KEY", keys["upstream"])
+    served("--client-keys", "keys.yaml", "--admin-key-file", "admin", "--capture", "c", "--capture-on", "error")
+    told = capsys.readouterr().err
+    assert told.count("\n") == 3 and all(line.startswith("INFO vllm-tool-proxy ") for line in told.splitlines())
+    assert "keys: 1 client, one for the model server, the admin's" in told
+    assert f"captures (error) to {tmp_path}/c" in told
+    assert not [key for key in (*keys.values(), digest) if key in told]
+
+
+def test_on_a_terminal_it_says_so_in_a_table_and_then_serves(tmp_path: Path) -> None:
+    port, (ours, theirs) = free_port(), pty.openpty()
+    command = [sys.executable, "-m", "proxy", "serve", "--port", str(port), "--upstream", "http://127.0.0.1:9"]
+    env = {**clean_environment(), "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(command, cwd=PACKAGE.parent, env=env, stdin=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        try:
+            shown = b""
+            while b"Listening at" not in shown:
+                shown += os.read(ours, 65536)
+        finally:
+            stop(process)
+            os.close(ours)
+    assert re.search(rf"╭─.* vllm-tool-proxy {__version__}", shown.decode())
+    assert f"http://127.0.0.1:{port}" in shown.decode() and "no client needs one" in shown.decode()
 
 
 def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
@@ -428,29 +453,6 @@ def test_a_gunicorn_that_cannot_be_started_is_an_error(
     assert "gunicorn cannot be started" in capsys.readouterr().err
 
 
-def test_the_package_folder_is_spelled_as_the_user_does_if_it_is_the_same(tmp_path: Path) -> None:
-    (tmp_path / "current").symlink_to(PACKAGE.parent)
-    spelled = str(tmp_path / "current")
-    assert cli._package_folder(spelled) == spelled
-    assert cli._package_folder(str(tmp_path)) == str(PACKAGE.parent)
-    assert cli._package_folder("/no/such/folder") == str(PACKAGE.parent)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--prot=1"], "there is no option --prot; use --port"),
-        (["stop"], "there is no command 'stop'"),
-        (["check", "serve"], "'serve' is one word too many"),
-        (["--host"], "argument --host: expected one argument; see vllm-tool-proxy --help"),
-        (["check", "--upstream-ca", "/dev/null/x"], "upstream_ca: /dev/null/x cannot be used"),
-    ],
-)
-def test_the_return_value_is_the_exit_code(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(words) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("serve")
 def test_check_says_ok_or_why_the_code_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -482,37 +484,3 @@ def test_an_https_upstream_without_a_port_is_asked_at_443(monkeypatch: pytest.Mo
     for url in ("https://h/x", "http://h", "http://h:81"):
         cli._check_surroundings(Settings(upstream=url), Rules())
     assert asked == [("h", 443), ("h", 80), ("h", 81)]
-
-
-OLD = "settings:\n  port: 8009  # ours\n  audit_size: 65536\n"
-
-
-def test_migrate_prints_the_rules_file_of_this_release_and_says_what_changed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "old.yaml"
-    path.write_text(OLD)
-    assert cli.main(["check", "--migrate", "--rules", str(path)]) == 0
-    out, err = capfd.readouterr()
-    assert out.startswith("settings:\n  port: 8009  # ours\n  # audit_size (65536) went in 0.2.0: ")
-    assert err == f"vllm-tool-proxy: migrated: {path}:3: audit_size\n"
-    assert path.read_text() == OLD
-
-
-@pytest.mark.parametrize(
-    "words,said",
-    [
-        (["check", "--rules", "old.yaml"], "old.yaml:3: audit_size: it went in 0.2.0; "),
-        (["check", "--audit-size", "65536"], "--audit-size: it went in 0.2.0; "),
-        (["serve", "--migrate"], "--migrate is for the command check; "),
-    ],
-)
-def test_what_went_is_told_with_what_to_do(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
-) -> None:
-    (tmp_path / "old.yaml").write_text(OLD)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PWD", raising=False)
-    assert cli.main(words) == 2
-    out, err = capfd.readouterr()
-    assert said in err and err.count("\n") == 1 and not out

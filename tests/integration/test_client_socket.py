@@ -141,3 +141,31 @@ def test_a_client_that_takes_a_little_each_time_is_served_for_as_long_as_it_does
         assert time.monotonic() - began > 2 * idle  # it was slow, and was not cut off
         taker.join(PATIENCE)
         assert bytes(came) == data
+
+
+def test_what_is_gathered_leaves_at_once_and_nothing_before() -> None:
+    with pair(Times()) as (ours, client):
+        ours.gather()
+        ours.sendall(b"head ")
+        ours.sendall(memoryview(b"body"))
+        assert not select.select([client], [], [], 0)[0]
+        ours.send_gathered()
+        assert client.recv(100) == b"head body"
+        ours.sendall(b"more")
+        assert client.recv(100) == b"more"
+
+
+def test_gathering_nothing_sends_nothing() -> None:
+    with pair(Times()) as (ours, client):
+        ours.gather()
+        ours.send_gathered()
+        ours.sendall(b"x")
+        assert client.recv(100) == b"x"
+
+
+def test_the_socket_never_blocks_whatever_gunicorn_sets() -> None:
+    with pair(Times()) as (ours, _):
+        for flag in (True, False, True):
+            ours.setblocking(flag)
+            assert ours.take() is None
+            assert (ours.gettimeout(), os.get_blocking(ours.fileno())) == (0.0, False)

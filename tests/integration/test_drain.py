@@ -25,6 +25,7 @@ from tests.support.scripted import (
     SOON,
     SSE,
     WRITE_FILE,
+    Act,
     Action,
     Client,
     Gate,
@@ -75,30 +76,30 @@ def serving(stack: ExitStack, *scripts: list[Action]) -> Upstream:
     return upstream
 
 
-@pytest.mark.parametrize("sent", [TEXT, HALF_A_CALL], ids=["text", "half a call"])
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda each: each.name)
-def test_a_stream_that_still_runs_ends_in_its_dialects_error(
-    proxy: Start, path: str, sent: tuple[bytes, ...], number: signal.Signals
-) -> None:
-    gate = Gate()
+def test_streams_that_still_run_end_in_their_dialects_error(proxy: Start, number: signal.Signals) -> None:
+    """In each dialect, in the middle of a text and of a call: four of one worker."""
+    begun = [(path, sent) for path in (CHAT, MESSAGES) for sent in (TEXT, HALF_A_CALL)]
     with ExitStack() as stack:
-        upstream = serving(stack, [SSE, *sent, gate], [])
-        stack.callback(gate.open)
+        upstream = serving(stack, *[[SSE, *sent, Act.EXPECT_CLOSE] for _, sent in begun])
         front = proxy(upstream.url, "--graceful-timeout", "4")
         first = front.health()["worker"]
-        client = stack.enter_context(Client.post(front.port, ASKED[path](), path))
-        with client.answer() as response:
-            data = response.read1()
-            start = time.monotonic()
-            os.kill(master(front).pid, number)
-            while more := response.read1():
-                data += more
+        said = [b""] * len(begun)
+        responses = []
+        for at, (path, _) in enumerate(begun):
+            client = stack.enter_context(Client.post(front.port, ASKED[path](), path))
+            responses.append(stack.enter_context(client.answer()))
+            said[at] = responses[at].read1()
+        start = time.monotonic()
+        os.kill(master(front).pid, number)
+        for at, (path, _) in enumerate(begun):
+            while more := responses[at].read1():
+                said[at] += more
             assert time.monotonic() - start < (15 if number != signal.SIGHUP else 30)
-        assert ends_in_an_error(path, data), data
+            assert ends_in_an_error(path, said[at]), said[at]
         if number == signal.SIGHUP:
             assert front.health()["worker"] != first
-        assert upstream.seen[-1].closed.wait(PATIENCE)
+        assert all(upstream.wait(count).closed.wait(PATIENCE) for count in range(1, len(begun) + 1))
 
 
 def test_a_stream_that_ends_in_time_is_not_touched(proxy: Start) -> None:

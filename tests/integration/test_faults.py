@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import gzip
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -30,7 +31,6 @@ import pytest
 from tests.conftest import Start
 from tests.faults.around import descriptors, master_of, preflight, serves, started, under_way
 from tests.faults.bench import MODELS, SHOWN, Answer, Bench, Benches, Faulty, Watch, every, gone, many, read, request
-from tests.faults.dialects import DIALECTS, Dialect, Told
 from tests.faults.scripts import (
     BOMBS,
     BREAKS,
@@ -65,6 +65,7 @@ from tests.faults.scripts import (
     with_headers,
 )
 from tests.real.processes import ROOT, free_port
+from tests.support.dialects import DIALECTS, Dialect, Told
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -98,6 +99,7 @@ MODES = pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=hea
 pytestmark = pytest.mark.once
 
 NOBODY = free_port()
+NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -753,15 +755,21 @@ def test_k1_it_leaves_while_it_is_queued(usual: Bench, dialect: Dialect, streame
     worker = usual.proxy.health()["worker"]
     script: Script = [*SAID, Act.EXPECT_CLOSE]
     usual.play(*[script] * 5)
+    body = dialect.ask(streamed=streamed, tools=True)
+    resets = {f"queued-{next(NUMBERS)}": reset for reset in (False, True, False, True, False)}
     os.kill(worker, signal.SIGSTOP)
     try:
-        for reset in (False, True, False, True, False):
-            with Client(usual.proxy.port, request(dialect, dialect.ask(streamed=streamed, tools=True))) as client:
+        for id_, reset in resets.items():
+            with Client(usual.proxy.port, request(dialect, body, id_)) as client:
                 client.vanish(reset=reset)
     finally:
         os.kill(worker, signal.SIGCONT)
     resumed = time.monotonic()
+    # A busy machine's worker is idle before it has taken the last of them.
+    for id_ in resets:
+        usual.proxy.logged(f" id={id_} method=")
     usual.settled()
+    usual.upstream.wait_for_all()
     assert all(gone(seen, resumed) for seen in usual.upstream.seen)
 
 

@@ -6,23 +6,17 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
 
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.messages.writer import MessagesDialect, MessagesWriter
-from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer
 from proxy.tools.toolset import ToolSet
 from tests.failures import test_own_corpus as corpus
 from tests.failures import test_recordings as recordings
-from tests.support import responses_view
 from tests.support.client_view import ROLE, of_bytes, streamed, whole, wire
-from tests.support.helpers import ends, function, new_engine, offered, random_cut, says
-from tests.support.messages_checker import check_message, check_stream
-from tests.support.responses_checker import calls_of, text_of
+from tests.support.each_case import each_case
+from tests.support.helpers import ends, function, new_engine, offered, random_cut, says, units
+from tests.support.translated import TRANSLATING
 from tests.unit.formats.test_whole_reply import CALLS, FORMS, OFFERS, TOOLS, Arguments
 
 pytestmark = pytest.mark.once
@@ -41,45 +35,22 @@ DRESSES = {
 
 def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
     """The calls, the text and the finish that a chat client has: streamed in pieces, and whole."""
-    pieces = [[text], list(text), random_cut(text, random.Random(5))]
+    pieces = [[text], units(text), random_cut(text, random.Random(5))]
     got = [streamed(*map(says, cut), ends(), cuts=0, tools=tools) for cut in pieces]
     got.append(whole({"content": text}, tools=tools))
     return [(each.values, each.text, each.finish) for each in got]
 
 
-def in_messages(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """The same of a Messages client; its thinking is no text."""
-    found = []
-    for cut in ([text], list(text), random_cut(text, random.Random(5))):
-        reply = StreamReply(new_engine(tools), MessagesWriter(Blocks(ReplyOptions("m"))), _fail)
-        found.append(check_stream(reply.receive(wire([ROLE, *map(says, cut), ends()])) + reply.finish()))
+def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
+    """The same of the clients of the other dialects; thinking is no text."""
     said: JsonObject = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     answer: JsonObject = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
-    body = json.dumps(answer).encode()
-    found.append(check_message(answer_as_answer(body, answer, new_engine(tools), MessagesDialect(ReplyOptions("m")))))
-    return [_told(each) for each in found]
-
-
-def in_responses(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """The same of a Responses client."""
-    cuts = ([text], list(text), random_cut(text, random.Random(5)))
-    streams = [wire([ROLE, *map(says, cut), ends()]) for cut in cuts]
-    found = [responses_view.streamed([data], new_engine(tools)) for data in streams]
-    finishes = {True: "tool_calls", False: "stop"}
-    told = [(calls_of(each), text_of(each)) for each in found if each["status"] == "completed"]
-    assert len(told) == len(found)
-    return [(calls, left, finishes[bool(calls)]) for calls, left in told]
-
-
-def _fail(error: Exception) -> None:
-    raise AssertionError("the engine raised") from error
-
-
-def _told(message: dict[str, Any]) -> tuple[Calls, str, str | None]:
-    blocks = message["content"]
-    made = [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
-    text = "".join(block["text"] for block in blocks if block["type"] == "text")
-    return made, text, {"tool_use": "tool_calls", "end_turn": "stop"}[message["stop_reason"]]
+    found = []
+    for each in TRANSLATING:
+        for cut in ([text], units(text), random_cut(text, random.Random(5))):
+            found.append(each.streamed([wire([ROLE, *map(says, cut), ends()])], new_engine(tools)))
+        found.append(each.whole(answer, new_engine(tools)))
+    return [(each.calls, each.text, each.finish) for each in found]
 
 
 @pytest.mark.parametrize("dress", DRESSES)
@@ -88,7 +59,7 @@ def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dres
     for name, arguments in (CALLS[1], CALLS[2]):
         text = DRESSES[dress].replace("{}", FORMS[form](name, arguments))
         for tools in (TOOLS, *(each for each in OFFERS[1:] if each.resolve(name) is not None)):
-            for seen in (*in_chat(text, tools), *in_messages(text, tools), *in_responses(text, tools)):
+            for seen in (*in_chat(text, tools), *in_translations(text, tools)):
                 calls, left, finish = seen
                 assert (calls, finish) == ([(name, arguments)], "tool_calls")
                 assert left.strip() in ("", THOUGHT if text.startswith(THOUGHT) else "")
@@ -98,7 +69,7 @@ def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dres
 def test_each_form_with_prose_behind_it_is_text_in_both_fronts(form: str) -> None:
     """C3."""
     text = FORMS[form](*CALLS[0]) + "\nThis lists the files."
-    for seen in (*in_chat(text, TOOLS), *in_messages(text, TOOLS), *in_responses(text, TOOLS)):
+    for seen in (*in_chat(text, TOOLS), *in_translations(text, TOOLS)):
         assert seen == ([], text, "stop")
 
 
@@ -195,13 +166,13 @@ SUITE: dict[str, tuple[str, Calls, str]] = {
 @pytest.mark.parametrize("name", SUITE)
 def test_forms_of_other_suites_are_their_calls_in_both_fronts(name: str) -> None:
     text, calls, left = SUITE[name]
-    for seen in (*in_chat(text, TRAVEL), *in_messages(text, TRAVEL), *in_responses(text, TRAVEL)):
+    for seen in (*in_chat(text, TRAVEL), *in_translations(text, TRAVEL)):
         assert (seen[0], seen[1].strip(), seen[2]) == (calls, left, "tool_calls")
 
 
-@pytest.mark.parametrize("row", corpus.ROWS, ids=[row["id"] for row in corpus.ROWS])
-def test_each_reply_of_the_corpus_is_in_responses_what_it_is_in_chat(row: corpus.Row) -> None:
-    """Streamed and whole; `streamed` and `whole` compare the two, and read Responses strictly."""
+@each_case("row", corpus.ROWS, ids=[row["id"] for row in corpus.ROWS])
+def test_each_reply_of_the_corpus_is_in_all_dialects_what_it_is_in_chat(row: corpus.Row) -> None:
+    """Streamed and whole; `streamed` and `whole` compare them, and read strictly."""
     parts = random_cut(row["text"], random.Random(3))
     got = streamed(*map(says, parts), ends(row["finish"]), cuts=1, tools=corpus.TOOLS)
     assert [*got.names] == [call["name"] for call in row["calls"]]
@@ -210,7 +181,7 @@ def test_each_reply_of_the_corpus_is_in_responses_what_it_is_in_chat(row: corpus
 
 
 @pytest.mark.parametrize("name", recordings.STREAMS)
-def test_each_recorded_stream_is_in_responses_what_it_is_in_chat(name: str) -> None:
+def test_each_recorded_stream_is_in_all_dialects_what_it_is_in_chat(name: str) -> None:
     """`of_bytes` compares the two."""
     data = (recordings.FOLDER / name).read_bytes()
     of_bytes(data, cuts=1, tools=recordings.tools_for(name), raw_text="-none-" in name)

@@ -102,7 +102,14 @@ def test_it_is_learnt_whoever_parses(auto: str, inside: Inside) -> None:
         assert server.seen[1].json["messages"][3]["role"] == "user"
 
 
-@pytest.mark.parametrize("words", ["Unexpected empty grammar stack", "Failed to parse input at pos 3: a template"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unexpected empty grammar stack",
+        "Failed to parse input at pos 3: a template",
+        "The model produced output that does not match the expected peg-native format",
+    ],
+)
 def test_an_answer_that_the_server_could_not_read_teaches_nothing(words: str, inside: Inside) -> None:
     rules = 'models: [{match: "*", parse: server}]'
     with Upstream(refused(words, 500)) as server:

@@ -18,7 +18,10 @@ from proxy.exchange import attempt
 from proxy.exchange.reply_stream import LONG
 from proxy.web.completions import HAND_OVER
 from tests.conftest import Front, Inside
-from tests.support.messages_client import MODELS, cards
+from tests.support.messages_checker import check_stream as check_message_stream
+from tests.support.messages_client import MESSAGES, MODELS, cards
+from tests.support.messages_client import TOOL as MESSAGES_TOOL
+from tests.support.messages_client import ask as asked_in_messages
 from tests.support.responses_checker import check_stream, events, text_of
 from tests.support.responses_client import RESPONSES, TOOL, ask
 from tests.support.scripted import (
@@ -191,6 +194,19 @@ def test_a_responses_client_gets_the_same_with_and_without_a_lane(inside: Inside
     assert b"".join(by_lane.passed).count(b"event: response.output_text.delta\n") == len(WORDS)
     assert text_of(check_stream(by_lane.data)) == text_of(check_stream(usual.data)) == SAID
     assert _deltas(by_lane.data) == _deltas(usual.data)
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_messages_client_gets_the_same_with_and_without_a_lane(inside: Inside, name: str) -> None:
+    asks = (MESSAGES, asked_in_messages("Hi", tools=[MESSAGES_TOOL]))
+    with Upstream() as upstream:
+        client = inside(upstream.url)
+        by_lane = drive(client, upstream, HONEST[name], asks=asks)
+        usual = drive(client, upstream, HONEST[name], lanes=False, asks=asks)
+    assert b"".join(by_lane.passed).count(b"event: content_block_delta\n") == len(WORDS)
+    for driven in (by_lane, usual):
+        assert [block["text"] for block in check_message_stream(driven.data)["content"]] == [SAID]
+    assert by_lane.data == usual.data
 
 
 def _deltas(data: bytes) -> list[str]:

@@ -30,14 +30,19 @@ pytestmark = pytest.mark.once
 
 @contextmanager
 def pipe(size: int = 4096) -> Iterator[tuple[int, int]]:
-    """Both ends of a small pipe."""
+    """Both ends of a small pipe.
+
+    The write end's number stays taken when all is done: the thread of a stream whose lines still wait goes on writing
+    to it, and must not write into the next test's pipe.
+    """
     end, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, size)
     try:
         yield end, write
     finally:
         os.close(end)
-        os.close(write)
+        with open(os.devnull, "wb") as nobody:
+            os.dup2(nobody.fileno(), write)
 
 
 def taken(end: int, size: int) -> bytes:

@@ -146,6 +146,32 @@ def test_a_name_that_stands_for_another_is_a_model(inside: Inside) -> None:
     assert body is not None and (body["id"], body["display_name"]) == ("fast", "b")
 
 
+@pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
+def test_claude_names_of_the_rules_are_listed_in_both_shapes(inside: Inside, prefix: str) -> None:
+    """Claude Code's gateway discovery takes no other names, and each that is listed must work."""
+    rules = 'aliases: {"claude-*": Qwen/b, fast: a}\n'
+    with serving(models=cards("a", "Qwen/b", max_model_len=8192)) as server:
+        client = inside(server.url, rules)
+        mine = client.get(prefix + MODELS, headers=VERSION).json
+        theirs = client.get(prefix + MODELS).json
+        one = client.get(f"{prefix}{MODELS}/claude-b", headers=VERSION).json
+    assert mine is not None and theirs is not None and one is not None
+    assert [(each["id"], each["display_name"]) for each in mine["data"]] == [
+        *(("a", "a"), ("Qwen/b", "Qwen/b"), ("claude-b", "Qwen/b"))
+    ]
+    assert [each["id"] for each in theirs["data"]] == ["a", "Qwen/b", "claude-b"]
+    assert theirs["data"][2]["max_model_len"] == mine["data"][2]["max_input_tokens"] == 8192
+    assert (one["id"], one["display_name"]) == ("claude-b", "Qwen/b")
+
+
+def test_where_nothing_is_to_be_changed_the_list_passes_as_it_came(inside: Inside) -> None:
+    raw = b'{ "data": [ {"id": "a"} ], "object": "list" }'
+    with serving(models=[answer(raw)]) as server:
+        assert inside(server.url, "aliases: {claude-*: a}\n", observe=True).get(MODELS).data == raw
+        assert inside(server.url, "aliases: {fast: a}\n").get(MODELS).data == raw
+        assert inside(server.url).get(MODELS).data == raw
+
+
 @pytest.mark.parametrize("name", ["other", "../metrics", "%2e%2e/metrics", "a%20b", "/a"])
 def test_a_model_that_is_not_there_is_a_404_and_nothing_odd_goes_up(inside: Inside, name: str) -> None:
     with serving() as server:

@@ -29,6 +29,7 @@ from proxy import gunicorn_conf
 from proxy.server import pumped_stream
 from proxy.server.deadline_heap import DeadlineHeap
 from proxy.server.pump import Pump
+from proxy.server.turns import Turns
 from tests.conftest import START_SECONDS, Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
 from tests.real.processes import ROOT, answers, free_port, stop
@@ -38,6 +39,7 @@ from tests.support.scripted import (
     LAST,
     PATIENCE,
     ROLE,
+    SOON,
     SSE,
     WRITE_FILE,
     Act,
@@ -131,12 +133,13 @@ def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(
     assert b"chunked" not in top and rest == ROLE + text("So") + finish() + DONE
 
 
+@pytest.mark.once
 def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start) -> None:
     """Its upstream is not read while it takes nothing, and after client_timeout it is gone."""
     flood: list[Action] = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
     with Upstream(*[PACED] * 200, flood) as upstream:
         upstream.paths["/v1/models"] = [answer({"data": []})]
-        front = proxy(upstream.url, "--client-timeout", "4")
+        front = proxy(upstream.url, "--client-timeout", "12")
         with Readers(front.port) as readers:
             for _ in range(200):
                 readers.post(chat())
@@ -153,11 +156,11 @@ def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start)
                 began = time.monotonic()
                 readers.begin_gaps()
                 while front.health()["total_buffers"] > 200:
-                    assert time.monotonic() < began + 20
+                    assert time.monotonic() < began + PATIENCE
                     time.sleep(0.1)
-                assert time.monotonic() - began > 3
+                assert time.monotonic() - began > 10
             assert worker_of(front).memory_info().rss - before < 30e6  # the flood is 51 MB
-            assert readers.longest_gap() < 2
+            assert readers.longest_gap() < SOON  # who waits with it waits for 12 s
             assert upstream.seen[-1].closed.wait(PATIENCE)
 
 
@@ -200,12 +203,12 @@ def test_heartbeats_and_holds_keep_their_times_on_the_pump(proxy: Start) -> None
         held = chunked(text(' <tool_call>\n{"name": "write_file", "argu'))
         upstream = serving(stack, [*BEGIN, held, gate, *END])
         front = proxy(upstream.url, "--heartbeat", "0.2", "--hold-timeout", "0.9")
+        began, data = time.monotonic(), b""
         client = stack.enter_context(Client.post(front.port, chat(tools=[WRITE_FILE])))
         response = stack.enter_context(client.answer())
-        began, data = time.monotonic(), b""
         while b"argu" not in data:
             data += response.read1()
-        assert 0.5 < time.monotonic() - began < 5
+        assert 0.9 <= time.monotonic() - began < SOON
         assert data.count(b"\n: ") + data.startswith(b": ") >= 2 or data.count(b":") > 2
         assert data.count(b"\n\n:") >= 2, data
         gate.open()
@@ -258,7 +261,7 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
     rules = tmp_path / "rules.yaml"
     with Upstream(*[PACED] * 50) as upstream, BlackHole() as hole:
         rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm}}]")
-        flags = ("--rules", str(rules), "--heartbeat", "1", "--connect-timeout", "4")
+        flags = ("--rules", str(rules), "--heartbeat", "1", "--connect-timeout", "12")
         with fifty_paced(proxy, upstream, *flags) as (front, readers):
             asked = chat(model="hole", tools=[WRITE_FILE])
             with Client.post(front.port, asked) as client, client.answer() as response:
@@ -267,9 +270,9 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
                 began = time.monotonic()
                 hole.refuse()
                 data = response.read()
-            assert 3 < time.monotonic() - began < 15
+            assert 10 < time.monotonic() - began < PATIENCE
             assert b"connect_timeout" in data and DONE not in data
-            assert readers.longest_gap() < 2
+            assert readers.longest_gap() < SOON  # who waits with it waits for 12 s
 
 
 def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
@@ -283,12 +286,13 @@ def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: 
             began = time.monotonic()
             for _ in range(10):
                 assert b"write_file" in readers.post(chat(tools=[WRITE_FILE])).data
-            readers.wait(lambda: sum(each.ended for each in readers.all) == 10, 5)
+            readers.wait(lambda: sum(each.ended for each in readers.all) == 10)
+            assert time.monotonic() - began < SOON  # who waits with each of them waits for 10 s
             assert front.health()["active_requests"] > 50  # those that wait to write
             while front.health()["active_requests"] > 50:
-                assert time.monotonic() < began + 20
+                assert time.monotonic() < began + PATIENCE
                 time.sleep(0.1)
-            assert readers.longest_gap() < 1
+            assert readers.longest_gap() < SOON
         assert front.logged("another process keeps it locked").count("cannot be written") >= 1
 
 
@@ -306,11 +310,12 @@ def test_a_locked_store_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path)
                 readers.begin_gaps()
                 gate.open()
                 gate.open()
-                readers.wait(lambda: all(each.ended for each in responses), 20)
+                readers.wait(lambda: all(each.ended for each in responses))
             assert all(b"response.failed" in each.data for each in responses)
-            assert readers.longest_gap() < 2
+            assert readers.longest_gap() < 4  # who waits with one of them waits for 5 s
 
 
+@pytest.mark.once
 def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(proxy: Start) -> None:
     moments = random.Random(7)
     endless = [*BEGIN, *(0.02, chunked(text(" it"))) * 100, Act.EXPECT_CLOSE]
@@ -431,7 +436,7 @@ def test_a_stream_that_fails_is_the_only_one() -> None:
     drain = os.eventfd(0)
     told: list[str] = []
     log = SimpleNamespace(exception=told.append, error=told.append)
-    pump = Pump(pumped_stream, DeadlineHeap(), log, drain, lambda: told.append("dead"))
+    pump = Pump(pumped_stream, DeadlineHeap(), log, drain, lambda: told.append("dead"), turns=Turns())
     pump.start()
     ends: dict[int, bool] = {}
     done = threading.Semaphore(0)

@@ -14,7 +14,7 @@ import pytest
 from proxy.server import refusals
 from proxy.web.routes import API
 from tests.faults.bench import Bench, Benches
-from tests.faults.dialects import DIALECTS, Dialect
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import PATIENCE
 
 pytestmark = pytest.mark.once

@@ -156,26 +156,32 @@ def test_one_request_reloads_all_workers_before_their_next_one(idle: Two) -> Non
     assert len({health["rules_sha256"] for health in after.values()}) == 1
 
 
-@pytest.mark.parametrize("broken", ["syntax", "gone", "folder", "long"])
-def test_what_cannot_be_used_is_a_422_that_says_why_and_changes_nothing(idle: Two, broken: str) -> None:
-    idle.rules.unlink()
-    match broken:
+def breaks(rules: Path, how: str) -> None:
+    """Put what cannot be used in the place of the rules file."""
+    rules.unlink()
+    match how:
         case "syntax":
-            idle.rules.write_text("settings:\n  max_tool_calls: 2\n - x\n")
+            rules.write_text("settings:\n  max_tool_calls: 2\n - x\n")
         case "folder":
-            idle.rules.mkdir()
+            rules.mkdir()
         case "long":
-            idle.rules.write_text("# " + "x" * 300 * 1024)
-    status, headers, body = idle.post("/_reload")
-    assert (status, headers["Content-Type"], body["status"]) == (422, "application/json", "error")
-    assert sorted(body) == ["errors", "message", "status"] and str(idle.rules) in body["errors"][0]
-    for health in idle.workers().values():
-        assert (health["max_tool_calls"], health["rules_error"]) == (1, body["errors"][0])
-    if broken == "folder":
-        idle.rules.rmdir()
-    idle.says(2)
-    assert idle.reload() == 200
-    assert {(health["max_tool_calls"], health["rules_error"]) for health in idle.workers().values()} == {(2, None)}
+            rules.write_text("# " + "x" * 300 * 1024)
+
+
+def test_what_cannot_be_used_is_a_422_that_says_why_and_changes_nothing(idle: Two) -> None:
+    for number, broken in enumerate(("syntax", "gone", "folder", "long"), start=1):
+        breaks(idle.rules, broken)
+        status, headers, body = idle.post("/_reload")
+        assert (status, headers["Content-Type"], body["status"]) == (422, "application/json", "error"), broken
+        assert sorted(body) == ["errors", "message", "status"] and str(idle.rules) in body["errors"][0], broken
+        healths = [(health["max_tool_calls"], health["rules_error"]) for health in idle.workers().values()]
+        assert healths == [(number, body["errors"][0])] * 2, broken
+        if broken == "folder":
+            idle.rules.rmdir()
+        idle.says(number + 1)
+        assert idle.reload() == 200
+        healths = [(health["max_tool_calls"], health["rules_error"]) for health in idle.workers().values()]
+        assert healths == [(number + 1, None)] * 2, broken
 
 
 def test_a_reload_is_a_post_and_nothing_else(idle: Two) -> None:

@@ -2,60 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from proxy.commands.main import main
-from proxy.commands.replay import lines, replay
-from proxy.config import load as config
-from proxy.config.rules import Rules, parse_rules
+from proxy.commands.replay import replay
+from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.dialects.chat.client_view import CallView, ChoiceView, ReplyView, view_reply
-from proxy.engine.engine import Engine
-from proxy.exchange.capture import Captured, read_capture
+from proxy.dialects.chat.client_view import ReplyView, view_reply
+from proxy.exchange.capture import read_capture
 from tests.conftest import Inside
 from tests.failures.test_recordings import AGENTS
 from tests.integration.test_observe import served
-from tests.support.helpers import OFFERED, RECORDINGS, call_json, calls, chunk, delta, ends, piece, recording, says
-from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, chat, completion
+from tests.support.helpers import RECORDINGS, ends, says
+from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, chat
 from tests.support.worker_state import read_rules
+from tests.unit.commands.test_replay import wire, written
 
 CHAT = "/v1/chat/completions"
-DONE = b"data: [DONE]\n\n"
 FILES = sorted(RECORDINGS.glob("*/*.txt"))
-LS = call_json("bash", command="ls")
-STRONG = f"<tool_call>\n{LS}\n</tool_call>"
-
-
-@pytest.fixture(autouse=True)
-def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rules file of this machine counts."""
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
-    monkeypatch.chdir(tmp_path)
-
-
-def written(body: bytes, **about: Any) -> bytes:
-    """A capture's bytes: by default of a whole stream that was asked for with tools."""
-    known = {"model": "m", "stream": True, "status": 200, "content_type": "text/event-stream", "tools": [*OFFERED]}
-    return json.dumps({"capture": 1, **known, **about}).encode() + b"\n" + body
-
-
-def capture(body: bytes, **about: Any) -> Captured:
-    return read_capture(written(body, **about), "a file")
-
-
-def told(captured: Captured, rules: Rules | None = None, *, raw_text: bool = False) -> list[str]:
-    """What the command prints."""
-    return [*lines(captured, replay(captured, Settings(), rules or read_rules(None), raw_text=raw_text))]
-
-
-def wire(*chunks: Any) -> bytes:
-    return b"".join(each.raw for each in chunks) + DONE
 
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
@@ -81,178 +48,13 @@ def test_a_replayed_recording_says_what_was_served(
     replayed_view = view_reply(result.data, streamed=result.streamed)
     assert without_ids(replayed_view) == without_ids(served_view)
     assert served_view.choices or served_view.error
+    assert captured.made is not None and captured.made == result.made
 
 
 def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[str, str]], str | None]]]:
     """All that a client has but the ids of its calls."""
     choices = [(said.text, said.reasoning, said.calls, said.finish) for said in seen.choices.values()]
     return seen.error, choices
-
-
-def test_before_and_after_of_a_call_in_the_text() -> None:
-    said = told(capture(wire(says("I will.\n"), says(STRONG), ends())))
-    before, after = said[said.index("before:") : said.index("after:")], said[said.index("after:") :]
-    assert said[0] == "capture: model m, a stream, status 200"
-    text = ["    I will.", *(f"    {line}" for line in STRONG.split("\n"))]
-    assert before == ["before:", "  text:", *text, "  finish: stop"]
-    assert after[:3] == ["after:", "  text:", "    I will."]
-    assert any(line.startswith("  call 0: bash, id call_") for line in after)
-    assert '    {"command": "ls"}' in after and "  finish: tool_calls" in after
-    assert any(line.startswith("repair 1: ") for line in after)
-
-
-def test_what_needs_no_repair_is_the_very_same() -> None:
-    said = told(capture(wire(says("Hi"), ends())))
-    assert said[-2:] == ["after: the very same bytes", "no repair, nothing refused"]
-
-
-def test_a_whole_answer_and_one_for_a_client_that_wants_a_stream() -> None:
-    body = json.dumps(completion(STRONG)).encode()
-    for streamed in (True, False):
-        said = told(capture(body, stream=streamed, content_type="application/json"))
-        assert said[0] == "capture: model m, a whole answer, status 200"
-        assert sum(line.startswith("  call 0: bash") for line in said) == 1
-        assert [line for line in said if line.startswith("  finish")] == ["  finish: stop", "  finish: tool_calls"]
-
-
-def test_without_tools_nothing_is_looked_for() -> None:
-    said = told(capture(wire(says(STRONG), ends()), tools=None))
-    assert "after: the very same bytes" in said
-
-
-def test_raw_text_is_taken_where_the_flag_or_the_capture_says_so() -> None:
-    """An end-of-turn token that is also a tag of HTML goes from raw text only."""
-    body = wire(says("Hi</s>"), ends())
-    assert "after: the very same bytes" in told(capture(body))
-    for captured, flag in ((capture(body), True), (capture(body, raw_text=True), False)):
-        said = told(captured, raw_text=flag)
-        assert said[said.index("after:") + 1 :][:2] == ["  text:", "    Hi"]
-
-
-def test_an_error_status_passes() -> None:
-    body = b'{"error": {"message": "no parser", "code": 400}}'
-    said = told(capture(body, status=400, content_type="application/json"))
-    assert said[1:4] == ["before:", "  error:", "    no parser"]
-    assert "after: the very same bytes" in said
-
-
-@pytest.mark.parametrize(
-    ("about", "error"),
-    [
-        ({"complete": False}, "the capture ends before the reply did"),
-        ({"complete": False, "truncated": True}, "the capture ends before the reply did"),
-        ({"stream": False}, "answered with a stream that was not asked for"),
-        ({"content_type": "application/json"}, "is no JSON"),
-        ({"content_type": "application/json", "stream": False}, "is no JSON"),
-    ],
-)
-def test_what_cannot_be_finished_ends_in_its_error(about: dict[str, Any], error: str) -> None:
-    said = told(capture(says("a").raw, **about))
-    assert any(error in line for line in said[said.index("after:") :])
-
-
-def test_a_capture_that_ends_early_says_so() -> None:
-    assert told(capture(says("a").raw, complete=False))[0].endswith(", broke off")
-    assert told(capture(says("a").raw, complete=False, truncated=True))[0].endswith(", too long to be kept whole")
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_defect_of_the_engine_is_told(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> Any:
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr(Engine, "feed", fail)
-    body = json.dumps(completion("a")).encode() if whole else wire(says("a"), ends())
-    said = told(capture(body, stream=not whole, content_type="application/json" if whole else "text/event-stream"))
-    assert said[-2:] == ["after: the very same bytes", "the engine failed: RuntimeError: a defect"]
-
-
-def test_reasoning_choices_and_odd_calls_are_shown_before() -> None:
-    body = wire(
-        chunk(delta(reasoning_content="so")),
-        chunk(delta(0, content="a"), delta(1, content="b")),
-        calls({"function": {"name": "bash"}}, {"index": 4, "id": "x", "function": {"arguments": {"command": "ls"}}}),
-    )
-    seen = view_reply(b": x\n\ndata: 7\n\ndata: nope\n\n" + body, streamed=True)
-    assert seen.choices[0].text == "a" and seen.choices[0].reasoning == "so" and seen.choices[1].text == "b"
-    assert seen.choices[0].tool_calls == {0: CallView("", "bash", ""), 4: CallView("x", "", '{"command":"ls"}')}
-    assert view_reply(b"", streamed=True) == ReplyView()
-    assert view_reply(b'{"error": "no"}', streamed=False) == ReplyView(error="no")
-    whole = view_reply(b'{"choices": [{"message": {"content": "a"}}]}', streamed=False)
-    assert whole == ReplyView({0: ChoiceView("a")})
-
-
-SWALLOWED = json.dumps(completion("")).encode()
-
-
-@pytest.mark.parametrize(
-    ("captured", "swallowed"),
-    [
-        (capture(recording("vllm-0.32.0-hermes/coder-chat-stream-200.txt")), True),
-        (capture(recording("vllm-0.32.0-hermes/coder-chat-stream-200.txt"), tools=None), False),
-        (capture(SWALLOWED, stream=False, content_type="application/json"), True),
-        (capture(SWALLOWED, stream=False, content_type="application/json", tools=None), False),
-        (capture(b"no JSON", stream=False, content_type="application/json"), False),
-        (capture(wire(says("a"), ends())), False),
-    ],
-)
-def test_a_reply_that_a_parser_may_have_swallowed_is_told(captured: Captured, swallowed: bool) -> None:
-    assert any("may have swallowed a call" in line for line in told(captured)) is swallowed
-
-
-def test_what_began_like_a_call_and_was_none_is_told_with_its_reason() -> None:
-    said = told(capture(wire(says(f"<tool_call>{call_json('nope', x=1)}</tool_call>"), ends())))
-    assert [line for line in said if line.startswith("refused: ")] and "no repair, nothing refused" not in said
-
-
-HOSTILE = "\x1b[2J\x07\r\u202e\u200b\x9b\ud83d\x00\trepair 1: forged"
-
-
-def test_nothing_in_it_can_act_on_the_terminal_or_forge_a_line() -> None:
-    body = wire(says(HOSTILE + "\nafter: the very same bytes\n"), calls(piece(0, HOSTILE, HOSTILE, HOSTILE)))
-    error = chunk(error={"message": HOSTILE})
-    captured = capture(body + error.raw, model=HOSTILE)
-    said = told(captured)
-    assert all(sign.isprintable() for line in said for sign in line)
-    assert sum(line.startswith("after:") for line in said) == 1
-    assert not any(line.startswith("repair 1: forged") for line in said)
-    assert any("\\x1b[2J\\x07\\r\\u202e" in line for line in said)
-
-
-def test_the_command_reads_a_capture_under_the_given_rules(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.capture").write_bytes(written(wire(chunk(delta(reasoning="so")), says("a"), ends())))
-    (tmp_path / "mine.yaml").write_text('models:\n  - {match: "*", reasoning: both}\n')
-    assert main(["replay", "a.capture"]) == 0
-    assert "after: the very same bytes" in capsys.readouterr().out
-    assert main(["replay", str(tmp_path / "a.capture"), "--rules", "mine.yaml", "--raw-text"]) == 0
-    assert "after:\n  reasoning:\n    so\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (["nowhere"], "'nowhere' cannot be read"),
-        (["."], "'.' cannot be read"),
-        (["a\0b"], "cannot be read"),
-        (["text"], "text is no capture; give a file that serve --capture DIR wrote"),
-        ([], "CAPTURE"),
-        (["text", "more"], "more"),
-        (["text", "--frob"], "--frob"),
-        (["good", "--rules", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
-        (["good", "--rules", "bad.yaml"], "bad.yaml:1"),
-    ],
-)
-def test_bad_input_gets_one_clear_line(
-    words: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text").write_text("no capture\nat all")
-    (tmp_path / "good").write_bytes(written(wire(says("a"), ends())))
-    (tmp_path / "bad.yaml").write_text("nope: 1\n")
-    assert main(["replay", *words]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("vllm-tool-proxy: error: ") and error in said and said.count("\n") == 1
 
 
 def test_the_command_ends_quietly_when_nobody_reads_and_writes_what_the_terminal_can_show(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_without_a_store_it_is_refused_in_words(inside: Inside) -> None:
 
 def test_what_nobody_makes_any_more_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy was killed: its last beat is long ago."""
-    store = ResponseStore(str(tmp_path / "kept.db"), "a", 10, 86400.0)
+    store = ResponseStore(str(tmp_path / "kept.db"), "a", 10, 86400.0, 2**30)
     response: JsonObject = {"id": "resp_1", "status": "queued", "error": None}
     store.begin(response, [], "")
     assert store.response("resp_1") == response
@@ -209,7 +209,7 @@ def test_what_nobody_makes_any_more_has_failed(tmp_path: Path, monkeypatch: pyte
 
 def test_another_key_neither_sees_nor_ends_it(tmp_path: Path) -> None:
     path = str(tmp_path / "kept.db")
-    mine, other = (ResponseStore(path, owner, 10, 86400.0) for owner in "ab")
+    mine, other = (ResponseStore(path, owner, 10, 86400.0, 2**30) for owner in "ab")
     response: JsonObject = {"id": "resp_1", "status": "queued"}
     mine.begin(response, [], "")
     assert (other.response("resp_1"), other.cancel("resp_1"), other.delete("resp_1")) == (None, None, False)
@@ -220,7 +220,7 @@ def test_another_key_neither_sees_nor_ends_it(tmp_path: Path) -> None:
 
 
 def test_what_was_cancelled_stays_so(tmp_path: Path) -> None:
-    store = ResponseStore(str(tmp_path / "kept.db"), "a", 10, 86400.0)
+    store = ResponseStore(str(tmp_path / "kept.db"), "a", 10, 86400.0, 2**30)
     response: JsonObject = {"id": "resp_1", "status": "queued", "error": None}
     store.begin(response, [], "")
     store.change({**response, "status": "in_progress"})

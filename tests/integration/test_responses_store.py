@@ -93,6 +93,23 @@ def test_what_is_not_to_be_kept_is_not(keeping: Keeping, tmp_path: Path) -> None
     assert client.get(f"{RESPONSES}/{made['id']}").status_code == 404
 
 
+@MODES
+def test_one_that_is_too_large_to_be_kept_is_an_error_in_words(inside: Inside, tmp_path: Path, streamed: bool) -> None:
+    """As where the disk is full; asked with `store: false` it comes."""
+    with serving(reply(streamed, "Hello"), reply(streamed, "Hello")) as server:
+        client = inside(server.url, store=str(tmp_path / "kept.db"), store_bytes=2**20)
+        large = "Hi " * 400_000
+        response = client.post(RESPONSES, json=ask(large, stream=streamed))
+        if streamed:
+            words = check_stream(response.data)["error"]["message"]
+        else:
+            assert response.status_code == 500
+            words = check_error(response.data, 500)["message"]
+        assert "and 1,048,576 can be kept here at most" in words
+        unkept = response_of(client.post(RESPONSES, json=ask(large, stream=streamed, store=False)))
+    assert text_of(unkept) == "Hello"
+
+
 def test_a_response_that_is_gone_is_told_by_its_code(keeping: Keeping) -> None:
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(previous_response_id="resp_0"))
@@ -145,7 +162,7 @@ def test_a_file_that_cannot_be_used_is_an_error_in_words(inside: Inside, tmp_pat
         else:
             assert response.status_code == 500
             words = check_error(response.data, 500)["message"]
-        assert "cannot use the file in which it keeps responses" in words
+        assert "cannot use the file in which it keeps responses: no such file" in words and "kept.db" not in words
         unkept = response_of(client.post(RESPONSES, json=ask(stream=streamed, store=False)))
     assert text_of(unkept) == "Hello"
     error = check_error(client.get(f"{RESPONSES}/resp_1").data, 500)

@@ -36,6 +36,11 @@ NO_PARSER = (RECORDINGS / "vllm-0.32.0-none" / "hermes-chat-stream-400.txt").rea
 GRAMMAR_500 = (RECORDINGS / "llama-server-xllamacpp" / "coder-chat-plain-500.txt").read_bytes()
 GRAMMAR_EVENT = (RECORDINGS / "llama-server-xllamacpp" / "coder-chat-stream-200.txt").read_bytes()
 FAILED_TO_PARSE = b'{"error":{"code":500,"message":"Failed to parse input at pos 3: <tool","type":"server_error"}}'
+# llama-server since its parsers were made anew (ggml-org/llama.cpp, 18675); the format is the kind of the parser.
+NO_MATCH = (
+    b'{"error":{"code":500,"message":"The model produced output that does not match the expected peg-native format",'
+    b'"type":"server_error"}}'
+)
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 RAW = stream(ROLE, text(HERMES), text("<|im_end|>"), finish(), DONE)
 OK = stream(ROLE, text("a"), finish(), DONE)
@@ -104,11 +109,17 @@ def test_what_is_remembered_leaves_requests_without_tools_alone(inside: Inside) 
     [
         [answer(GRAMMAR_500, 500)],
         [answer(FAILED_TO_PARSE, 500)],
+        [answer(NO_MATCH, 500)],
+        [answer(NO_MATCH.replace(b"native", b"gemma4"), 500)],
         stream(GRAMMAR_EVENT),
+        stream(event(json.loads(NO_MATCH))),
         stream(event(json.loads(FAILED_TO_PARSE))),
         stream(ROLE, event(json.loads(FAILED_TO_PARSE)), DONE),
     ],
-    ids=["empty grammar stack, 500", "failed to parse, 500", "the recording", "event", "event after the role"],
+    ids=[
+        *("empty grammar stack, 500", "failed to parse, 500", "no match, 500", "no match of another format, 500"),
+        *("the recording", "no match, event", "event", "event after the role"),
+    ],
 )
 def test_llama_servers_own_parser_error_is_answered_by_parsing_here(inside: Inside, first: Script) -> None:
     with Upstream(first, RAW) as server:
@@ -118,6 +129,15 @@ def test_llama_servers_own_parser_error_is_answered_by_parsing_here(inside: Insi
     assert second["tool_choice"] == "none" and "skip_special_tokens" not in second
     assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
     assert response.data.count(b'"role"') <= 1, "nothing of the first try reaches the client"
+
+
+def test_a_text_that_no_parser_for_calls_refused_is_not_asked_for_again(inside: Inside) -> None:
+    """Where the format is text alone (a prompt that ends within a character) the proxy's own reading mends nothing."""
+    with Upstream([answer(NO_MATCH.replace(b"peg-native", b"Content-only"), 500)], OK) as server:
+        client = inside(server.url)
+        assert client.post(CHAT, json=with_tools()).status_code == 500
+        assert reasons(client.post(CHAT, json=with_tools()).data) == ["stop"]
+        assert [seen.json for seen in server.seen] == [with_tools(), with_tools()]
 
 
 def test_after_content_nothing_goes_up_again(inside: Inside) -> None:

@@ -20,10 +20,10 @@ import pytest
 
 from tests.conftest import Proxy, Start
 from tests.faults.bench import MODELS, Benches
-from tests.faults.dialects import DIALECTS, Dialect
-from tests.support.scripted import PATIENCE, SSE, Act, Upstream, answer, chat, chunked, completion, text
+from tests.support.dialects import DIALECTS, Dialect
+from tests.support.scripted import PATIENCE, SOON, SSE, Act, Upstream, answer, chat, chunked, completion, text
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.heavy]
 
 WHOLE = [answer(completion("So."))]
 EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -237,22 +237,31 @@ def test_a_body_of_the_smallest_chunks_costs_little(proxy: Start) -> None:
 
 
 def test_a_flood_of_the_smallest_chunks_holds_nobody_up(proxy: Start) -> None:
-    """All that many clients sent was read in one round of the worker's loop: 9 s of 330 clients with 64 kB each."""
+    """All that many clients sent was read in one round of the worker's loop: 9 s of 330 clients with 64 kB each.
+
+    What counts is the time that the worker computes until it answers another one: a busy machine adds none to it.
+    """
     running = proxy("http://127.0.0.1:1")
     flood = b"1\r\n \r\n" * 11_000
     with ExitStack() as stack:
         clients = [stack.enter_context(connected(running.port)) for _ in range(330)]
         for client in clients:
             client.sendall(head_of(DIALECTS["chat"], "Transfer-Encoding: chunked") + b"1\r\n{\r\n")
-        running.health()
+        worker = psutil.Process(running.health()["worker"])
         for client in clients:
             client.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 client.send(flood)
         for _ in range(3):
-            since = time.monotonic()
+            before = computed(worker)
             running.health()
-            assert time.monotonic() - since < 1
+            assert computed(worker) - before < 3
+
+
+def computed(process: psutil.Process) -> float:
+    """The seconds that a process has computed."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def next_worker(running: Proxy, before: int) -> None:
@@ -367,6 +376,6 @@ def test_client_timeout_means_what_it_says(proxy: Start, streamed: bool) -> None
             assert client.recv(1)
             began = time.monotonic()
             while running.health()["active_requests"]:
-                assert time.monotonic() - began < 12, "the slot was not free in time"
+                assert time.monotonic() - began < 5 + SOON, "the slot was not free in time"
                 time.sleep(0.05)
             assert time.monotonic() - began > 3

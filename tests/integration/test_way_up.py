@@ -19,7 +19,6 @@ from tests.support.scripted import DONE, ROLE, WRITE_FILE, Upstream, answer, cha
 
 WAY = [
     "proxy.web.request_body.parse_body",
-    "proxy.codec.json_text.is_deep",
     "proxy.exchange.routing.conversation_of",
     "proxy.dialects.conversation_key.conversation_key",
     "proxy.dialects.chat.request.read_chat",
@@ -33,8 +32,10 @@ WAY = [
     "proxy.exchange.plan.upstream_request",
     "proxy.healing.heal.heal_request",
     "proxy.exchange.task.make_task",
+    "proxy.activity.recording.begin_try",
     "proxy.exchange.capture.__init__",
     "proxy.upstream.client.open",
+    "proxy.upstream.connections.request",
 ]
 
 

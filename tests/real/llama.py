@@ -69,7 +69,7 @@ class LlamaServer:
 
     The model is kept in the folder `cache`, and in a temporary folder without one. `template` is the file of another
     chat template than the model's own. With `thinks` it reads earlier thoughts (`thinking.jinja`), and the server
-    leaves those of a reply in its text.
+    leaves those of a reply in its text. `context` is how many tokens it has.
     """
 
     def __init__(
@@ -79,6 +79,8 @@ class LlamaServer:
         timeout: float = 20,
         template: Path | None = None,
         thinks: bool = False,
+        *,
+        context: int = 8192,
     ) -> None:
         self.url = ""
         self._scripts = load_scripts() if scripts is None else scripts
@@ -86,6 +88,7 @@ class LlamaServer:
         self._timeout = timeout
         self._template = template
         self._thinks = thinks
+        self._context = context
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> LlamaServer:
@@ -97,9 +100,12 @@ class LlamaServer:
             self.url = f"http://127.0.0.1:{port}"
             command = [sys.executable, "-m", "tests.real.serve_llama", str(path), str(port)]
             if self._template is not None:
-                command.append(str(self._template))
+                command += [str(self._template), ""]
             elif self._thinks:
                 command += [str(_thinking_template(folder)), "none"]
+            else:
+                command += ["", ""]
+            command.append(str(self._context))
             starting.enter_context(processes.running(command, f"{self.url}/health", timeout=self._timeout))
             self._resources = starting.pop_all()
         return self

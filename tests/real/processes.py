@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import tempfile
@@ -16,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 # A proxy named by the environment must not stand between a test and 127.0.0.1.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+# Below the ports that the kernel gives to clients, and to servers that take any.
+_PORTS = range(12_000, 32_000)
 
 
 class NotStartedError(Exception):
@@ -23,11 +26,27 @@ class NotStartedError(Exception):
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """Return a port of 127.0.0.1 that nobody listens on, and that no other call, of whatever process, returns.
+
+    A server takes its port long after it was told of it, and gunicorn tries for seconds: with a port that somebody else
+    took in between, a test would ask another test's proxy.
+    """
+    while True:
+        port = random.choice(_PORTS)
+        with contextlib.suppress(OSError):
+            _reserve(port)
+            return port
+
+
+def _reserve(port: int) -> None:
+    """Take the port for this process; raises OSError if it is taken.
+
+    An abstract name belongs to one socket at a time, and to nobody once its process has ended: so it is left open.
+    """
+    with socket.socket(socket.AF_UNIX) as reservation, socket.socket() as sock:
+        reservation.bind(f"\0vllm-tool-proxy tests, port {port}")
+        sock.bind(("127.0.0.1", port))
+        reservation.detach()
 
 
 def answers(url: str) -> bool:
@@ -76,7 +95,7 @@ def running(
             stop(process, patience)
 
 
-def stop(process: subprocess.Popen[bytes], patience: float = 4) -> None:
+def stop(process: subprocess.Popen[bytes] | subprocess.Popen[str], patience: float = 4) -> None:
     """End `process`: asked first, killed if it is still there after `patience` seconds."""
     process.terminate()
     try:

@@ -1,4 +1,4 @@
-"""`python -m tests.real.serve_llama MODEL PORT [TEMPLATE [none]]`: llama.cpp's own server, of the wheel `xllamacpp`."""
+"""`python -m tests.real.serve_llama MODEL PORT [TEMPLATE [none [CONTEXT]]]`: llama.cpp's own server (`xllamacpp`)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 import xllamacpp  # type: ignore[import-untyped]
 
 
-def main(model: str, port: int, template: str = "", thoughts: str = "") -> None:
+def main(model: str, port: int, template: str = "", thoughts: str = "", context: str = "8192") -> None:
     """Serve the GGUF file `model` on 127.0.0.1:`port`, with the chat template of that file if one is named; return
-    never. With `none` it leaves the thoughts of a reply in the text, as `--reasoning-format none` says.
+    never. With `none` it leaves the thoughts of a reply in the text, as `--reasoning-format none` says. `context` is
+    how many tokens it has.
     """
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.model_alias = {"parrot"}  # else answers, and recordings of them, name the file and its folder
     params.hostnames = ["127.0.0.1"]
     params.port = port
-    params.n_ctx = 8192
+    params.n_ctx = int(context)
     params.n_parallel = 1
     params.cpuparams.n_threads = 2
     params.use_jinja = True

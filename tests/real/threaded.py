@@ -15,7 +15,7 @@ class Threaded(Generic[Server]):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 SCRIPTS = Path(__file__).parent / "scripts.json"
 WORDS = 2000
-CONTEXT = 32768
+CONTEXT = 131072  # what agents are told of
 END = "<|im_end|>"
 # Left out of a reply unless the request says `skip_special_tokens: false`, as in the families that have them.
 SPECIAL = (

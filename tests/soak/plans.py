@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias
 
-from tests.faults.dialects import DIALECTS, Dialect
 from tests.faults.scripts import CHUNKED, HALF, HERMES, INPUT, JSON
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import (
     DONE,
     LAST,

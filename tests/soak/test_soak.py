@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.faults.bench import Answer
-from tests.faults.dialects import DIALECTS
 from tests.faults.scripts import INPUT
 from tests.soak import plans
 from tests.soak.clients import judge
 from tests.soak.plans import EVENT, FAULTS, OK, Leave, Plan, Said, make, status
 from tests.soak.report import Sample, growth
 from tests.soak.soak import Soak
+from tests.support.dialects import DIALECTS
 from tests.support.scripted import DONE, ROLE, arguments, chunked, completion, event, finish, opened, text
 from tests.support.scripted import SSE as HEAD
 
@@ -93,7 +93,7 @@ def test_growth_is_told_from_noise() -> None:
 
 @pytest.mark.heavy
 def test_a_short_soak_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = asyncio.run(Soak(tmp_path, minutes=0.2, clients=200, seed=2).run(2))
+    code = asyncio.run(Soak(tmp_path, minutes=0.2, clients=200, seed=2, patience=5).run(2))
     told = capsys.readouterr().out
     assert code == 0 and "unexpected: 0" in told, told
 

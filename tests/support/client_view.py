@@ -22,7 +22,7 @@ from proxy.errors import ProxyError
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.tools.toolset import ToolSet
-from tests.support import responses_view
+from tests.support import translated
 from tests.support.helpers import (
     OFFERED,
     calls,
@@ -87,6 +87,12 @@ class Got:
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
 
     @property
+    def reply(self) -> translated.ClientReply:
+        """The same in words that all dialects have."""
+        calls = [(name, translated.value_of(arguments)) for name, arguments in self.calls]
+        return translated.ClientReply(self.text, calls, None if self.error else self.finish, bool(self.reasoning))
+
+    @property
     def meant(self) -> Got:
         """The same, whatever blanks stand in the arguments, and in whichever order repairs were noted; of a reply that
         failed only that.
@@ -101,21 +107,20 @@ def wire(chunks: Iterable[Chunk], *, done: bool = True) -> bytes:
     return b"".join(each.raw for each in chunks) + (DONE if done else b"")
 
 
-def streamed(*chunks: Chunk, done: bool = True, cuts: int = 3, **task: Any) -> Got:
+def streamed(*chunks: Chunk, done: bool = True, cuts: int = 2, **task: Any) -> Got:
     """What a client has of these chunks, the same however their bytes were cut."""
     return of_bytes(wire([ROLE, *chunks], done=done), cuts=cuts, **task)
 
 
-def of_bytes(data: bytes, *, cuts: int = 3, **task: Any) -> Got:
-    """What a client has of the bytes of a stream, the same at every cut, and in Responses too unless it is not cut."""
+def of_bytes(data: bytes, *, cuts: int = 2, **task: Any) -> Got:
+    """What a client has of the bytes of a stream, the same at every cut, and in the other dialects if it is cut."""
     got = _got(*_sent_alike(data, cuts, **task))
     if cuts:
-        response = responses_view.streamed([data], _engine(**task))
-        responses_view.check_alike(response, got.calls, got.text, None if got.error else got.finish)
+        translated.check_streams(data, lambda: _engine(**task), got.reply)
     return got
 
 
-def relayed(data: bytes, *, cuts: int = 3, **task: Any) -> bytes:
+def relayed(data: bytes, *, cuts: int = 2, **task: Any) -> bytes:
     """The bytes that a client gets for the bytes of a stream, the same at every cut."""
     return _sent_alike(data, cuts, **task)[0]
 
@@ -154,8 +159,7 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
     )
     told = _got(answer_as_stream(read, again, ChatWriter(_options(), expand=True)), again)
     assert replace(told, text=told.text.strip()) == replace(got, text=got.text.strip())
-    response = responses_view.whole(read, _engine(**task))
-    responses_view.check_alike(response, got.calls, got.text, got.finish)
+    translated.check_answers(read, lambda: _engine(**task), got.reply)
     return got
 
 
@@ -172,7 +176,7 @@ def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:
     return {**({} if id_ is ... else {"id": id_}), "type": "function", "function": inside}
 
 
-def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 4, **task: Any) -> Got:
+def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 2, **task: Any) -> Got:
     """What a client has of a call with these arguments: the same whole, streamed in any pieces, and as an answer.
 
     What is an error in a stream, because a part of it has left, is text in a whole answer (C4).

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,11 +33,17 @@ from proxy.formats.spans import CallSpan, Piece, TextSpan
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import Context, Cursor, NotACall, Parsing
 from proxy.tools.toolset import ToolSet, read_tools
+from tests.support.each_case import current
+from tests.support.translated import ClientReply, check_streams, value_of
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 SEED = b"seed"
-# How many random cuts each case is tried at.
-CUTS = 20
+# How many random cuts each case is tried at, beside the whole of it and each place by itself: there are thousands of
+# cases, and their lengths choose the places.
+CUTS = 2
+# A text may have so many units before it comes unit by unit at a stretch of this length alone; the pieces around it.
+STRETCH = 50
+PIECE = 10
 
 AnyText = TypeVar("AnyText", str, bytes)
 Given = TypeVar("Given")
@@ -89,10 +97,24 @@ def random_cut(data: AnyText, rng: random.Random) -> list[AnyText]:
     return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
 
+def units(data: AnyText) -> list[AnyText]:
+    """The data unit by unit: a long one so at a stretch that its length chooses, and around it in short pieces.
+
+    With the variable TESTS_CUTS all of it is: most of what these tests take is a text that is looked at at each place.
+    """
+    size: int = len(data)
+    stretch: range = range(size)
+    if size > STRETCH and not os.environ.get("TESTS_CUTS"):
+        start: int = random.Random(size).randrange(size - STRETCH)
+        stretch = range(start, start + STRETCH)
+    places: list[int] = [*range(0, stretch.start, PIECE), *stretch, *range(stretch.stop, size, PIECE)]
+    return [data[at:to] for at, to in zip(places, [*places[1:], size], strict=False)]
+
+
 def all_cuts(data: AnyText, count: int = CUTS) -> Iterator[list[AnyText]]:
     """Whole, unit by unit, and at `count` random cuts, the same in each run."""
     yield [data]
-    yield [data[at : at + 1] for at in range(len(data))]
+    yield units(data)
     rng = random.Random(len(data))
     for _ in range(count):
         yield random_cut(data, rng)
@@ -137,7 +159,7 @@ def outcome(
     *,
     stopped: bool = True,
     tools: ToolSet | None = None,
-    cuts: int = 40,
+    cuts: int = CUTS,
     **state: Any,
 ) -> Outcome[Given]:
     """What a parser makes of a text, the same at every cut. `state` is what is known of its context.
@@ -324,14 +346,40 @@ def new_engine(tools: ToolSet | None = None, **task: Any) -> Engine:
 
 
 def run(chunks: Iterable[Chunk], engine: Engine | None = None, *, done: bool = True) -> list[Event]:
-    """All events of a reply."""
-    engine = engine or new_engine()
+    """All events of a reply. The clients of the dialects that translate have the same of it (`translated`): that is
+    looked at for the first replies of each test, the others are as a rule the same ones at other cuts.
+    """
+    chunks, engine = list(chunks), engine or new_engine()
+    test = current()
+    _SEEN[test] += 1
+    if _SEEN[test] > TRANSLATED or engine._choices:  # it is in the middle of a reply
+        return _events(chunks, engine, done)
+    task = engine._task
+    events = _events(chunks, engine, done)
+    data = b"".join(event_bytes(each.body) for each in chunks) + (b"data: [DONE]\n\n" if done else b"")
+    check_streams(data, lambda: Engine(task), _reply(events))
+    return events
+
+
+# How many replies of a test are read in the other dialects, too.
+TRANSLATED = 1
+_SEEN: Counter[str] = Counter()
+
+
+def _events(chunks: Iterable[Chunk], engine: Engine, done: bool) -> list[Event]:
     events: list[Event] = []
     for each in chunks:
         events += engine.feed(each)
         if events and isinstance(events[-1], Failed):
             return events
     return [*events, *engine.finish(done=done)]
+
+
+def _reply(events: list[Event]) -> ClientReply:
+    views = view(events)
+    only = views[0]
+    calls = [(call.name, value_of(call.arguments)) for call in only.tool_calls.values()]
+    return ClientReply(only.text, calls, None if views.failed else only.finish, bool(only.reasoning))
 
 
 def bodies(data: bytes) -> list[Any]:

@@ -143,7 +143,7 @@ class Block:
     def content(self) -> dict[str, Any]:
         """The block as it would stand in a whole answer; an input that was cut as far as it can be read."""
         if self.kind == "tool_use":
-            given = from_json(self.said.encode(), partial_mode=True) if self.said else {}
+            given = _beginning(self.said) if self.said else {}
             return {**self.start, "input": given}
         signature = {"signature": self.signature} if self.kind == "thinking" else {}
         return {**self.start, self.kind: self.said, **signature}
@@ -414,13 +414,21 @@ def _counts(usage: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, in
 _NAMES = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
+def _beginning(said: str) -> Any:
+    """What the SDK's own reader takes it for, which knows no integer of more than 4,300 digits."""
+    try:
+        return from_json(said.encode(), partial_mode=True)
+    except ValueError:
+        return json.loads(said, parse_int=float)
+
+
 def _check_input(said: str, *, cut: bool) -> None:
     """The JSON of a call: an object, or if it was cut what the SDK's own reader takes for the beginning of one."""
     try:
         if cut:
             given = from_json(said.encode(), partial_mode=True, allow_inf_nan=False) if said else {}
         else:
-            given = json.loads(said, parse_constant=_no_number)
+            given = json.loads(said, parse_int=float, parse_constant=_no_number)
     except ValueError as wrong:
         raise AssertionError(f"the input of a call is no JSON ({wrong}): {said!r}") from None
     need(isinstance(given, dict), f"the input of a call is no object: {said!r}")

@@ -180,7 +180,8 @@ def check_item(item: Any) -> None:
         need(isinstance(item.get("name"), str) and item["name"].strip(), f"the name is {item.get('name')!r}")
         need(item.get("namespace") is None or item["namespace"], "an empty namespace")
     if kind == "function_call" and item["status"] == "completed":
-        need(isinstance(json.loads(item["arguments"]), dict), f"the arguments are {item['arguments']!r}")
+        arguments = json.loads(item["arguments"], parse_int=float)
+        need(isinstance(arguments, dict), f"the arguments are {item['arguments']!r}")
 
 
 def check_ids(items: list[dict[str, Any]]) -> None:

@@ -145,13 +145,27 @@ class Upstream:
             assert self._arrived.wait_for(lambda: len(self.seen) >= count, PATIENCE), "no request came"
             return self.seen[count - 1]
 
+    def wait_for_all(self) -> None:
+        """Wait until each connection that was made until now was served to its end: on a busy machine a request can
+        still be unread when the other side has closed, and it would take a script of the next test's.
+        """
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as last:
+            name = str(last.getsockname()[1])
+        deadline = time.monotonic() + PATIENCE
+        while all(thread.name != name for thread in self._threads):  # they are accepted in their order
+            assert time.monotonic() < deadline, "a connection was not accepted"
+            time.sleep(0.001)
+        for thread in [*self._threads]:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "a connection was not closed"
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # the listener was shut down
             while True:
-                connection, _ = self._listener.accept()
-                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-                self._threads.append(thread)
+                connection, (_, peer) = self._listener.accept()
+                thread = threading.Thread(target=self._serve, args=(connection,), name=str(peer), daemon=True)
                 thread.start()
+                self._threads.append(thread)
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(PATIENCE)

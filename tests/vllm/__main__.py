@@ -17,9 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.agents import vllm_rows
+from tests.agents.__main__ import SIDES, chosen
+from tests.agents.known import AGENTS
 from tests.agents.tap import Tap
 from tests.conftest import start
 from tests.real import processes, vllm, vllm_install
+from tests.vllm import agents, doctor
 from tests.vllm.ask import Side, bodies, cell, is_one_of, misshapen
 from tests.vllm.reply import Reply
 from tests.vllm.rows import ROWS, SAID, SERVERS, Row, scripts
@@ -36,6 +40,10 @@ def main() -> int:
     parser.add_argument("--on", choices=SERVERS, action="append", help="only this server; may be said again")
     parser.add_argument("--row", action="append", help="only rows whose name holds this; may be said again")
     parser.add_argument("--keep", type=Path, help="a folder for the answers and the logs")
+    parser.add_argument("--doctor", action="store_true", help="what the doctor finds, instead of the table")
+    parser.add_argument("--agents", action="store_true", help="what real agents make of it; AGENTS=claude,pi chooses")
+    parser.add_argument("--side", choices=SIDES, action="append", help="of the agents only this one")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="the page for the table of the agents")
     asked = parser.parse_args()
     began, wrong = time.monotonic(), list[str]()
     # Whoever ends the command ends its servers, too: a vLLM that is left behind takes a gigabyte.
@@ -43,8 +51,18 @@ def main() -> int:
     try:
         vllm_install.ensured()
         print(f"vLLM {vllm.version()}, only its tokens are scripted", flush=True)
+        if asked.agents:
+            several = [AGENTS[name] for name in chosen(parser, "AGENTS", AGENTS) or AGENTS]
+            notations = [row for row in vllm_rows.ROWS if _is_asked(row.name, asked.row)]
+            if not notations:
+                parser.error(f"--row: there is none; choose from {', '.join(vllm_rows.BY_NAME)}")
+            return agents.table(several, notations, asked.side or SIDES, asked.keep, asked.table)
+        if asked.doctor:
+            wrong += doctor.table(CACHE)
+            print(*("", *wrong, verdict(wrong, time.monotonic() - began)), sep="\n")
+            return 1 if wrong else 0
         for name in asked.on or SERVERS:
-            rows = [row for row in ROWS if row.on == name and _is_asked(row, asked.row)]
+            rows = [row for row in ROWS if row.on == name and _is_asked(row.name, asked.row)]
             wrong += table(name, rows, asked.keep)
     except (vllm_install.NotInstalledError, processes.NotStartedError) as error:
         print(f"The table did not come to its end: {error}", file=sys.stderr)
@@ -53,8 +71,8 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _is_asked(row: Row, names: Sequence[str] | None) -> bool:
-    return names is None or any(name in row.name for name in names)
+def _is_asked(row: str, names: Sequence[str] | None) -> bool:
+    return names is None or any(name in row for name in names)
 
 
 def table(name: str, rows: Sequence[Row], keep: Path | None) -> Iterator[str]:

@@ -1,0 +1,166 @@
+"""`--capture-on`: which answers are kept, what the metrics say of them, and what is removed where none is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.config.load import load
+from proxy.errors import RulesError
+from proxy.web.app import make_app
+from proxy.worker.state import tidy_captures
+from tests.conftest import Inside, Start
+from tests.integration.test_healing import BROKEN, asked
+from tests.support.messages_client import MODELS, cards
+from tests.support.scripted import (
+    DONE,
+    ROLE,
+    WRITE_FILE,
+    Client,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    completion,
+    finish,
+    stream,
+    text,
+)
+from tests.support.worker_state import make_state, read_rules
+
+CHAT = "/v1/chat/completions"
+CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
+STRANGE = CALL.replace("write_file", "frobnicate")
+PLAIN = stream(ROLE, text("Hi"), finish(), DONE)
+ERROR = [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)]
+# What came of a request, the answer of the model server, and the request.
+CASES: dict[str, tuple[Script, dict[str, Any]]] = {
+    "": (PLAIN, chat(tools=[WRITE_FILE])),
+    "repaired": (stream(ROLE, text(CALL), finish(), DONE), chat(tools=[WRITE_FILE])),
+    "refused": (stream(ROLE, text(STRANGE), finish(), DONE), chat(tools=[WRITE_FILE])),
+    "healed": ([answer(completion("Hi"))], asked(BROKEN, stream=False)),
+    "error": (ERROR, chat(tools=[WRITE_FILE])),
+}
+
+
+def captures(folder: Path) -> int:
+    return len([*folder.iterdir()]) if folder.exists() else 0
+
+
+def counted(client: FlaskClient) -> dict[str, float]:
+    """What the metrics say of captures."""
+    text_form = client.get("/metrics").data.decode()
+    samples = [sample for family in text_string_to_metric_families(text_form) for sample in family.samples]
+    return {each.labels["what"]: each.value for each in samples if each.name == "tool_proxy_captures_total"}
+
+
+@pytest.mark.parametrize("on", ["repaired", "refused", "healed", "error", "all", "refused,error"])
+@pytest.mark.parametrize("case", CASES)
+def test_an_answer_is_kept_on_its_occasions(case: str, on: str, inside: Inside, tmp_path: Path) -> None:
+    script, body = CASES[case]
+    with Upstream(script) as server:
+        server.paths[MODELS] = cards("tiny")
+        client = inside(server.url, capture=str(tmp_path / "new"), capture_on=tuple(on.split(",")))
+        client.post(CHAT, json=body)
+        kept = on == "all" or case in on.split(",")
+        assert captures(tmp_path / "new") == int(kept)
+        assert counted(client) == ({"written": 1} if kept else {})
+
+
+def test_an_error_in_the_middle_of_a_stream_is_one(inside: Inside, tmp_path: Path) -> None:
+    script = stream(ROLE, text("Hi"), b'data: {"error": {"message": "out of memory"}}\n\n')
+    with Upstream(script) as server:
+        inside(server.url, capture=str(tmp_path), capture_on=("error",)).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    assert captures(tmp_path) == 1
+
+
+def test_a_client_that_left_is_no_error(inside: Inside, tmp_path: Path) -> None:
+    with Upstream(PLAIN) as server:
+        client = inside(server.url, capture=str(tmp_path), capture_on=("error",))
+        response = client.post(CHAT, json=chat(tools=[WRITE_FILE]), buffered=False)
+        next(response.iter_encoded())
+        response.close()
+    assert captures(tmp_path) == 0
+
+
+def test_each_try_of_a_request_is_kept(inside: Inside, tmp_path: Path) -> None:
+    """The first says nothing, the second holds what was repaired."""
+    empty = stream(ROLE, finish(), DONE)
+    with Upstream(empty, CASES["repaired"][0]) as server:
+        server.paths[MODELS] = cards("tiny")
+        client = inside(server.url, capture=str(tmp_path), capture_on=("repaired",))
+        client.post(CHAT, json=chat(tools=[WRITE_FILE]))
+    assert captures(tmp_path) == 2
+
+
+def test_what_cannot_be_written_is_counted(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Upstream(PLAIN) as server:
+        client = inside(server.url, capture=str(tmp_path / "file"))
+        client.post(CHAT, json=chat())
+        assert counted(client) == {"lost": 1}
+
+
+def test_at_the_age_of_the_setting_the_oldest_go_and_are_counted(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
+    with Upstream(PLAIN) as server:
+        client = inside(server.url, capture=str(tmp_path))
+        client.post(CHAT, json=chat())
+        assert captures(tmp_path) == 1 and counted(client) == {"written": 1, "removed": 1}
+
+
+def test_a_worker_that_starts_removes_what_is_too_old(tmp_path: Path) -> None:
+    (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
+    settings, _ = load({"capture": str(tmp_path)}, {})
+    worker = make_state(settings, read_rules(None))
+    tidy_captures(worker)
+    assert captures(tmp_path) == 0
+    assert counted(make_app(worker).test_client()) == {"removed": 1}
+
+
+def test_under_gunicorn_the_folder_is_tidied_at_the_start_and_the_settings_are_flags(
+    proxy: Start, tmp_path: Path
+) -> None:
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    (folder / "20200101T000000.000000Z-old.capture").write_text("")
+    with Upstream(PLAIN, CASES["repaired"][0]) as server:
+        server.paths[MODELS] = cards("tiny")
+        flags = ("--capture-on", "repaired,error", "--capture-days", "7", "--capture-max", str(2**30))
+        running = proxy(server.url, "--capture", str(folder), *flags)
+        assert captures(folder) == 0
+        for _ in range(2):
+            with Client.post(running.port, chat(tools=[WRITE_FILE])) as client, client.answer() as response:
+                assert b"[DONE]" in response.read()
+        assert running.idle()
+        assert captures(folder) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "needed"),
+    [
+        ("capture_on", "sometimes", "a list of repaired, refused, healed, error, all"),
+        ("capture_on", "", "a list of repaired, refused, healed, error, all"),
+        ("capture_max", "1024", "a whole number from 67108864"),
+        ("capture_days", "0", "a whole number from 1 to 3650"),
+    ],
+)
+def test_a_bound_that_cannot_be_is_refused(name: str, value: str, needed: str) -> None:
+    with pytest.raises(RulesError, match=needed):
+        load({name: value}, {})
+
+
+SET: dict[str, Callable[[], tuple[str, ...]]] = {
+    "a flag": lambda: load({"capture_on": "error, healed,error"}, {})[0].capture_on,
+    "a variable": lambda: load({}, {"TOOL_PROXY_CAPTURE_ON": "error,healed"})[0].capture_on,
+}
+
+
+@pytest.mark.parametrize("way", SET)
+def test_several_occasions_are_written_with_commas(way: str) -> None:
+    assert SET[way]() == ("error", "healed")

@@ -1,0 +1,227 @@
+"""`vllm-tool-proxy doctor` as a command: its lines, its exit codes, the rules file that it writes, the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxy.commands import doctor
+from proxy.commands.main import main
+from proxy.config import load as config
+from proxy.doctor.ask import Asker
+from proxy.doctor.kept import NAME
+from proxy.doctor.report import Report
+from proxy.doctor.server import NoServerError
+from tests.real.processes import free_port
+from tests.support.kept_report import read_kept
+from tests.support.model_server import Behaviour, ModelServer, refusal
+from tests.support.scripted import Act, Upstream, answer
+
+HERMES = "Hermes' JSON"
+FINE = Behaviour()
+# Its model's calls are swallowed, and its template shows one call a turn.
+WRONG = replace(FINE, reads=frozenset({HERMES}), unread="swallowed")
+
+
+@pytest.fixture(autouse=True)
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rules file of this machine counts, and no variable."""
+    for name in [name for name in os.environ if name.startswith("TOOL_PROXY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr; there is nothing else."""
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    return err
+
+
+def test_an_empty_port(capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert main(["doctor", "--upstream", url]) == 3
+    start = f"vllm-tool-proxy: error: nothing listens at {url}; "
+    assert told(capsys) == f"{start}start the model server, or say where it is with --upstream\n"
+
+
+def test_one_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:
+    with Upstream([Act.EXPECT_CLOSE]) as server:
+        assert main(["doctor", "--upstream", server.url, "--timeout", "0.3"]) == 3
+        line = told(capsys)
+    assert line == f"vllm-tool-proxy: error: {server.url} does not answer: there was no answer within 0.3 s\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00\xff\x00\xff\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"],
+)
+def test_one_that_answers_nonsense(script: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    with Upstream([script]) as server:
+        assert main(["doctor", "--upstream", server.url, "--timeout", "20"]) == 3
+        assert told(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is no model server: ")
+
+
+def test_something_that_is_no_model_server(capsys: pytest.CaptureFixture[str]) -> None:
+    with Upstream([answer(b"<html>nginx</html>", 404)]) as server:
+        assert main(["doctor", "--upstream", server.url]) == 3
+        line = f"vllm-tool-proxy: error: {server.url} is no model server: it answers /v1/models with 404\n"
+        assert told(capsys) == line
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--upstream", "ftp://x"], "--upstream must be an http:// or https:// URL"),
+        (["--timeout", "0"], "--timeout must be a number of seconds"),
+        (["--timeout", "soon"], "--timeout must be a number of seconds"),
+        (["--minutes", "0"], "--minutes must be a number of minutes, up to 1440; write one"),
+        (["--key-env", "NO_SUCH_KEY"], "--key-env: the variable 'NO_SUCH_KEY' is not set"),
+        (["--what"], "unrecognized arguments: --what"),
+    ],
+)
+def test_what_cannot_be_done_as_it_was_given(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", *words]) == 2
+    assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
+
+
+@pytest.mark.parametrize(("words", "seconds"), [([], 300), (["--minutes", "0.5"], 30)])
+def test_all_of_it_has_an_end(words: list[str], seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Asker] = []
+
+    def examine(ask: Asker, *_: object) -> Report:
+        asked.append(ask)
+        raise NoServerError("there is none")
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    assert main(["doctor", *words]) == 3
+    assert [ask.budget for ask in asked] == [seconds]
+
+
+def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(FINE) as server:
+        assert main(["doctor", "--upstream", server.url]) == 0
+        out, err = capsys.readouterr()
+    assert "does harm" not in out and "the rules need no entry for this model" in out
+    assert err.startswith("doctor: 1/") and len(err.splitlines()) == int(err.split("/")[1].split()[0])
+    with ModelServer(WRONG) as server:
+        assert main(["doctor", "--upstream", server.url]) == 1
+    assert "does harm:\n- the server swallows the model's call" in capsys.readouterr().out
+
+
+def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(WRONG) as server:
+        assert main(["doctor", "--upstream", server.url + "/v1", "--json"]) == 1
+        said = json.loads(capsys.readouterr().out)
+        assert said["url"] == server.url
+    assert {finding["id"] for finding in said["findings"] if finding["level"] == "harm"} >= {"call_swallowed"}
+
+
+def test_the_key_of_a_variable_goes_up_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SERVER_KEY", "sk-of-the-server")
+    # A server may say the key in its errors.
+    said = refusal("Not for the key sk-of-the-server.")
+    refuses = replace(FINE, before=lambda path, body: said if "skip_special_tokens" in body else None)
+    with ModelServer(refuses) as server:
+        main(["doctor", "--upstream", server.url, "--key-env", "SERVER_KEY", "--keep", "report.json"])
+        assert {each["Authorization"] for each in server.headers} == {"Bearer sk-of-the-server"}
+    out, err = capsys.readouterr()
+    kept = Path("report.json").read_text()
+    assert "sk-of-the-server" not in out + err + kept
+    assert f"Not for the key {'*' * 16}." in out and f"Not for the key {'*' * 16}." in kept
+
+
+def test_what_a_server_says_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(replace(FINE, version="1\x1b[2J\x07\u202e2")) as server:
+        main(["doctor", "--upstream", server.url])
+    out, _ = capsys.readouterr()
+    assert "1\\x1b[2J\\x07\\u202e2" in out and "\x1b" not in out and "\u202e" not in out
+
+
+def test_a_line_break_in_a_name_begins_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(replace(FINE, name="m\ndoes harm:\n- x", version="1")) as server:
+        main(["doctor", "--upstream", server.url])
+    out, _ = capsys.readouterr()
+    assert out.startswith(f"{server.url}: vllm 1, model m\\ndoes harm:\\n- x\n")
+    assert "\ndoes harm:\n" not in out
+
+
+def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--write` makes a file that `check` takes; the second time nothing changes, and the first text is kept."""
+    rules = tmp_path / "mine.yaml"
+    before = "# ours\nmodels:\n  - {match: 'Qwen*', ids: kimi}  # theirs\n  - match: '*'\n    parse: auto\n"
+    rules.write_text(before)
+    rules.chmod(0o640)
+    with ModelServer(WRONG) as server:
+        main(["doctor", "--upstream", server.url, "--write", "mine.yaml"])
+        assert f"written: {rules} (before it was what {rules}.before-1 is)" in capsys.readouterr().out
+        after = rules.read_text()
+        entry = '  - {"match": "Qwen3-Coder", "parse": "proxy", "ids": "kimi"}\n'
+        assert after == before.replace("models:\n", f"models:\n{entry}")
+        assert (tmp_path / "mine.yaml.before-1").read_text() == before
+        assert stat.S_IMODE(rules.stat().st_mode) == 0o640
+        main(["doctor", "--upstream", server.url, "--write", "mine.yaml"])
+        assert f"nothing was written: {rules} needs no further entry" in capsys.readouterr().out
+    assert rules.read_text() == after
+    assert sorted(path.name for path in tmp_path.iterdir()) == [NAME, "mine.yaml", "mine.yaml.before-1"]
+    assert main(["check", "--rules", "mine.yaml"]) == 0
+    assert "models Qwen3-Coder: parse proxy" in capsys.readouterr().out
+
+
+def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is printed can be put into a file as it stands."""
+    with ModelServer(replace(WRONG, name='org/[odd]*: "model"', owner="vllm")) as server:
+        main(["doctor", "--upstream", server.url])
+    out = capsys.readouterr().out
+    (tmp_path / "pasted.yaml").write_text(out[out.index("models:\n") : out.index("\nspent: ")] + "\n")
+    assert main(["check", "--rules", "pasted.yaml"]) == 0
+    assert "parse proxy" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_there_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(WRONG) as server:
+        main(["doctor", "--upstream", server.url, "--write", "new.yaml"])
+        assert f"written: {tmp_path / 'new.yaml'} (there was none before)" in capsys.readouterr().out
+    assert main(["check", "--rules", "new.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "models Qwen3-Coder: " in out and "models *gpt-oss*: " in out, "the built-in entries stay in force"
+
+
+def test_a_rules_file_that_is_wrong_is_told_before_anything_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.yaml").write_text("models: [{matches: x}]\n")
+    with ModelServer(WRONG) as server:
+        assert main(["doctor", "--upstream", server.url, "--write", "bad.yaml"]) == 2
+        assert server.asked == []
+    assert "bad.yaml:1:" in told(capsys)
+
+
+def test_the_report_is_kept_beside_the_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(FINE) as server:
+        main(["doctor", "--upstream", server.url])
+        assert not (tmp_path / NAME).exists(), "there is no file of rules to keep it beside"
+        (tmp_path / "rules.yaml").write_text(f"settings: {{upstream: '{server.url}'}}\n")
+        main(["doctor"])
+        kept = read_kept(tmp_path / NAME)
+        assert kept is not None and kept["url"] == server.url
+        assert f"the report is kept in {tmp_path / NAME}" in capsys.readouterr().out
+        main(["doctor", "--keep", "there.json", "--json"])
+        assert read_kept(tmp_path / "there.json") == json.loads(capsys.readouterr().out)
+        assert main(["doctor", "--keep", "no/such/folder.json"]) == 2
+
+
+@pytest.mark.parametrize("data", ["", "[]", "{}", '{"format": 2, "url": "x", "findings": [1]}', "{"])
+def test_what_is_no_report_is_not_taken_for_one(data: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(data)
+    assert read_kept(tmp_path / NAME) is None
+    assert read_kept(tmp_path / "none") is None

@@ -1,0 +1,87 @@
+"""`doctor` on the real llama.cpp server, whose model answers the doctor by a script: what is found is what is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from proxy.doctor.ask import Asker
+from proxy.doctor.doctor import examine
+from proxy.doctor.findings import Level
+from proxy.doctor.prompts import Prompts, PromptSource
+from proxy.doctor.report import Report
+from proxy.upstream.client import ModelServer, ServerOptions
+from tests.real import llama
+from tests.support.doctor_scripts import instead, said, scripts
+from tests.support.scripted import PATIENCE
+from tests.support.worker_state import read_rules
+
+HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
+ORDINARY = (llama.FOLDER / "chatml_tools.jinja").read_text("utf-8")
+_FIRST = (
+    "{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be first.') }}{% endif %}"
+)
+# A template that takes a system message in the first place only, loses the second call of a turn, and opens a thought.
+BAD = (
+    ORDINARY.replace("{%- for m in messages %}", "{%- for m in messages %}" + _FIRST)
+    .replace("(m.tool_calls or [])", "(m.tool_calls or [])[:1]")
+    .replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}")
+)
+
+pytestmark = [
+    pytest.mark.skipif(not llama.available(), reason="needs the extra `real`"),
+    # The server and what is asked of it are the same on every Python.
+    pytest.mark.once,
+]
+
+
+@contextmanager
+def served(writes: str, template: str, folder: Path, thinks: bool = False) -> Iterator[str]:
+    """A llama.cpp server with this template, whose model writes calls so; its URL."""
+    made = scripts(writes, (HERMES, CODER), thinks)
+    path = folder / "doctor.jinja"
+    path.write_text(instead(made, template, "<|go:{}:0|>"), encoding="utf-8")
+    with llama.LlamaServer(said(made), template=path, timeout=60) as server:
+        yield server.url
+
+
+def examined(url: str) -> Report:
+    ask = Asker(ModelServer(ServerOptions(url)), "", PATIENCE)
+    return examine(ask, "", read_rules(None), lambda text: None)
+
+
+def bad(report: Report) -> set[str]:
+    return {finding.id for finding in report.findings if finding.level is not Level.GOOD}
+
+
+# What llama.cpp says of every model: no flags, any name, and what it takes for granted.
+ALWAYS = {"flags_unsaid", "any_model", "poisoned_arguments_refused"}
+
+
+def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
+    with served(HERMES, ORDINARY, tmp_path) as url:
+        report = examined(url)
+        prompts = Prompts(Asker(ModelServer(ServerOptions(url)), "", PATIENCE), "parrot")
+        assert prompts.way is PromptSource.APPLY_TEMPLATE
+    assert report.kind == "llamacpp" and report.version and report.model == "parrot" and report.context == 8192
+    assert bad(report) == ALWAYS | {"no_thoughts"}
+    assert report.entry == ""
+
+
+def test_a_server_that_fails_at_the_calls_of_its_model(tmp_path: Path) -> None:
+    """llama.cpp reads the syntax of its template alone; a call in another one is an error, as a model finetuned on
+    another syntax makes it.
+    """
+    with served(CODER, BAD, tmp_path, thinks=True) as url:
+        report = examined(url)
+    # The model's own syntax is none of the template's, and the grammar of a forced call does not let it through.
+    calls = {"parser_fails", "forced_untold", "stream_untold", "parallel_untold"}
+    shapes = {"late_system_refused", "two_systems_refused", "several_calls_lost"}
+    assert bad(report) == ALWAYS | calls | shapes | {"thoughts_in_text", "opened_unknown"}
+    words = {"parse": "proxy", "reasoning": "split", "heal": {"on": ["late_system", "one_system", "one_call"]}}
+    builtin = {"match": "parrot", "upstream": "live", "thinking": "enable_thinking"}
+    assert json.loads(report.entry.removeprefix("- ")) == builtin | words

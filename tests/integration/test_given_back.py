@@ -1,0 +1,93 @@
+"""What a request took is given back when it has ended, and not only when Python looks for garbage: a body, an answer
+and what was made of it may be megabytes, and there may be many at a time.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import Inside
+from tests.support.dialects import DIALECTS, Dialect
+from tests.support.live_page import live_page
+from tests.support.scripted import DONE, SSE, Act, Upstream, answer, chunked, completion, finish, stream, text
+
+CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
+SAID = {
+    "text": "It is done.",
+    "a call": CALL,
+    "a call that is shown": f"So:\n```\n{CALL}\n```\nand that is all.",
+    "half a call": CALL[:40],
+    "quotation marks without a backslash": CALL.replace("hi", 'say "hi"!'),
+    "tags": "<tool_call>\n<function=write_file>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>",
+}
+
+
+def scripts(words: str) -> dict[str, list[Any]]:
+    """What the model server does, by the name of it."""
+    parts = [text(part) for part in (words[:9], words[9:])]
+    return {
+        "streamed": stream(*parts, finish(), DONE),
+        "whole": [answer(completion(words))],
+        "broken off": [SSE, *map(chunked, parts), Act.RST],
+        "no event": [SSE, chunked(b"data: {\n\n")],
+        "an error": [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)],
+        "gone": [Act.RST],
+    }
+
+
+@pytest.fixture
+def garbage() -> Iterator[list[Any]]:
+    """Everything that is garbage, once it has been looked for."""
+    gc.disable()
+    gc.freeze()  # all that is there is not looked through again and again
+    try:
+        yield gc.garbage
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.unfreeze()
+        gc.enable()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("server_does", scripts(""))
+def test_nothing_of_a_request_waits_for_the_collector(
+    inside: Inside, garbage: list[Any], dialect: Dialect, server_does: str
+) -> None:
+    script = {name: scripts(words)[server_does] for name, words in SAID.items()}
+    body = dialect.ask(streamed=server_does != "whole", tools=True)
+    with Upstream() as server:
+        client = inside(server.url)
+        for name, each in script.items():
+            server.play(*[each] * 8)
+            server.paths["/v1/models"] = [answer({"data": []})]
+            client.post(dialect.path, json=body)
+            gc.collect()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            client.post(dialect.path, json=body)
+            gc.collect()
+            gc.set_debug(0)
+            found = sorted({type(each).__qualname__ for each in garbage if type(each).__module__.startswith("proxy.")})
+            assert found == [], name
+            garbage.clear()
+
+
+@pytest.mark.parametrize("server_does", ["streamed", "whole", "broken off"])
+def test_nothing_of_what_the_live_page_keeps_does_either(garbage: list[Any], server_does: str) -> None:
+    body = DIALECTS["chat"].ask(streamed=server_does != "whole", tools=True)
+    with Upstream() as server, live_page(server.url, audit_values=True) as page:
+        server.play(*[scripts(CALL)[server_does]] * 8)
+        page.client.post("/v1/chat/completions", json=body)
+        page.requests(1)
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        page.client.post("/v1/chat/completions", json=body)
+        page.requests(2)
+        gc.collect()
+        gc.set_debug(0)
+        found = {type(each).__qualname__ for each in garbage if type(each).__module__.startswith("proxy.")}
+    assert found == set()

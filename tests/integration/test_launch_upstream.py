@@ -1,0 +1,301 @@
+"""`vllm-tool-proxy launch --upstream`: a proxy of its own for as long as the agent runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import start
+from tests.real.processes import ROOT, answers, free_port, stop
+from tests.support.messages_client import MODELS, cards
+from tests.support.scripted import PATIENCE, Act, Upstream, answer
+
+pytestmark = pytest.mark.once
+
+# A program that asks the proxy that it was told of, says what came, and ends with a status of its own.
+ASKS = f"""#!{sys.executable}
+import os, sys, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+print(opener.open(os.environ["OPENAI_BASE_URL"] + "/models").status, sys.argv[1:])
+sys.exit(7)
+"""
+# One that says that it is there, and waits for its end.
+WAITS = """#!/bin/sh
+echo there
+exec sleep 600
+"""
+# One that says who it is and where its proxy is, and ends when its standard input does.
+STAYS = """#!/bin/sh
+echo $$ $OPENAI_BASE_URL
+exec cat
+"""
+# A terminal of its own for a command: standard input becomes the one that controls it.
+ON_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[Upstream]:
+    with Upstream() as server:
+        server.paths = {"/health": [answer({})], MODELS: cards("coder", max_model_len=65536)}
+        yield server
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path: Path) -> Path:
+    """An empty home with three programs."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name, text in (("asks", ASKS), ("waits", WAITS), ("stays", STAYS)):
+        (home / name).write_text(text)
+        (home / name).chmod(0o755)
+    return home
+
+
+def log_of(home: Path, url: str) -> Path:
+    return home / f".local/state/vllm-tool-proxy/serve-{url.rpartition(':')[2]}.log"
+
+
+def environ(home: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
+
+
+def started(home: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "proxy", "launch", *words],
+        cwd=home,
+        env=environ(home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until_gone(url: str) -> None:
+    """Wait until nothing answers there."""
+    deadline = time.monotonic() + PATIENCE
+    while answers(f"{url}/health"):
+        assert time.monotonic() < deadline, f"a proxy is still at {url}"
+        time.sleep(0.05)
+
+
+def ended(home: Path, *words: str) -> tuple[int, str, str]:
+    with started(home, *words) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"), "a b")
+    log = log_of(home, url)
+    told = f"a proxy for {server.url} runs as long as the agent; {log} is its log\n"
+    assert ended(home, *words) == (7, "200 ['a b']\n", told)
+    assert not answers(url)
+    assert "/v1/models" in log.read_text()
+
+
+def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        proxy = start(server.url, folder=tmp_path, stack=stack)
+        words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
+        told = f"a proxy for {server.url} listens at {proxy.url} already, and is used as it is\n"
+        assert ended(home, *words) == (7, "200 []\n", told)
+        assert answers(f"{proxy.url}/health")
+
+
+def test_a_proxy_that_cannot_start_is_told_in_one_line(home: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
+    assert (status, out) == (3, "")
+    assert err.startswith("vllm-tool-proxy: error: the proxy did not start: ") and err.count("\n") == 1
+
+
+def test_a_log_that_cannot_be_written_is_told_in_one_line(home: Path) -> None:
+    (home / ".local").write_text("")
+    url = f"http://127.0.0.1:{free_port()}"
+    told = f"{log_of(home, url)} cannot be written (Not a directory)"
+    words = ("sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
+    assert ended(home, *words) == (1, "", f"vllm-tool-proxy: error: {told}\n")
+
+
+def test_a_model_server_that_is_not_there_is_told_in_one_line(home: Path) -> None:
+    """And the proxy that was started for it does not stay."""
+    url, nobody = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    status, out, err = ended(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))
+    assert (status, out) == (3, "")
+    assert "does not reach its model server" in err.splitlines()[-1]
+    assert not answers(f"{url}/health")
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.1:8003", "https://127.0.0.1:8003", "http://127.0.0.1:8003/for/a"])
+def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
+    status, out, err = ended(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
+    assert (status, out) == (2, "")
+    assert err == (
+        f"vllm-tool-proxy: error: --upstream starts a proxy on this machine; {url} is not on it: leave one of the two "
+        "out\n"
+    )
+
+
+def test_an_order_to_end_ends_the_agent_and_the_proxy(server: Upstream, home: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "waits"))
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        assert answers(f"{url}/health")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+    finally:
+        stop(process)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not answers(f"{url}/health")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_order_to_end_before_the_agent_is_there_leaves_no_proxy(home: Path, number: signal.Signals) -> None:
+    """The proxy asks its model server, which says nothing, so that the agent is not started yet."""
+    url = f"http://127.0.0.1:{free_port()}"
+    with Upstream([Act.EXPECT_CLOSE] * 20) as server:
+        process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "waits"))
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("a proxy for ")
+            process.send_signal(number)
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            stop(process)
+    assert (process.returncode, out, err) == (128 + number, "", "")
+    assert not answers(f"{url}/health")
+
+
+def test_killed_it_leaves_no_proxy(server: Upstream, home: Path) -> None:
+    """It can do nothing itself then; the agent, which nobody has killed, goes on."""
+    url = f"http://127.0.0.1:{free_port()}"
+    words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
+    with started(home, *words) as process:
+        assert process.stdout is not None
+        agent = process.stdout.readline().split()[0]
+        assert answers(f"{url}/health")
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(PATIENCE) == -signal.SIGKILL
+        until_gone(url)
+        assert "cat" in Path(f"/proc/{agent}/cmdline").read_text()
+
+
+def test_killed_before_its_proxy_listens_it_leaves_none(home: Path) -> None:
+    """It is killed as soon as there is a process that would become one, which has its log locked."""
+    url = f"http://127.0.0.1:{free_port()}"
+    with Upstream([Act.EXPECT_CLOSE] * 20) as server:
+        process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
+        log = log_of(home, url)
+        deadline = time.monotonic() + PATIENCE
+        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+        while is_locked(log):  # what would become a proxy has it
+            assert time.monotonic() < deadline, "it goes on"
+            time.sleep(0.05)
+    assert not answers(f"{url}/health")
+
+
+def is_locked(log: Path) -> bool:
+    with log.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstream, home: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    ours, theirs = os.openpty()
+    words = ("-m", "proxy", "launch", "sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
+    with (home / "out").open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-c", ON_TERMINAL, sys.executable, *words],
+            cwd=home,
+            env=environ(home),
+            stdin=theirs,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    os.close(theirs)
+    deadline = time.monotonic() + PATIENCE
+    while not (said := (home / "out").read_text().partition("is its log\n")[2]).endswith("\n"):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    assert answers(f"{url}/health")
+    os.close(ours)
+    # The agent, which reads, may see that its terminal is gone before the signal comes.
+    assert process.wait(PATIENCE) in (128 + signal.SIGHUP, 1)
+    assert not answers(f"{url}/health")
+    assert not Path(f"/proc/{said.split()[0]}").exists()
+
+
+def test_beside_a_proxy_for_another_model_server_its_own_is_started(
+    server: Upstream, home: Path, tmp_path: Path
+) -> None:
+    """The one that was asked for, and not whatever is there."""
+    with ExitStack() as stack:
+        other = stack.enter_context(Upstream())
+        other.paths = {"/health": [answer({})], MODELS: cards("other", max_model_len=65536)}
+        proxy = start(other.url, folder=tmp_path, stack=stack)
+        words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
+        status, out, err = ended(home, *words)
+        assert (status, out) == (7, "200 []\n")
+        url = err.partition(" runs at ")[2].partition(" as ")[0].rstrip(",")
+        assert int(url.rpartition(":")[2]) > int(proxy.url.rpartition(":")[2])
+        told = f"runs at {url}, as something else listens at {proxy.url}, as long as the agent; {log_of(home, url)} is"
+        assert err == f"a proxy for {server.url} {told} its log\n"
+        assert "/v1/models" in log_of(home, url).read_text()
+        assert answers(f"{proxy.url}/health") and not answers(f"{url}/health")
+        assert "/v1/models" not in other.asked
+
+
+@pytest.mark.parametrize("script", [[b"SSH-2.0-OpenSSH_9\r\n"], [answer({"vllm_url": "http://127.0.0.1:1"})]])
+def test_beside_what_is_no_proxy_its_own_is_started(server: Upstream, home: Path, script: list[bytes]) -> None:
+    with Upstream() as there:
+        there.paths = {"/": script, "/health": script}
+        words = ("sdk", "--url", there.url, "--upstream", server.url, "--", str(home / "asks"))
+        status, out, err = ended(home, *words)
+    assert (status, out) == (7, "200 []\n")
+    assert f", as something else listens at {there.url}, " in err
+
+
+def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path) -> None:
+    """It ends with the other's agent."""
+    url = f"http://127.0.0.1:{free_port()}"
+    words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
+    with started(home, *words) as first, started_behind(first, home, *words) as second:
+        assert second.stdout is not None and second.stderr is not None
+        theirs = second.stdout.readline().split()[1].removesuffix("/v1")
+        assert f"runs at {theirs}, as something else listens at {url}, " in second.stderr.readline()
+        first.communicate(timeout=PATIENCE)
+        assert not answers(f"{url}/health") and answers(f"{theirs}/health")
+        second.communicate(timeout=PATIENCE)
+        assert not answers(f"{theirs}/health")
+    assert (first.returncode, second.returncode) == (0, 0)
+
+
+def started_behind(first: subprocess.Popen[str], home: Path, *words: str) -> subprocess.Popen[str]:
+    """The command, once the first one's agent runs."""
+    assert first.stdout is not None
+    assert first.stdout.readline()
+    return started(home, *words)

@@ -1,0 +1,399 @@
+"""The live page in a real Chromium: what it shows, how it is used, and that nothing hostile does anything in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Request, expect
+
+from proxy.exchange.capture import read_capture
+from tests.conftest import Proxy, start
+from tests.support.browser import PATIENCE, browser, opened
+from tests.support.page_traffic import HOSTILE, TOOLS, USUAL, Agent, call_in_text, held_open, said
+from tests.support.scripted import Upstream, answer
+
+pytestmark = pytest.mark.once
+
+expect.set_options(timeout=PATIENCE)
+WIDTHS = (320, 375, 768, 1280, 1920)
+# What axe calls the two kinds of findings that count.
+SERIOUS = ("serious", "critical")
+KEY = "the-admins-own-key"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as one:
+        yield one
+
+
+class Site:
+    """A proxy with its page, in front of a scripted model server, and an agent that asks it."""
+
+    def __init__(self, upstream: Upstream, proxy: Proxy, stack: ExitStack) -> None:
+        self.upstream = upstream
+        self.proxy = proxy
+        self.agent = Agent(proxy.port, stack)
+        self.url = f"{proxy.url}/_ui"
+
+    def play(self, *scripts: Any) -> None:
+        """The next answers of the model server; it is well."""
+        self.upstream.play(*scripts)
+        self.upstream.paths["/health"] = [answer({})]
+
+
+@contextmanager
+def site(folder: Path, *flags: str) -> Iterator[Site]:
+    with ExitStack() as stack:
+        upstream = stack.enter_context(Upstream())
+        started = Site(upstream, start(upstream.url, *flags, folder=folder, stack=stack), stack)
+        started.play()
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The usual requests, with what was said in them."""
+    with site(tmp_path_factory.mktemp("shown"), "--audit-values") as one:
+        one.play(*USUAL)
+        for _ in USUAL:
+            one.agent.ask()
+        yield one
+
+
+@pytest.fixture
+def page(chromium: Browser, shown: Site) -> Iterator[Page]:
+    """The page of those, when it shows them."""
+    with opened(chromium, shown.url) as one:
+        expect(one.locator("#request-rows tr")).to_have_count(len(USUAL))
+        yield one
+
+
+# What it shows.
+
+
+def test_each_section_shows_what_it_is_for(page: Page, shown: Site) -> None:
+    expect(page.locator("#connection")).to_have_text("connected")
+    newest = page.locator("#request-rows tr").first
+    expect(newest.locator("td").nth(3)).to_have_text("tiny")
+    expect(newest.locator("td").nth(4)).to_have_text("200")
+    expect(page.locator("#request-rows tr").nth(1)).to_contain_text("503")
+    expect(page.locator("#refusal-list li")).to_have_count(1)
+    expect(page.locator("#refusal-list li")).to_contain_text("not_offered: no such tool is offered (1)")
+    expect(page.locator("#server-list li")).to_have_text(f"{shown.upstream.url}: answers")
+    expect(page.locator("#rule-rows tr").first).to_contain_text("tools todowrite")
+    expect(page.locator("#rule-rows td.place").first).to_have_text(re.compile(r"rules\.yaml:\d+$"))
+    expect(page.locator("#chart-list .card").first.locator("svg rect")).to_have_count(1)
+    expect(page.locator("#chart-list")).to_contain_text("text_call")
+    expect(page.locator("#live-empty")).to_be_visible()
+    expect(page.locator("#doctor-empty")).to_be_visible()
+
+
+def test_a_repair_is_shown_before_and_after_with_what_differs_marked(page: Page) -> None:
+    card = page.locator("#repair-list article").filter(has_text="finish").first
+    expect(card.locator("del")).to_have_text("stop")
+    expect(card.locator("ins")).to_have_text("tool_calls")
+    number = page.locator("#repair-list article").filter(has_text="timeout")
+    expect(number.first.locator(".sides pre")).to_have_count(2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "parts"),
+    [
+        ("", "", []),
+        ("same", "same", [["same", "same"]]),
+        ("a b c", "a x c", [["same", "a "], ["removed", "b"], ["added", "x"], ["same", " c"]]),
+        ("", "new", [["added", "new"]]),
+        ("old", "", [["removed", "old"]]),
+        ('{"n": "60"}', '{"n": 60}', None),
+        ("x " * 2000, "y " * 2000, None),
+    ],
+)
+def test_what_differs_is_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
+    script = "async ([a, b]) => (await import('/_ui/assets/diff.js')).compared(a, b)"
+    found = page.evaluate(script, [before, after])
+    assert parts is None or found == parts
+    assert "".join(text for kind, text in found if kind != "added") == before
+    assert "".join(text for kind, text in found if kind != "removed") == after
+
+
+def test_a_request_opens_to_its_whole_story(page: Page) -> None:
+    page.locator("#request-rows button").last.click()
+    body = page.locator("#story-body")
+    expect(body.locator("dl")).to_contain_text("/v1/chat/completions")
+    titles = [
+        *("What the client sent", "What went up, try 1", "What the model server answered, try 1"),
+        "What the client got",
+    ]
+    assert body.locator("summary").all_text_contents() == titles
+    expect(body.get_by_role("region", name="Reading")).to_contain_text("call 1: write_file")
+    body.locator("summary").nth(2).click()
+    expect(body.get_by_role("region", name=titles[2])).to_contain_text("<tool_call>")
+    body.get_by_role("button", name="Replay under the present rules").click()
+    expect(body.get_by_role("region", name="Replay")).to_contain_text("repair 1: text_call")
+
+
+def test_a_request_is_saved_as_a_capture(page: Page, tmp_path: Path) -> None:
+    page.locator("#request-rows button").last.click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save as a capture").click()
+    assert download.value.suggested_filename.endswith(".capture")
+    download.value.save_as(tmp_path / "saved")
+    captured = read_capture((tmp_path / "saved").read_bytes(), "saved")
+    assert b"notes.md" in captured.body and captured.complete
+
+
+def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path: Path) -> None:
+    with site(tmp_path) as one, opened(chromium, one.url) as page:
+        expect(page.locator("#requests-empty")).to_be_visible()
+        expect(page.locator("#notes")).to_contain_text("--audit-values")
+        gate = one.upstream.gate()
+        one.play(held_open(gate))
+        reply = one.agent.begin("/for/openclaw/v1/chat/completions")
+        row = page.locator("#live-rows tr")
+        expect(row).to_have_count(1)
+        expect(row.locator("td").nth(0)).to_have_text("openclaw")
+        expect(row.locator("td").nth(2)).to_have_text("answering")
+        expect(row.locator("td").nth(4)).not_to_have_text("0.0")
+        gate.open()
+        assert b"[DONE]" in reply.read()
+        expect(row).to_have_count(0)
+        expect(page.locator("#request-rows tr")).to_have_count(1)
+        page.locator("#request-rows button").click()
+        expect(page.locator("#story-body")).to_contain_text("What was said is not kept")
+        expect(page.locator("#story-body summary")).to_have_count(0)
+
+
+def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path) -> None:
+    """The ring of a single worker is in its memory."""
+    with site(tmp_path) as one, opened(chromium, one.url) as page:
+        one.play(USUAL[0], USUAL[2])
+        one.agent.ask()
+        one.agent.ask()
+        expect(page.locator("#request-rows tr")).to_have_count(2)
+        expect(page.locator("#refusal-list li")).to_have_count(1)
+        psutil.Process(one.proxy.health()["worker"]).terminate()
+        expect(page.locator("#request-rows tr")).to_have_count(0)
+        for section in ("requests", "repairs", "refusals", "charts"):
+            expect(page.locator(f"#{section}-empty")).to_be_visible()
+        expect(page.locator("#connection")).to_have_text("connected")
+
+
+def test_what_was_open_and_focused_stays_so_when_something_comes(chromium: Browser, tmp_path: Path) -> None:
+    with site(tmp_path) as one:
+        one.play(said("a"), said("b"))
+        one.agent.ask()
+        with opened(chromium, one.url) as page:
+            page.locator("#request-rows button").focus()
+            one.agent.ask()
+            expect(page.locator("#request-rows tr")).to_have_count(2)
+            expect(page.locator("#request-rows button").last).to_be_focused()
+
+
+# How it is used.
+
+
+def test_all_of_it_can_be_used_by_the_keyboard(page: Page) -> None:
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    button = page.locator("#request-rows button").first
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        if button.evaluate("one => one === document.activeElement"):
+            break
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#story")).to_be_visible()
+    expect(page.locator("#story-body dl")).to_be_visible()
+    assert page.evaluate("document.getElementById('story').contains(document.activeElement)")
+    page.keyboard.press("Escape")
+    expect(page.locator("#story")).to_be_hidden()
+    expect(button).to_be_focused()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_at_each_width_nothing_is_cut_off(chromium: Browser, shown: Site, width: int) -> None:
+    with opened(chromium, shown.url, width=width) as page:
+        expect(page.locator("#request-rows tr")).to_have_count(len(USUAL))
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("#request-rows button").last.click()
+        expect(page.locator("#story-body dl")).to_be_visible()
+        for details in page.locator("#story-body summary").all():
+            details.click()
+        assert page.evaluate("document.getElementById('story').scrollWidth") <= width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_axe_finds_nothing_serious(chromium: Browser, shown: Site, dark: bool, width: int) -> None:
+    with opened(chromium, shown.url, dark=dark, width=width) as page:
+        expect(page.locator("#request-rows tr")).to_have_count(len(USUAL))
+        assert serious(page) == []
+        page.locator("#request-rows button").last.click()
+        expect(page.locator("#story-body dl")).to_be_visible()
+        for details in page.locator("#story-body summary").all():
+            details.click()
+        assert serious(page) == []
+
+
+def serious(page: Page) -> list[str]:
+    """What axe finds that counts, each by its rule and the element."""
+    found = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in SERIOUS]
+
+
+def test_light_and_dark_are_told_apart(chromium: Browser, shown: Site) -> None:
+    grounds = []
+    for dark in (False, True):
+        with opened(chromium, shown.url, dark=dark) as page:
+            grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+
+
+# Who would do harm.
+
+HIDDEN = re.compile("[\u202e\u2066\u061c\u00ad\U000e0041]")
+
+
+@pytest.fixture(scope="module")
+def harmful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Three requests for each hostile text: it is in what the model says, in the name of a tool, in arguments, in the
+    name of the model, in what the client says, and in an error.
+    """
+    with site(tmp_path_factory.mktemp("harmful"), "--audit-values") as one:
+        for hostile in HOSTILE:
+            one.play(
+                said(hostile, call_in_text("write_file", {"path": hostile, "content": hostile})),
+                said(call_in_text(hostile, {hostile: hostile})),
+                [answer({"error": {"message": hostile, "type": hostile, "code": hostile}}, 418)],
+            )
+            body: dict[str, Any] = {"model": hostile, "tools": [TOOLS[0], named(hostile)]}
+            for _ in range(3):
+                one.agent.ask(**body, messages=[{"role": "user", "content": hostile}])
+        yield one
+
+
+def test_what_a_model_or_a_client_writes_does_nothing(chromium: Browser, harmful: Site) -> None:
+    with opened(chromium, "about:blank") as page:
+        complaints = watched(page, harmful.url)
+        page.goto(harmful.url)
+        rows = page.locator("#request-rows")
+        expect(rows.locator("tr")).to_have_count(3 * len(HOSTILE))
+        for hostile in HOSTILE:
+            shown_as_text(rows.inner_text(), hostile)
+        for at in range(3 * len(HOSTILE)):
+            rows.locator("button").nth(at).click()
+            expect(page.locator("#story-body dl")).to_be_visible()
+            page.evaluate("document.querySelectorAll('#story-body details').forEach((one) => { one.open = true; })")
+            page.get_by_role("button", name="Replay under the present rules").click()
+            expect(page.get_by_role("region", name="Replay")).to_be_visible()
+            shown_as_text(page.locator("#story-body").inner_text(), HOSTILE[-1 - at // 3])
+            page.keyboard.press("Escape")
+        assert page.evaluate("window.hit") is None
+        assert page.locator("img, iframe, body b, body style, body script, a[href^=javascript]").count() == 0
+        assert complaints == []
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+def shown_as_text(shown: str, hostile: str) -> None:
+    """It is there, as it was written; what turns the text around it, or hides in it, is there by its number."""
+    plain = HIDDEN.sub(lambda sign: f"\\u{ord(sign[0]):04x}", hostile)
+    assert re.sub(r"\s+", " ", plain)[:60] in re.sub(r"\s+", " ", shown)
+    assert HIDDEN.search(shown) is None
+
+
+def watched(page: Page, url: str) -> list[str]:
+    """What the page complains of, dialogs, and what it asks for elsewhere."""
+    complaints: list[str] = []
+    origin = url.removesuffix("/_ui")
+
+    def asks(request: Request) -> None:
+        if not request.url.startswith(origin):
+            complaints.append(f"asked for {request.url}")
+
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.on("request", asks)
+    return complaints
+
+
+def test_its_policy_lets_no_script_run_that_is_not_its_own(page: Page) -> None:
+    refused = page.evaluate(
+        """() => ["onclick='window.hit = 1'", "<img src=x onerror='window.hit = 1'>"].map((said) => {
+            const made = document.createElement("div");
+            document.body.append(made);
+            try { made.innerHTML = `<button ${said}>a</button>`; } catch (error) { return error.name; }
+            return "taken";
+        })"""
+    )
+    assert refused == ["TypeError", "TypeError"]
+    inline = page.evaluate(
+        "() => { const one = document.createElement('style'); one.textContent = 'body {display: none}';"
+        " document.head.append(one); return getComputedStyle(document.body).display; }"
+    )
+    assert inline == "block"
+    assert page.evaluate("window.hit") is None
+    assert page.locator("img").count() == 0
+
+
+# Signing in.
+
+
+def test_with_a_key_a_browser_signs_in_and_out(chromium: Browser, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY)
+    with site(tmp_path, "--admin-key-file", str(tmp_path / "key")) as one, opened(chromium, one.url) as page:
+        field = page.get_by_label("The admin's key")
+        expect(field).to_be_focused()
+        assert serious(page) == []
+        page.keyboard.type("not-it")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_have_text("This is not the admin's key.")
+        page.goto(one.url)
+        expect(field).to_be_focused()
+        page.keyboard.type(KEY)
+        page.keyboard.press("Enter")
+        expect(page.locator("#connection")).to_have_text("connected")
+        (cookie,) = page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/_ui")
+        assert KEY not in cookie["value"]
+        one.play(said("a"))
+        one.agent.ask()
+        expect(page.locator("#request-rows tr")).to_have_count(1)
+        page.get_by_role("button", name="Sign out").click()
+        expect(field).to_be_visible()
+        assert page.context.cookies() == []
+
+
+def test_another_sites_page_can_do_nothing_with_the_cookie(chromium: Browser, tmp_path: Path) -> None:
+    """A page on another port of this machine, which is the same site to a browser: the cookie would go with it."""
+    (tmp_path / "key").write_text(KEY)
+    with site(tmp_path, "--admin-key-file", str(tmp_path / "key")) as one, opened(chromium, one.url) as page:
+        page.get_by_label("The admin's key").fill(KEY)
+        page.keyboard.press("Enter")
+        expect(page.locator("#connection")).to_have_text("connected")
+        form = f"<form method=post action='{one.url}/sign-out'><button>Win a prize</button></form>"
+        one.upstream.paths["/page"] = [answer(form.encode(), 200, {"Content-Type": "text/html"})]
+        other = page.context.new_page()
+        other.goto(f"{one.upstream.url}/page")
+        assert other.evaluate(
+            "url => fetch(url, {credentials: 'include'}).then(() => 'read', () => 'refused')", f"{one.url}/state"
+        ) == ("refused")
+        with other.expect_response(f"{one.url}/sign-out") as answered:
+            other.get_by_role("button").click()
+        assert answered.value.status == 403
+        page.reload()
+        expect(page.locator("#connection")).to_have_text("connected")

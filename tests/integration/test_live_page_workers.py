@@ -1,0 +1,207 @@
+"""The live page of several workers under gunicorn: whichever of them answers, it shows what all of them do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from proxy.activity.ring import FILE_NAME
+from proxy.commands import main as cli
+from tests.conftest import Proxy, Start
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    PATIENCE,
+    ROLE,
+    SSE,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    text,
+)
+
+REQUESTS = 12
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    with Upstream() as one:
+        one.paths["/health"] = [answer({})]
+        yield one
+
+
+class Clients:
+    """Connections to a proxy, all closed at the end."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def ask(self, proxy: Proxy, method: str, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
+        """One request; the answer has begun."""
+        client = self._stack.enter_context(
+            closing(http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE))
+        )
+        client.request(method, path, body, {"Content-Type": "application/json"})
+        return self._stack.enter_context(client.getresponse())
+
+    def post(self, proxy: Proxy, body: dict[str, Any]) -> http.client.HTTPResponse:
+        """A request for a model."""
+        return self.ask(proxy, "POST", "/v1/chat/completions", json.dumps(body).encode())
+
+    def open_page(self, proxy: Proxy) -> http.client.HTTPResponse:
+        """A page that waits for its events."""
+        return self.ask(proxy, "GET", "/_ui/events")
+
+
+@pytest.fixture
+def clients() -> Iterator[Clients]:
+    with ExitStack() as stack:
+        yield Clients(stack)
+
+
+def news(page: http.client.HTTPResponse) -> dict[str, Any]:
+    """The next event."""
+    while True:
+        line = page.readline()
+        assert line, "the page's events have ended"
+        if line.startswith(b"data: "):
+            told: dict[str, Any] = json.loads(line[6:])
+            return told
+
+
+def workers(proxy: Proxy) -> set[int]:
+    return {proxy.health()["worker"] for _ in range(20)}
+
+
+@pytest.mark.once
+def test_a_page_shows_what_all_workers_do(
+    proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    gate = server.gate()
+    held: Script = [SSE, *map(chunked, (ROLE, text("a"))), gate, chunked(finish()), chunked(DONE), LAST]
+    whole: Script = [answer(completion("a"))]
+    server.play(*[whole] * REQUESTS, *[held] * 4)
+    started = proxy(server.url, "--workers", "2", "--audit-values")
+    for _ in range(REQUESTS):
+        reply = clients.post(started, chat())
+        assert reply.status == 200 and reply.read()
+    streams = [clients.post(started, chat(stream=True)) for _ in range(4)]
+    pages = [clients.open_page(started) for _ in range(6)]
+    deadline = time.monotonic() + PATIENCE
+    for page in pages:
+        first = news(page)
+        seen = [one["id"] for one in first.get("requests", ())]
+        live = first["live"]
+        while len(live) < 4 or len(seen) < REQUESTS:
+            assert time.monotonic() < deadline, (live, seen)
+            told = news(page)
+            live = told["live"]
+            seen += [one["id"] for one in told.get("requests", ())]
+        assert len(set(seen)) == REQUESTS
+        assert {row["phase"] for row in live} == {"answering"}
+    gate.open()
+    for stream in streams:
+        assert b"[DONE]" in stream.read()
+    for page in pages:
+        while news(page)["live"]:
+            assert time.monotonic() < deadline
+    assert len(workers(started)) == 2
+    assert (tmp_path / FILE_NAME).exists()
+
+
+@pytest.mark.once
+def test_the_page_works_again_after_its_file_has_broken(
+    proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    server.play(*[[answer(completion("a"))]] * 1000)
+    started = proxy(server.url, "--workers", "2")
+    before = shown(started, clients, lambda told: len(told["requests"]) >= 4)
+    page = clients.open_page(started)
+    assert news(page)["ring"] == before["ring"]
+    for file in tmp_path.glob(f"{FILE_NAME}*"):
+        if not file.name.endswith(("-shm", ".lock")):
+            file.write_bytes(b"no database " * 4096)
+    for worker in workers(started):  # what a worker has read stays in its memory
+        psutil.Process(worker).terminate()
+    after = shown(started, clients, lambda told: told["ring"] != before["ring"] and len(told["requests"]) >= 4)
+    assert after["requests"][0]["number"] == 1
+    lost = float(started.get("/metrics")[2].decode().partition("\ntool_proxy_activity_lost_total ")[2].split("\n")[0])
+    assert lost >= 1
+
+
+def shown(proxy: Proxy, clients: Clients, is_there: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The page's state as soon as this is in it, while requests come."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert clients.post(proxy, chat()).read()
+        status, _, body = proxy.get("/_ui/state")
+        told = {"requests": [], **json.loads(body)}
+        if status == 200 and is_there(told):
+            return told
+        assert time.monotonic() < deadline, told
+
+
+@pytest.mark.once
+def test_an_open_page_holds_up_no_worker_that_ends(
+    proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that stayed would take the graceful timeout, which is longer than anything is waited for here."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    started = proxy(server.url, "--graceful-timeout", "300")
+    page = clients.open_page(started)
+    assert news(page)["status"]["shared"] is True
+    psutil.Process(started.health()["worker"]).parent().terminate()
+    while page.readline():
+        pass
+    started.logged("Shutting down: Master")
+
+
+@pytest.mark.once
+def test_several_workers_without_a_folder_have_no_page(proxy: Start, server: Upstream) -> None:
+    started = proxy(server.url, "--workers", "2")
+    status, _, body = started.get("/_ui")
+    assert (status, b"RUNTIME_DIRECTORY" in body) == (404, True)
+
+
+@pytest.mark.once
+def test_top_prints_what_the_page_of_a_real_proxy_shows(
+    proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "key").write_text("the-admins-key")
+    gate = server.gate()
+    held: Script = [SSE, *map(chunked, (ROLE, text("a"))), gate, chunked(finish()), chunked(DONE), LAST]
+    server.play([answer(completion("a"))], held)
+    server.paths["/health"] = [answer({})]
+    started = proxy(server.url, "--admin-key-file", str(tmp_path / "key"))
+    assert clients.post(started, chat()).read()
+    reply = clients.post(started, chat(stream=True))
+    deadline = time.monotonic() + PATIENCE
+    while "under way: nothing" in (told := top(started, tmp_path, capsys)) or "latest requests: nothing" in told:
+        assert time.monotonic() < deadline, told
+    gate.open()
+    assert b"[DONE]" in reply.read()
+    assert f"model server {server.url}: answers" in told
+    assert "  tiny for none in particular: answering, " in told
+    assert "  requests: answered 1" in told
+    assert re.search(r"\n  \d\d:\d\d:\d\d 200 tiny in [0-9.]+ s, 0 calls, 0 repairs", told)
+
+
+def top(proxy: Proxy, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command prints of a proxy."""
+    assert cli.main(["top", "--url", proxy.url, "--key-file", str(folder / "key")]) == 0
+    return capsys.readouterr().out

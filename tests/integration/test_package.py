@@ -1,0 +1,153 @@
+"""The package: what `make package` builds holds all of it, is one that an index would take, and runs on its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tarfile
+import urllib.request
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy import __version__
+from tests.package.build import Built, PackageError, build, check, install, pip, run
+from tests.real.processes import ROOT, free_port, running
+from tests.support.helpers import function
+from tests.support.scripted import PATIENCE, Upstream, answer, chat, completion
+
+pytestmark = pytest.mark.once
+
+NAME = "vllm-tool-proxy"
+READ = function("read", {"path": {"type": "string"}}, "path")
+MODELS = {"object": "list", "data": [{"id": "coder", "object": "model", "owned_by": "vllm", "max_model_len": 32768}]}
+
+
+@pytest.fixture(name="built", scope="module")
+def _built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return build(tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(name="commands", scope="module")
+def _commands(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands of an environment that holds nothing but the wheel and what it needs."""
+    return install(built.wheel, tmp_path_factory.mktemp("empty") / "venv")
+
+
+def bare(home: Path) -> dict[str, str]:
+    """No setting of this machine, and none of its folders."""
+    return {"PATH": os.environ["PATH"], "HOME": str(home)}
+
+
+def ended(commands: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(commands / NAME), *words],
+        cwd=home,
+        env=bare(home),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def package_files() -> set[str]:
+    """Every file of the package in the sources."""
+    files = (path for path in (ROOT / "proxy").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(ROOT).as_posix() for path in files}
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: Built) -> None:
+    """Data too: rules, assets of pages, texts of agents."""
+    with zipfile.ZipFile(built.wheel) as wheel:
+        names = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
+    assert names == package_files()
+
+
+def test_the_sdist_holds_every_file_of_the_package(built: Built) -> None:
+    with tarfile.open(built.sdist) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert package_files() - names == set()
+    assert {"setup.cfg", "pyproject.toml", "README.md", "LICENSE"} - names == set()
+
+
+def test_name_and_version_are_those_of_the_sources(built: Built) -> None:
+    stem = f"vllm_tool_proxy-{__version__}"
+    assert (built.wheel.name, built.sdist.name) == (f"{stem}-py3-none-any.whl", f"{stem}.tar.gz")
+    with zipfile.ZipFile(built.wheel) as wheel:
+        metadata = Parser().parsestr(wheel.read(f"{stem}.dist-info/METADATA").decode())
+        points = wheel.read(f"{stem}.dist-info/entry_points.txt").decode()
+    assert (metadata["Name"], metadata["Version"]) == (NAME, __version__)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text()
+    assert points.split() == ["[console_scripts]", NAME, "=", "proxy.commands.main:main"]
+
+
+def test_an_index_would_take_both(built: Built, tmp_path: Path) -> None:
+    told = check(built, tmp_path)
+    assert told.count("PASSED") == 2
+
+
+def test_a_step_that_fails_is_told(tmp_path: Path) -> None:
+    """An sdist that is none: `twine check` refuses it, and so do we."""
+    broken = tmp_path / "vllm_tool_proxy-0.tar.gz"
+    broken.write_bytes(b"")
+    with pytest.raises(PackageError, match="twine check"):
+        check(Built(broken, broken), tmp_path)
+
+
+def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) -> None:
+    assert ended(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "setup", "doctor", "top"])
+def test_the_installed_command_has_its_commands(commands: Path, tmp_path: Path, command: str) -> None:
+    done = ended(commands, tmp_path, command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: vllm-tool-proxy")
+
+
+def test_the_installed_package_needs_nothing_that_it_does_not_name(commands: Path, tmp_path: Path) -> None:
+    assert "No broken requirements" in run([*pip(commands.parent), "check"], tmp_path)
+
+
+def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path, tmp_path: Path) -> None:
+    """By the rules that are in the wheel: there is no other file."""
+    call = '<tool_call>{"name": "Read", "arguments": {"path": "a.py"}}</tool_call>'
+    with Upstream() as upstream:
+        upstream.play([answer(completion(call))])
+        upstream.paths["/v1/models"] = [answer(MODELS)]
+        upstream.paths["/health"] = [answer({})]
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        serve = [str(commands / NAME), "serve", "--upstream", upstream.url, "--port", str(port)]
+        # `env -i` alone: what `running` adds to the environment would name the folder of the sources.
+        clean = ["env", "-i", f"--chdir={tmp_path}", *(f"{name}={word}" for name, word in bare(tmp_path).items())]
+        with running([*clean, *serve], f"{url}/_ready", timeout=PATIENCE):
+            health = asked(f"{url}/health")
+            answered = asked(f"{url}/v1/chat/completions", chat("Read a.py", model="coder", tools=[READ], stream=False))
+            setup = ended(commands, tmp_path, "setup", "opencode", "--url", url)
+    assert health["version"] == __version__
+    assert health["rules_file"] == "built-in"
+    assert health["rules_sha256"] == hashlib.sha256((ROOT / "proxy" / "rules.yaml").read_bytes()).hexdigest()
+    (choice,) = answered["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert [each["function"] for each in choice["message"]["tool_calls"]] == [
+        {"name": "read", "arguments": '{"path": "a.py"}'}
+    ]
+    assert setup.returncode == 0 and f'"baseURL": "{url}/v1"' in setup.stdout
+
+
+def asked(url: str, body: object = None) -> dict[str, Any]:
+    """What is answered, asked with a body or without."""
+    data = None if body is None else json.dumps(body).encode()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with opener.open(request, timeout=PATIENCE) as response:
+        said: dict[str, Any] = json.load(response)
+    return said

@@ -1,0 +1,586 @@
+"""`vllm-tool-proxy setup` and `launch`: what they ask a proxy, print, write, undo and start."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trustme
+
+from proxy.agents.configuration import Values
+from proxy.agents.known import AGENTS
+from proxy.commands import proxy_facts
+from proxy.commands.agent_files import SUFFIX
+from proxy.commands.main import main
+from tests.conftest import Proxy, start, tls_context
+from tests.real.processes import ROOT
+from tests.support.messages_client import MODELS, cards
+from tests.support.scripted import PATIENCE, Act, Upstream, answer
+
+pytestmark = pytest.mark.once
+
+MODEL = "Qwen/Qwen3-Coder"
+KEY = "a-secret-key-of-the-proxy"
+# A program that says how it was started.
+SHOWS = """#!/bin/sh
+for word in "$0" "$@"; do echo "word $word"; done
+env | sort | sed "s/^/env /"
+exit 7
+"""
+# One that takes `auth` as Cline does.
+AUTH = """#!/bin/sh
+mkdir -p "$HOME/.cline/data/settings" && echo "$*" > "$HOME/.cline/data/settings/providers.json"
+"""
+ABOUT = answer({"service": "vllm-tool-proxy", "version": "1"})
+READY = answer({"status": "ready"})
+
+
+class Ran(NamedTuple):
+    """What a command printed, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, in which no variable of an agent says something."""
+    web = [f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")]
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME", *web, *map(str.lower, web)):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture(name="run")
+def _run(capsys: pytest.CaptureFixture[str], home: Path) -> Run:
+    """Runs the command."""
+
+    def run(*words: str) -> Ran:
+        capsys.readouterr()
+        status = main(words)
+        return Ran(status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(name="real", scope="module")
+def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A proxy that runs, in front of a server of one model, with a name of the rules for it."""
+    folder = tmp_path_factory.mktemp("setup")
+    (folder / "rules.yaml").write_text(f'aliases: {{"claude-*": {MODEL}}}\n')
+    with ExitStack() as stack:
+        server = stack.enter_context(Upstream())
+        server.paths = {"/health": [answer({})], MODELS: cards(MODEL, max_model_len=65536)}
+        yield start(server.url, "--rules", str(folder / "rules.yaml"), folder=folder, stack=stack)
+
+
+@pytest.fixture(name="clines")
+def _clines(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home, with a program on PATH that takes `auth` as Cline's does, and with a key in the environment."""
+    program(home / "bin", "cline", AUTH)
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PROXY_KEY", KEY)
+    return home
+
+
+def proxy_that(**paths: Any) -> Upstream:
+    """A server that answers as a proxy does, but for these."""
+    server = Upstream()
+    usual: dict[str, Any] = {"/": [ABOUT], "/_ready": [READY], MODELS: cards(MODEL, max_model_len=65536)}
+    server.paths = {**usual, **{f"/{name}".replace("/models", MODELS): script for name, script in paths.items()}}
+    return server
+
+
+def tree(home: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(home)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes() if path.is_file() else b"")
+        for path in sorted(home.rglob("*"))
+    }
+
+
+def pi_files(home: Path) -> dict[str, tuple[int, bytes]]:
+    """Put both of pi's files into a home; return what stands there then."""
+    folder = home / ".pi/agent"
+    folder.mkdir(parents=True)
+    for name in ("models.json", "settings.json"):
+        (folder / name).write_text('{"mine": 1}\n')
+    return tree(home)
+
+
+def program(folder: Path, name: str, text: str = SHOWS) -> None:
+    """Put a program into a folder."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+
+
+def launched(home: Path, *words: str, **variables: str) -> Ran:
+    """The command as its own process, which becomes another; the folder `bin` of the home comes first on PATH."""
+    path = f"{home / 'bin'}:/usr/bin:/bin"
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", *words],
+        cwd=ROOT,
+        env={"PATH": path, "HOME": str(home), **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+class TestPrint:
+    """Without --write nothing is written."""
+
+    @pytest.mark.parametrize("agent", AGENTS)
+    def test_each_agents_whole_configuration_is_printed(self, agent: str, run: Run, real: Proxy, home: Path) -> None:
+        ran = run("setup", agent, "--url", f"{real.url}/v1/")
+        assert (ran.status, ran.err) == (0, "")
+        title, asked, *_ = ran.out.splitlines()
+        assert title == f"# {AGENTS[agent].title}: {AGENTS[agent].origin}"
+        assert asked == f"# proxy {real.url}, model {MODEL}, context 65536 tokens"
+        assert real.url in ran.out.partition(asked)[2]
+        assert tree(home) == {}
+
+    def test_the_environment_is_for_a_shell(self, run: Run, real: Proxy) -> None:
+        """With the key where it stands already, and in no line itself."""
+        out = run("setup", "claude", "--url", real.url).out
+        lines = out.partition("# environment\n")[2].partition("\n\n")[0]
+        said = subprocess.run(
+            ["sh", "-c", f"{lines}\nenv"], env={"ANTHROPIC_API_KEY": "x"}, capture_output=True, text=True, check=True
+        )
+        assert {f"ANTHROPIC_BASE_URL={real.url}", "CLAUDE_CODE_MAX_CONTEXT_TOKENS=65536"} <= {*said.stdout.splitlines()}
+        assert "ANTHROPIC_API_KEY" not in said.stdout
+
+    @pytest.mark.parametrize("cloud", ["BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS", "MANTLE"])
+    def test_claude_code_is_sent_to_no_cloud(self, cloud: str, run: Run, real: Proxy) -> None:
+        """Each of them wins over its base URL."""
+        (line,) = (line for line in run("setup", "claude", "--url", real.url).out.splitlines() if line[:6] == "unset ")
+        assert f"CLAUDE_CODE_USE_{cloud}" in line.split()
+
+    def test_no_name_of_a_model_is_a_command(self, run: Run, tmp_path: Path) -> None:
+        """All that is printed for the SDKs is for a shell: comments and variables."""
+        with proxy_that(models=cards("coder\ntouch owned #", max_model_len=65536)) as server:
+            out = run("setup", "sdk", "--url", server.url).out
+        subprocess.run(["sh", "-c", out], cwd=tmp_path, timeout=PATIENCE, check=True)
+        assert "touch owned" in out and not (tmp_path / "owned").exists()
+
+    def test_a_key_is_named_and_never_said(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PROXY_KEY", KEY)
+        with proxy_that() as server:
+            outs = [run("setup", agent, "--url", server.url, "--key-env", "PROXY_KEY").out for agent in AGENTS]
+        assert all("PROXY_KEY" in out and KEY not in out for out in outs)
+
+    @pytest.mark.parametrize("words", [("claude",), ("claude", "--write"), ("codex", "--write"), ("sdk",)])
+    def test_a_web_proxy_in_between_is_told(
+        self, words: tuple[str, ...], run: Run, real: Proxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of its own URL, in which a password may stand, nothing is said."""
+        monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@web:3128")
+        ran = run("setup", *words, "--url", real.url)
+        assert f"\n# HTTPS_PROXY is set, and what heeds it would ask that web proxy for {real.url}, too: " in ran.out
+        assert ran.out.endswith(": 127.0.0.1,localhost,::1\n") and "secret" not in ran.out
+        # What stands in Claude Code's file is not printed once more.
+        exported = "export NO_PROXY=127.0.0.1,localhost,::1\nexport no_proxy=127.0.0.1,localhost,::1\n"
+        assert (exported in ran.out) == (words != ("claude", "--write"))
+
+    def test_a_small_context_is_told(self, run: Run) -> None:
+        with proxy_that(models=cards(MODEL, max_model_len=8192)) as server:
+            assert "8192 tokens are few" in run("setup", "pi", "--url", server.url).out
+        with proxy_that(models=cards(MODEL)) as server:
+            out = run("setup", "pi", "--url", server.url).out
+        assert "context not said by the server" in out and "are few" not in out
+
+
+class TestModels:
+    """Which model an agent is told."""
+
+    def test_an_alias_of_the_rules_is_no_second_model(self, run: Run, real: Proxy) -> None:
+        listed = json.loads(real.get(MODELS)[2])["data"]
+        assert [each["id"] for each in listed] == [MODEL, "claude-Qwen3-Coder"]
+        assert f"model {MODEL}," in run("setup", "sdk", "--url", real.url).out
+
+    @pytest.mark.parametrize("name", ["claude-Qwen3-Coder", "claude-sonnet-4-5", MODEL])
+    def test_it_can_be_asked_for_by_any_name_that_the_proxy_knows(self, name: str, run: Run, real: Proxy) -> None:
+        out = run("setup", "sdk", "--url", real.url, "--model", name).out
+        assert f"model {name}, context 65536 tokens" in out
+
+    def test_of_several_one_must_be_chosen(self, run: Run) -> None:
+        with proxy_that(models=cards("a", "b", max_model_len=9000)) as server:
+            ran = run("setup", "pi", "--url", server.url)
+            assert (ran.status, ran.out) == (2, "")
+            assert ran.err == "vllm-tool-proxy: error: the proxy has several models; choose one with --model: a, b\n"
+            assert "model b," in run("setup", "pi", "--url", server.url, "--model", "b").out
+
+    def test_one_that_is_not_there_is_refused(self, run: Run, real: Proxy) -> None:
+        ran = run("setup", "pi", "--url", real.url, "--model", "gpt-5")
+        assert ran.status == 2
+        assert ran.err.endswith(f"the proxy has no model 'gpt-5'; choose with --model: {MODEL}, claude-Qwen3-Coder\n")
+
+    def test_llama_servers_list_says_whether_it_takes_pictures(self, run: Run) -> None:
+        listed = {"data": [{"id": "m"}], "models": [{"model": "m", "capabilities": ["completion", "multimodal"]}]}
+        with proxy_that(models=[answer(listed)]) as server:
+            assert '"image"' in run("setup", "pi", "--url", server.url).out
+
+
+class TestNoProxy:
+    """One clear line for each, and an exit status."""
+
+    def line(self, run: Run, url: str, *words: str) -> tuple[int, str]:
+        ran = run("setup", "claude", "--url", url, *words)
+        assert ran.out == "" and ran.err.count("\n") == 1
+        return ran.status, ran.err.removeprefix("vllm-tool-proxy: error: ").rstrip("\n")
+
+    def test_nothing_there(self, run: Run) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        status, line = self.line(run, url)
+        assert (status, line) == (
+            3,
+            f"nothing answers at {url}; start `vllm-tool-proxy serve`, or say with --url where it is",
+        )
+
+    def test_a_proxy_behind_a_certificate_that_nobody_knows(
+        self, run: Run, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+        with Upstream(tls=tls_context(authority)) as server:
+            server.paths = {"/": [ABOUT], "/_ready": [READY], MODELS: cards(MODEL)}
+            status, line = self.line(run, server.url)
+            authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+            assert run("setup", "claude", "--url", server.url).status == 0
+        assert status == 3 and line.startswith(f"no TLS connection to {server.url}: ")
+        assert line.endswith("; SSL_CERT_FILE names the file of its authority")
+
+    @pytest.mark.parametrize("script", [[Act.EXPECT_CLOSE], [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]])
+    def test_something_that_hangs(self, run: Run, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(proxy_facts, "_SECONDS", 0.2)
+        with Upstream(script) as server:
+            status, line = self.line(run, server.url)
+        assert status == 3
+        assert line == f"what is at {server.url} takes the connection, and does not answer / within 0.2 s"
+
+    @pytest.mark.parametrize(
+        "script",
+        [
+            *([b"SSH-2.0-OpenSSH_9\r\n"], [b""], [Act.RST], [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort"]),
+            *([answer({}, 404)], [answer(b"<html>")], [answer([])], [answer({"service": "other"})], [answer({})]),
+        ],
+    )
+    def test_something_else(self, run: Run, script: Any) -> None:
+        with Upstream(script) as server:
+            status, line = self.line(run, server.url)
+        assert status == 4
+        assert f"what answers at {server.url} " in line and "no vllm-tool-proxy" in line
+
+    def test_a_proxy_without_its_model_server(self, run: Run) -> None:
+        with proxy_that(_ready=[answer({"status": "unavailable"}, 503)]) as server:
+            status, line = self.line(run, server.url)
+        assert (status, line.partition(";")[0]) == (3, f"the proxy at {server.url} does not reach its model server")
+
+    @pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"data": 7}', b'{"data": []}', b""])
+    def test_a_list_of_models_that_is_none(self, run: Run, body: bytes) -> None:
+        with proxy_that(models=[answer(body)]) as server:
+            status, line = self.line(run, server.url)
+        assert status == 4 and line.startswith(f"asked for its models, the proxy at {server.url} says ")
+
+    def test_a_key_that_is_wanted_or_refused(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PROXY_KEY", KEY)
+        with proxy_that(models=[answer({"error": {}}, 401)]) as server:
+            assert self.line(run, server.url)[0] == 2
+            status, line = self.line(run, server.url, "--key-env", "PROXY_KEY")
+        assert (status, line) == (2, f"the proxy at {server.url} refuses the key in PROXY_KEY (status 401)")
+
+    @pytest.mark.parametrize("name", ["PROXY_KEY", "odd name", "$HOME", "lower", "BLANK"])
+    def test_a_variable_without_a_key(self, run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BLANK", " ")
+        status, line = self.line(run, "http://127.0.0.1:9", "--key-env", name)
+        assert status == 2 and line.startswith(
+            f"--key-env {name}" if name in ("PROXY_KEY", "BLANK") else f"--key-env {name!r}"
+        )
+
+    @pytest.mark.parametrize(
+        "url", ["localhost:8003", "ftp://h", "http://", "http://h:99999", "http://a b", "http://u@h", ""]
+    )
+    def test_what_is_no_url(self, run: Run, url: str) -> None:
+        status, line = self.line(run, url)
+        assert status == 2 and line.startswith(f"--url {url!r} is none; give ")
+
+    @pytest.mark.parametrize("words", [[], ["emacs"], ["claude", "--odd"], ["claude", "more"]])
+    def test_words_that_cannot_be_read(self, run: Run, words: list[str]) -> None:
+        for command in ("setup", "launch"):
+            ran = run(command, *words)
+            assert ran.status == 2 and ran.err.count("\n") == 1
+
+
+class TestWrite:
+    """--write and --undo, for every agent that has files."""
+
+    @pytest.mark.parametrize("agent", AGENTS)
+    @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["", "with a key"])
+    def test_written_twice_is_written_once_and_undone_is_as_before(
+        self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, clines: Path
+    ) -> None:
+        before = tree(clines)
+        words = ("setup", agent, "--url", real.url, *key, "--write")
+        first = run(*words)
+        assert (first.status, first.err) == (0, "")
+        written = tree(clines)
+        new = {name for name in written.keys() - before if (clines / name).is_file()}
+        record = {f".local/state/vllm-tool-proxy/setup-{agent}.json"} if new else set()
+        assert first.out.count(": written") == len(new - record) == len(_made_by(agent))
+        assert {name for name, (mode, _) in written.items() if mode & 0o077} == {*before}
+        # What Cline itself keeps is for its user alone, as everything here.
+        holding = {name for name, (_, content) in written.items() if KEY.encode() in content}
+        assert holding == ({".cline/data/settings/providers.json"} if key and agent == "cline" else set())
+        second = run(*words)
+        assert (second.status, second.out.count(": nothing to change")) == (0, len(new - record))
+        assert tree(clines) == written
+        assert run("setup", agent, "--undo").status == 0
+        assert tree(clines) == before
+        assert run("setup", agent, "--undo").out == "nothing to undo\n"
+
+    def test_a_users_own_files_are_merged_and_come_back(self, run: Run, real: Proxy, home: Path) -> None:
+        config = home / ".codex/config.toml"
+        config.parent.mkdir()
+        config.write_text('# mine\nmodel = "gpt-5"  # the usual\n\n[tui]\nx = 1\n')
+        config.chmod(0o640)
+        before = tree(home)
+        out = run("setup", "codex", "--url", real.url, "--write").out
+        assert f"{config}: written; what was there before is in {config}{SUFFIX}" in out
+        said = tomllib.loads(config.read_text())
+        assert (said["model"], said["tui"], said["model_provider"]) == (MODEL, {"x": 1}, "vllm-tool-proxy")
+        assert config.read_text().startswith(f'# mine\nmodel = "{MODEL}"  # the usual\n')
+        run("setup", "codex", "--undo")
+        assert tree(home) == before
+
+    def test_a_file_that_cannot_be_merged_is_left_alone_and_told(self, run: Run, real: Proxy, home: Path) -> None:
+        config = home / ".codex/config.toml"
+        config.parent.mkdir()
+        config.write_text('model_providers.vllm-tool-proxy = {name = "x"}\n')
+        before = tree(home)
+        ran = run("setup", "codex", "--url", real.url, "--write")
+        assert ran.status == 1 and ran.err.count("\n") == 1
+        assert f"{config} is left as it is: " in ran.err and "prints without --write" in ran.err
+        assert tree(home) == before
+
+    def test_what_would_win_over_it_is_taken_out_and_told_and_comes_back(
+        self, run: Run, real: Proxy, home: Path
+    ) -> None:
+        config = home / ".claude/settings.json"
+        config.parent.mkdir()
+        config.write_text('{"env": {"ANTHROPIC_API_KEY": "sk", "CLAUDE_CODE_USE_BEDROCK": "1", "MINE": "x"}}\n')
+        before = tree(home)
+        told = "; taken out, as it would win over the proxy: env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK\n"
+        assert told in run("setup", "claude", "--url", real.url, "--write").out
+        said = json.loads(config.read_text())["env"]
+        assert said["MINE"] == "x" and not {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"} & {*said}
+        again = run("setup", "claude", "--url", real.url, "--write").out
+        assert f"{config}: nothing to change\n" in again
+        run("setup", "claude", "--undo")
+        assert tree(home) == before
+
+    def test_what_would_win_is_named_where_nothing_is_written(self, run: Run, real: Proxy) -> None:
+        told = "\n# take out of it what would win over that: "
+        claude, codex = (run("setup", agent, "--url", real.url).out for agent in ("claude", "codex"))
+        assert f"{told}env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK, " in claude
+        assert f"{told}profile\n" in codex
+
+    def test_what_the_shell_says_against_it_is_told(
+        self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CLAUDE_CODE_USE_VERTEX", "1")
+        assert "\nunset CLAUDE_CODE_USE_VERTEX\n" in run("setup", "claude", "--url", real.url, "--write").out
+
+    def test_codex_profile_is_taken_out_and_told(self, run: Run, real: Proxy, home: Path) -> None:
+        config = home / ".codex/config.toml"
+        config.parent.mkdir()
+        config.write_text('profile = "work"\n[profiles.work]\nmodel_provider = "openai"\n')
+        assert "taken out, as it would win over the proxy: profile\n" in run(
+            "setup", "codex", "--url", real.url, "--write"
+        ).out
+        said = tomllib.loads(config.read_text())
+        assert "profile" not in said and said["profiles"] == {"work": {"model_provider": "openai"}}
+
+    def test_undo_asks_no_proxy(self, run: Run, home: Path) -> None:
+        assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")
+
+    def test_undo_that_nobody_reads_undoes_all(self, run: Run, real: Proxy, home: Path) -> None:
+        """`--undo | true`: its second file would stay behind, and could never be undone."""
+        before = pi_files(home)
+        run("setup", "pi", "--url", real.url, "--write")
+        reading, writing = os.pipe()
+        os.close(reading)
+        words = [sys.executable, "-m", "proxy", "setup", "pi", "--undo"]
+        subprocess.run(words, cwd=ROOT, stdout=writing, timeout=PATIENCE, check=False)
+        os.close(writing)
+        assert tree(home) == before
+
+    def test_undo_without_the_copy_of_one_file_undoes_nothing(self, run: Run, real: Proxy, home: Path) -> None:
+        pi_files(home)
+        run("setup", "pi", "--url", real.url, "--write")
+        copy = home / f".pi/agent/settings.json{SUFFIX}"
+        copy.unlink()
+        written = tree(home)
+        ran = run("setup", "pi", "--undo")
+        told = f"{copy}, which holds what was there before, is gone, so nothing is undone"
+        assert ran == (1, "", f"vllm-tool-proxy: error: {told}\n")
+        assert tree(home) == written
+
+    def test_what_came_back_by_hand_is_kept_anew(self, run: Run, real: Proxy, home: Path) -> None:
+        before = pi_files(home)
+        run("setup", "pi", "--url", real.url, "--write")
+        for name in ("models.json", "settings.json"):
+            (home / f".pi/agent/{name}{SUFFIX}").rename(home / ".pi/agent" / name)
+        assert run("setup", "pi", "--url", real.url, "--write").status == 0
+        assert run("setup", "pi", "--undo").status == 0
+        assert tree(home) == before
+
+    @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+    def test_what_is_no_file_is_left_alone(
+        self, make: Callable[[Path], None], run: Run, real: Proxy, home: Path
+    ) -> None:
+        (home / ".claude").mkdir()
+        make(home / ".claude/settings.json")
+        told = f"{home}/.claude/settings.json cannot be read (it is no file)"
+        assert run("setup", "claude", "--url", real.url, "--write").err == f"vllm-tool-proxy: error: {told}\n"
+
+    @pytest.mark.parametrize("words", [("--write",), ("--launch",)])
+    def test_a_place_that_can_hold_no_file_is_told_in_one_line(
+        self, words: tuple[str, ...], run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """/proc lets nobody make a folder, root neither; a link to itself leads nowhere."""
+        program(home / "bin", "codex", SHOWS)
+        monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
+        (home / ".codex").mkdir()
+        (home / ".codex/config.toml").symlink_to("config.toml")
+        for folder in (home / ".codex", Path("/proc/no-such-folder")):
+            monkeypatch.setenv("CODEX_HOME", str(folder))
+            ran = run("setup", "codex", "--url", real.url, *words)
+            assert (ran.status, ran.err.count("\n")) == (1, 1)
+            assert str(folder) in ran.err and "cannot be" in ran.err
+
+    def test_a_program_that_must_write_and_is_not_there_is_told(
+        self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(home))
+        ran = run("setup", "cline", "--url", real.url, "--write")
+        assert (ran.status, ran.err) == (
+            127,
+            "vllm-tool-proxy: error: cline is not on PATH; install it: npm install -g cline@3.0.65\n",
+        )
+        assert tree(home) == {}
+
+    def test_one_that_fails_is_told_without_the_key(
+        self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        program(home / "bin", "cline", '#!/bin/sh\necho "cannot: $*" >&2; exit 3\n')
+        monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
+        monkeypatch.setenv("PROXY_KEY", KEY)
+        ran = run("setup", "cline", "--url", real.url, "--write", "--key-env", "PROXY_KEY")
+        assert ran.status == 1 and "cline auth ended with status 3: cannot: auth" in ran.err and KEY not in ran.err
+
+
+def _made_by(agent: str) -> list[str]:
+    """The files that an agent's setup makes."""
+    configuration = AGENTS[agent].configure(Values("http://h", "m"))
+    return [*(file.path for file in configuration.files), *filter(None, [configuration.written])]
+
+
+class TestLaunch:
+    """The agent is started in the place of the command."""
+
+    def test_claude_code_gets_its_environment_and_nothing_is_written(self, real: Proxy, home: Path) -> None:
+        program(home / "bin", "claude")
+        before = tree(home)
+        words = ("launch", "claude", "--url", real.url, "--key-env", "PROXY_KEY", "--", "-p", "a b", "--", "--url")
+        ran = launched(home, *words, PROXY_KEY=KEY, ANTHROPIC_API_KEY="mine", CLAUDE_CODE_USE_BEDROCK="1", KEPT="x")
+        assert (ran.status, ran.err) == (7, "")
+        lines = ran.out.splitlines()
+        words_of = [line.removeprefix("word ") for line in lines if line.startswith("word ")]
+        assert [*words_of[:2], *words_of[3:]] == [f"{home}/bin/claude", "--settings", "-p", "a b", "--", "--url"]
+        settings = json.loads(words_of[2])
+        assert settings["env"]["ANTHROPIC_BASE_URL"] == real.url and KEY not in words_of[2]
+        said = {f"ANTHROPIC_BASE_URL={real.url}", f"ANTHROPIC_AUTH_TOKEN={KEY}", f"ANTHROPIC_MODEL={MODEL}", "KEPT=x"}
+        assert {f"env {each}" for each in said} <= {*lines}
+        variables = [line for line in lines if line.startswith("env ")]
+        assert not [line for line in variables if "ANTHROPIC_API_KEY" in line or "BEDROCK" in line]
+        assert tree(home) == before
+
+    def test_no_web_proxy_stands_between_it_and_the_proxy(self, real: Proxy, home: Path) -> None:
+        """curl and most others heed the variables, and would ask it for 127.0.0.1, too."""
+        program(home / "bin", "claude")
+        web = {"HTTP_PROXY": "http://web:3128", "https_proxy": "http://web:3128", "NO_PROXY": "corp.example"}
+        ran = launched(home, "launch", "claude", "--url", real.url, **web)
+        said = {f"env {name}={value}" for name, value in web.items() if name != "NO_PROXY"}
+        excepted = {f"env {name}=corp.example,127.0.0.1,localhost,::1" for name in ("NO_PROXY", "no_proxy")}
+        assert said | excepted <= {*ran.out.splitlines()}
+        assert "NO_PROXY" not in launched(home, "launch", "claude", "--url", real.url).out.upper()
+
+    def test_what_only_a_file_can_say_is_written_first(self, real: Proxy, home: Path) -> None:
+        program(home / "bin", "codex")
+        ran = launched(home, "setup", "codex", "--url", real.url, "--launch")
+        assert ran.status == 7 and ran.err.count(": written") == 2
+        assert tomllib.loads((home / ".codex/config.toml").read_text())["model"] == MODEL
+        assert ran.out.startswith(f"word {home}/bin/codex\nword -c\nword model=\"{MODEL}\"\nword -c\n")
+
+    def test_opencode_is_told_by_a_variable_that_wins(self, real: Proxy, home: Path) -> None:
+        program(home / "bin", "opencode")
+        out = launched(home, "launch", "opencode", "--url", real.url).out
+        (line,) = (line for line in out.splitlines() if line.startswith("env OPENCODE_CONFIG_CONTENT="))
+        assert json.loads(line.partition("=")[2])["model"] == f"vllm-tool-proxy/{MODEL}"
+
+    def test_clines_own_command_comes_first(self, real: Proxy, home: Path) -> None:
+        program(
+            home / "bin",
+            "cline",
+            f'#!/bin/sh\n[ "$1" = auth ] || {{ echo "$*"; exit 0; }}\n{AUTH.partition(chr(10))[2]}',
+        )
+        for written in (": written by cline", ": nothing to change"):
+            ran = launched(home, "launch", "cline", "--url", real.url, "--", "do it")
+            assert (ran.status, ran.out) == (0, f"-P openai-compatible -m {MODEL} do it\n")
+            assert written in ran.err
+        auth = (home / ".cline/data/settings/providers.json").read_text()
+        assert auth == f"auth -p openai-compatible -k local -m {MODEL} -b {real.url}/v1\n"
+
+    def test_the_variables_of_the_sdks_are_for_any_program(self, real: Proxy, home: Path) -> None:
+        assert shutil.which("env") is not None
+        ran = launched(home, "launch", "sdk", "--url", real.url, "--", "env")
+        assert f"OPENAI_BASE_URL={real.url}/v1" in ran.out.splitlines()
+
+    def test_what_cannot_be_started_is_told(
+        self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(home))
+        ran = run("launch", "pi", "--url", real.url)
+        assert ran.status == 127 and "npm install -g @mariozechner/pi-coding-agent@0.73.1" in ran.err
+        assert run("launch", "zed", "--url", real.url).err.endswith(f"install it: see {AGENTS['zed'].source}\n")
+        assert run("launch", "sdk", "--url", real.url).status == 2
+        assert tree(home) == {}
+
+
+def test_the_exit_statuses_are_in_the_help_and_in_the_docs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("setup", "launch"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        help_text = capsys.readouterr().out
+        assert all(f"{status} " in help_text for status in (0, 1, 2, 3, 4, 127))

@@ -1,0 +1,216 @@
+"""`top`: what the live page is told, in plain lines and drawn, from a proxy that answers so."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from proxy.commands import main as cli
+from proxy.commands.top import top_command
+from proxy.commands.top_screen import picture
+from proxy.commands.top_view import Shown, lines
+from tests.support.scripted import Script, Upstream, answer, chunked, head
+
+EVIL = "\x1b[31m[bold]evil\x07"
+NOW = 1_795_000_000.0
+REQUEST: dict[str, Any] = {
+    **{"id": "a", "number": 1, "at": NOW, "model": EVIL, "client": "codex", "status": 200, "seconds": 1.5, "calls": 1},
+    "repairs": [
+        {"fix": "text_call", "tool": "bash", "why": "in text", "side": "reply", "before": "x", "after": "y"},
+        {"fix": "heal_roles", "tool": "", "why": "two systems", "side": "request"},
+    ],
+    **{"refusals": {"quoted": 2}, "error": ""},
+}
+RULES = [{"text": "models tiny: parse proxy", "place": "/etc/rules.yaml:2"}, {"text": "tools bash: once", "place": ""}]
+FINDINGS = [{"level": "harm", "what": "calls are lost"}]
+STATUS: dict[str, Any] = {
+    **{"version": "1.0", "observe": False, "lost": 3, "reasons": {"quoted": "it is quoted"}},
+    "servers": [{"url": "http://a:1", "ready": True}, {"url": "http://b:1", "ready": False}],
+    "rules": {"source": "/etc/rules.yaml", "entries": RULES, "error": "line 3 is wrong"},
+    "doctor": {"url": "http://a:1", "harm": True, "findings": FINDINGS},
+}
+LIVE = [{"model": "tiny", "client": "", "phase": "waiting", "seconds": 2.0, "tokens_per_second": 0.0, "id": "b"}]
+FIRST = {
+    "ring": "r",
+    "live": [],
+    "requests": [REQUEST],
+    "counts": {"repairs": {"text_call": [0, 2, 1]}},
+    "status": STATUS,
+}
+NEXT = {"ring": "r", "live": LIVE}
+FAILED = {**REQUEST, "number": 2, "status": 503, "error": "upstream: loading", "repairs": [], "refusals": {}}
+
+
+def sent(*news: dict[str, Any]) -> Script:
+    """What a proxy answers at /_ui/events; it says no more, and stays."""
+    opened = head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+    events = [chunked(b"id: r-1\ndata: " + json.dumps(each).encode() + b"\n\n") for each in news]
+    return [opened, *events, 60.0]
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    with Upstream() as one:
+        yield one
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def told(*words: str, stream: io.StringIO | None = None) -> str:
+    """What `top` prints."""
+    out = io.StringIO() if stream is None else stream
+    assert top_command("vllm-tool-proxy", words, cli._Parser, out) == 0
+    return out.getvalue()
+
+
+def at(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(moment))
+
+
+def test_without_a_terminal_it_prints_lines_once(server: Upstream) -> None:
+    server.paths["/_ui/events"] = sent(FIRST, NEXT, {**NEXT, "requests": [FAILED]})
+    safe = " [31m[bold]evil "
+    assert told("--url", server.url).splitlines() == [
+        f"vllm-tool-proxy 1.0 at {server.url}, 3 requests are not shown",
+        "model server http://a:1: answers",
+        "model server http://b:1: does not answer",
+        "rules /etc/rules.yaml: 2 in force, newer ones are not: line 3 is wrong",
+        "  models tiny: parse proxy (/etc/rules.yaml:2)",
+        "  tools bash: once",
+        "doctor http://a:1: 1 of 1 findings to look at",
+        "  harm: calls are lost",
+        "under way:",
+        "  tiny for none in particular: waiting, 2.0 s, 0.0 tokens/s",
+        "in the last hour:",
+        "  repairs: text_call 3",
+        "latest repairs:",
+        f"  {at(NOW)} text_call bash: in text: x -> y",
+        f"  {at(NOW)} healed in the request, heal_roles: two systems",
+        "no calls:",
+        f"  {at(NOW)} {safe}: quoted, it is quoted (2)",
+        "latest requests:",
+        f"  {at(NOW)} 503 {safe} in 1.5 s, 1 calls, 0 repairs: upstream: loading",
+        f"  {at(NOW)} 200 {safe} in 1.5 s, 1 calls, 2 repairs",
+    ]
+
+
+def test_where_nothing_is_that_is_said() -> None:
+    shown = Shown()
+    shown.take({"ring": "r", "live": [], "status": {"version": "1.0"}})
+    assert [*lines("http://a", shown)][2:] == [
+        *("under way: nothing", "in the last hour: nothing", "latest repairs: nothing", "no calls: nothing"),
+        "latest requests: nothing",
+    ]
+
+
+def test_what_is_told_later_comes_on_top_and_another_ring_begins_anew() -> None:
+    shown = Shown()
+    shown.take({"ring": "r", "requests": [{"number": 1}, {"number": 2}]})
+    shown.take({"ring": "r", "requests": [{"number": 3}]})
+    assert [one["number"] for one in shown.requests] == [3, 2, 1]
+    shown.take({"ring": "other", "requests": [{"number": 1}]})
+    assert [one["number"] for one in shown.requests] == [1]
+
+
+def test_on_a_terminal_it_is_drawn_until_the_user_has_seen_enough(server: Upstream) -> None:
+    shown = Shown()
+    told_of: list[dict[str, Any]] = [FIRST, NEXT, {**NEXT, "requests": [FAILED]}]
+    for news in told_of:
+        shown.take(news)
+    console = Console(file=io.StringIO(), width=100, force_terminal=False)
+    console.print(picture("http://a", shown))
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    for said in ("Under way", "waiting", "repairs: text_call", "quoted", "503", "does not answer", "[bold]evil"):
+        assert said in drawn
+    for said in ("newer ones are not: line 3 is wrong", "parse proxy (/etc/rules.yaml:2)", "harm: calls are lost"):
+        assert said in drawn
+    assert "\x1b" not in drawn and "\x07" not in drawn
+
+
+def test_a_screen_goes_on_until_ctrl_c(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.paths["/_ui/events"] = sent(FIRST, NEXT)
+    seen: list[int] = []
+
+    class Stopped(Shown):
+        def take(self, news: dict[str, Any]) -> None:
+            super().take(news)
+            seen.append(len(self.live))
+            if self.live:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("proxy.commands.top.Shown", Stopped)
+    drawn = told("--url", server.url, stream=Terminal())
+    assert seen == [0, 1]
+    assert "Latest requests" in drawn
+
+
+def test_without_rich_there_are_lines_on_a_terminal_too(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.commands.top.has_rich", lambda: False)
+    server.paths["/_ui/events"] = sent(FIRST, NEXT, NEXT)
+    assert "latest requests:" in told("--url", server.url, stream=Terminal())
+
+
+def test_the_key_goes_with_it(server: Upstream, tmp_path: Path) -> None:
+    server.play(sent(FIRST, NEXT, NEXT))
+    (tmp_path / "key").write_text("secret\n")
+    told("--url", server.url, "--key-file", str(tmp_path / "key"))
+    assert server.wait().headers["Authorization"] == "Bearer secret"
+
+
+def test_without_words_it_goes_to_the_proxy_of_these_settings(
+    server: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.play(sent(FIRST, NEXT, NEXT))
+    (tmp_path / "key").write_text("secret")
+    for name, value in (("HOST", "0.0.0.0"), ("PORT", str(server.port)), ("ADMIN_KEY_FILE", str(tmp_path / "key"))):
+        monkeypatch.setenv(f"TOOL_PROXY_{name}", value)
+    assert told().startswith(f"vllm-tool-proxy 1.0 at {server.url}")
+    assert server.wait().headers["Authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--url", "ftp://a"], "--url: this value cannot be used"),
+        (["--url", "http://127.0.0.1:1"], "does not answer (ConnectionError); give --url"),
+        (["--key-file", "/nowhere/key"], "/nowhere/key cannot be read as a key"),
+        (["--nothing"], "unrecognized arguments: --nothing"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["top", *words]) == 2
+    said = capsys.readouterr().err
+    assert why in said and said.count("\n") == 1
+
+
+def test_a_digest_is_no_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "key").write_text("sha256:" + "0" * 64)
+    assert cli.main(["top", "--key-file", str(tmp_path / "key")]) == 2
+    assert "holds the digest of the key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (401, {"error": {"message": "sign in"}}, "answered 401: sign in"),
+        (404, b"<html>", "answered 404: no such page"),
+    ],
+)
+def test_what_is_refused_is_told(
+    server: Upstream, status: int, body: object, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.paths["/_ui/events"] = [answer(body, status)]
+    assert cli.main(["top", "--url", server.url]) == 2
+    assert why in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""The application with its live page, without gunicorn; and the page's state, as soon as something is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flask.testing import FlaskClient
+
+from proxy.activity.activity import Activity
+from proxy.activity.ring import ActivityRing
+from proxy.config.api_keys import Keys
+from proxy.config.rules import parse_rules
+from proxy.config.settings import Settings
+from proxy.ui.views import PAGE
+from proxy.web.app import make_app
+from proxy.worker.metrics import PAGES, count_activity_lost
+from proxy.worker.state import WorkerState
+from tests.conftest import BufferedClient
+from tests.support.scripted import PATIENCE
+from tests.support.worker_state import make_state, read_rules
+
+# As a browser on this machine finds it.
+LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8003"}
+OWN_PAGE = {"Origin": "http://127.0.0.1:8003"}
+
+
+def admin(key: str) -> Keys:
+    """Keys of which the admin's is one."""
+    return Keys(admin=hashlib.sha256(key.encode()).digest())
+
+
+@dataclass
+class Page:
+    """A client of the application, as a program on this machine, and the worker behind it."""
+
+    client: FlaskClient
+    worker: WorkerState
+
+    @property
+    def activity(self) -> Activity:
+        """What the page shows."""
+        assert self.worker.activity is not None
+        return self.worker.activity
+
+    def state(self, is_there: Callable[[dict[str, Any]], bool] = lambda state: True, **given: Any) -> dict[str, Any]:
+        """The state, as soon as this is in it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            answer = self.client.get("/_ui/state", environ_overrides=LOCAL, **given)
+            assert answer.status_code == 200, answer.text
+            state: dict[str, Any] = answer.get_json()
+            if is_there(state):
+                return state
+            assert time.monotonic() < deadline, state
+            time.sleep(0.01)
+
+    def requests(self, count: int = 1, **given: Any) -> list[dict[str, Any]]:
+        """The requests that have ended, as soon as there are so many."""
+        state = self.state(lambda state: len(state.get("requests", ())) >= count, **given)
+        found: list[dict[str, Any]] = state["requests"]
+        return found
+
+    def story(self, number: int) -> dict[str, Any]:
+        """One request."""
+        answer = self.client.get(f"/_ui/requests/{number}", environ_overrides=LOCAL)
+        assert answer.status_code == 200, answer.text
+        story: dict[str, Any] = answer.get_json()
+        return story
+
+
+@contextmanager
+def live_page(upstream: str, rules: str = "", keys: Keys | None = None, **settings: Any) -> Iterator[Page]:
+    """The application with its live page, whose ring is in memory."""
+    read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
+    worker = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
+    counters = worker.memory.counters
+    worker.activity = Activity(
+        ActivityRing(), lambda: counters.held(PAGES) > 0, lambda count: count_activity_lost(counters, count), gather=0.0
+    )
+    app = make_app(worker, PAGE)
+    app.test_client_class = BufferedClient
+    try:
+        yield Page(app.test_client(), worker)
+    finally:
+        worker.activity.close()

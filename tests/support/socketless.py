@@ -1,0 +1,69 @@
+"""A model server that is asked without a socket: each answer is made here, and has come at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from urllib3.connection import HTTPConnection
+
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject, load_json
+from proxy.errors import ProxyError
+from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
+
+# Made of a path and a body: a status and the answer's body, or what happens instead.
+Made = tuple[int, bytes] | ProxyError
+Answers = Callable[[str, JsonObject], Made]
+
+
+class _Come:
+    """In the place of a socket: all that it gives is there."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._file = os.open(os.devnull, os.O_RDONLY)
+
+    def fileno(self) -> int:
+        """What a poll says at once that it can be read."""
+        return self._file
+
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
+
+    def recv(self, most: int) -> bytes:
+        """The next bytes."""
+        piece, self._data = self._data[:most], self._data[most:]
+        return piece
+
+    def close(self) -> None:
+        """Once is enough."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class Socketless(ModelServer):
+    """Answers as it is told; what was asked is in `asked`, as methods, paths and bodies, and `headers` are the last."""
+
+    def __init__(self, answers: Answers, url: str = "http://h:1") -> None:
+        super().__init__(ServerOptions(url))
+        self._answers = answers
+        self.asked: list[tuple[str, str, JsonObject]] = []
+        self.headers: dict[str, str] = {}
+
+    def open(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, within: float = 0.0
+    ) -> UpstreamCall:
+        """The call, whose answer has come; raises what happens instead of one."""
+        asked = as_object(load_json(body)) if body else {}
+        self.asked.append((method, path, asked))
+        self.headers = {**headers}
+        made = self._answers(path, asked)
+        if isinstance(made, ProxyError):
+            raise made
+        status, data = made
+        connection = HTTPConnection("h")
+        head = f"HTTP/1.1 {status} Said\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        connection.sock = _Come(head + data)
+        return UpstreamCall(connection)

@@ -1,0 +1,45 @@
+"""Audit records: every id that one may have is in a table, from which the documentation is made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from proxy.audit_record import KINDS
+from proxy.engine.choice_records import _DROPPED
+from proxy.exchange.second_try import FIX
+from proxy.healing.heal import REPEATS, record_id
+from proxy.healing.table import HEALINGS
+from proxy.repair.argument_readers import READERS
+from proxy.repair.schema_fixes import FIXES
+from tests.test_house import MODULES
+
+# Ids that are said by an expression, and what that may be; None: it is of another table, or the name of a rule.
+SAID = {
+    "fix": ("rule_tools", "rule_sampling", *(fix for fix, _ in _DROPPED.values())),
+    "FIX": (FIX,),
+    "record_id(name)": (record_id(REPEATS),),
+    "reader.id": (),
+    "step.fix.id": (),
+    "f'rule:{rule.name}'": (),
+}
+
+
+def said_ids() -> Iterator[ast.expr]:
+    """The first argument wherever a record is made."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Repair", "_by_rule"):
+                yield node.args[0]
+
+
+def test_no_record_has_an_id_that_the_table_lacks() -> None:
+    found: set[str] = set()
+    for said in said_ids():
+        found |= {str(said.value)} if isinstance(said, ast.Constant) else {*SAID[ast.unparse(said)]}
+    assert found - {reader.id for reader in READERS} == {kind.id for kind in KINDS}
+
+
+def test_each_id_is_in_one_table() -> None:
+    ids = [*(each.id for each in (*KINDS, *READERS, *FIXES)), *(record_id(healing.id) for healing in HEALINGS)]
+    assert sorted(ids) == sorted({*ids})

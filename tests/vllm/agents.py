@@ -1,0 +1,91 @@
+"""`python -m tests.vllm --agents`: real coding agents and a real vLLM without any flag, without and with the proxy.
+
+One vLLM, which finds no call by itself, in one network namespace with all agents, one run after the other. Its model
+writes the call of the agent's shell in a notation a row (`tests.agents.vllm_rows`). What the cells say, and how they
+are judged, is `python -m tests.agents`'s. Exit status 0 means that each cell is as the rows expect.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.agents import vllm_rows
+from tests.agents.__main__ import matrix, verdict
+from tests.agents.agent import MODEL, Agent
+from tests.agents.inside import loopback_up
+from tests.agents.install import CACHE, NotInstalledError, installed
+from tests.agents.known import AGENTS
+from tests.agents.namespace import NoRunError, command
+from tests.agents.results import VLLM, Results, with_table
+from tests.agents.rows import Row
+from tests.real import processes, vllm
+
+
+def table(
+    agents: Sequence[Agent], rows: Sequence[Row], sides: Sequence[str], keep: Path | None, page: Path | None
+) -> int:
+    """Do the runs, print the table of all that is kept, write it into the page if there is one, and return the exit
+    status.
+    """
+    try:
+        for agent in agents:
+            installed(agent)
+    except NotInstalledError as error:
+        print(f"The table did not come to its end: {error}", file=sys.stderr)
+        return 1
+    status = _alone(agents, rows, sides, keep)
+    made = results().table(AGENTS.values(), vllm_rows.ROWS, f"vLLM {vllm.version()}")
+    print("", made, sep="\n")
+    if page is not None:
+        page.write_text(with_table(page.read_text(encoding="utf-8"), made, VLLM), encoding="utf-8")
+    return status
+
+
+def results() -> Results:
+    """What came of the runs with this version of vLLM."""
+    return Results(CACHE / f"vllm-{vllm.version()}.json")
+
+
+def _alone(agents: Sequence[Agent], rows: Sequence[Row], sides: Sequence[str], keep: Path | None) -> int:
+    """Let another process do the runs, in a network of its own; return its exit status."""
+    names = [",".join(each.name for each in agents), ",".join(each.name for each in rows), ",".join(sides)]
+    inner = [sys.executable, "-m", "tests.vllm.agents", *names, str(keep.resolve()) if keep else ""]
+    with tempfile.TemporaryDirectory(prefix="vllm-agents-") as home:
+        alone = command(inner, Path(home), os.geteuid() == 0, TOOL_PROXY_VLLM=str(vllm.environment()))
+        return subprocess.run(alone, cwd=processes.ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+
+
+def main(agents: str, rows: str, sides: str, keep: str) -> int:
+    """Start the vLLM, do the runs, print what is wrong with them and return the exit status."""
+    began, wrong, kept = time.monotonic(), list[str](), results()
+    loopback_up()
+    if keep:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+    chosen = [vllm_rows.BY_NAME[name] for name in rows.split(",")]
+    server = vllm.VllmServer(
+        scripts=vllm_rows.scripts(AGENTS.values()),
+        cache=processes.ROOT / ".cache",
+        names=(MODEL,),
+        log=Path(keep) / "vllm.log" if keep else None,
+    )
+    try:
+        with server:
+            print(f"started without any flag in {time.monotonic() - began:.0f} s", flush=True)
+            for name in agents.split(","):
+                folder = Path(keep) if keep else None
+                wrong += matrix(AGENTS[name], chosen, sides.split(","), folder, kept, shared=server.url)
+    except (NotInstalledError, NoRunError, processes.NotStartedError) as error:
+        print(f"The table did not come to its end: {error}", file=sys.stderr)
+        return 1
+    print(*("", *wrong, verdict(wrong)), f"({time.monotonic() - began:.0f} s)", sep="\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

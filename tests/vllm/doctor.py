@@ -1,0 +1,108 @@
+"""`python -m tests.vllm --doctor`: what the doctor finds on a real vLLM with no parser, the right and a wrong one.
+
+What the model writes is scripted; what is found, and that a rules file with the entry is taken, is held against what is
+expected. Exit status 0 means that it is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.doctor.ask import Asker
+from proxy.doctor.doctor import examine
+from proxy.doctor.findings import Level
+from proxy.doctor.report import lines
+from proxy.doctor.rules_file import rules_in, write_entry
+from proxy.upstream.client import ModelServer, ServerOptions
+from tests.real import processes, vllm
+from tests.support.doctor_scripts import marked, said, scripts
+from tests.vllm.rows import AUTO, THINKING
+
+HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
+# What is found on every server here: the flags are not said, and these are refused.
+ALWAYS = frozenset(("flags_unsaid", "options_refused", "poisoned_arguments_lost"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A vLLM with these flags, whose model writes calls so; what is found, and whether the rules need an entry."""
+
+    flags: tuple[str, ...]
+    writes: str
+    found: frozenset[str]
+    parse: str = ""
+    thinks: bool = False
+
+
+ROWS: Mapping[str, Row] = {
+    "no flag": Row(
+        (),
+        HERMES,
+        frozenset(
+            (
+                "parser_missing",
+                "syntaxes_none",
+                "forced_refused",
+                "stream_untold",
+                "parallel_untold",
+                "thoughts_in_text",
+            )
+        ),
+        "proxy",
+        thinks=True,
+    ),
+    "the right parser": Row((*AUTO, "hermes"), HERMES, frozenset(("no_thoughts",))),
+    # What is scripted is not what the grammar of a forced tool lets through.
+    "a wrong parser": Row(
+        (*AUTO, "hermes"),
+        CODER,
+        frozenset(
+            ("parser_leaves_text", "parser_wrong", "stream_swallows", "parallel_lost", "no_thoughts", "forced_untold")
+        ),
+        "proxy",
+    ),
+}
+
+
+def table(cache: Path) -> Iterator[str]:
+    """Examine each server, and print what is found; give what is not as it is expected."""
+    for name, row in ROWS.items():
+        began = time.monotonic()
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            made = scripts(row.writes, (HERMES, CODER), row.thinks)
+            template = folder / "doctor.jinja"
+            template.write_text(marked(made, THINKING.read_text("utf-8"), "[[script:{}]]"), encoding="utf-8")
+            server = vllm.VllmServer(*row.flags, scripts=said(made), cache=cache, template=template, names=("tiny",))
+            stack.enter_context(server)
+            started = time.monotonic()
+            faults = [*_faults(row, server.url, folder / "rules.yaml")]
+            print(f"{name}: started in {started - began:.0f} s, examined in {time.monotonic() - started:.0f} s")
+        yield from (f"{name}: {fault}" for fault in faults)
+
+
+def _faults(row: Row, url: str, rules: Path) -> Iterator[str]:
+    report = examine(Asker(ModelServer(ServerOptions(url)), "", 120), "", rules_in(rules), lambda text: None)
+    print(*("", *lines(report)), sep="\n")
+    found = {finding.id for finding in report.findings if finding.level is not Level.GOOD}
+    if found != row.found | ALWAYS:
+        yield f"found {sorted(found - row.found - ALWAYS)} more and {sorted((row.found | ALWAYS) - found)} less"
+    if not report.entry:
+        if row.parse:
+            yield "no entry"
+        return
+    written = write_entry(rules, report.model, report.entry)
+    parse = rules_in(rules).profile("tiny", "").parse
+    if written is None or parse != (row.parse or "auto"):
+        yield f"the entry says parse: {parse}"
+    again = examine(Asker(ModelServer(ServerOptions(url)), "", 120), "", rules_in(rules), lambda text: None)
+    if again.entry:
+        yield f"a second entry: {again.entry}"
+
+
+CACHE = processes.ROOT / ".cache"
