@@ -1,29 +1,36 @@
 """Two trees beside each other: `python -m benchmarks.run --against COMMIT`.
 
 The older commit is checked out into a folder of its own, and both proxies and nginx run at the same time. They are
-measured in turn, round by round, so that whatever else the machine has to do meets all of them; of each figure the
-median of the rounds counts.
+measured in turn, round by round, so that whatever else the machine has to do meets all of them; of each figure, and of
+how many times the older tree's it is, the median of the rounds counts.
 """
 
 from __future__ import annotations
 
+import argparse
+import configparser
+import hashlib
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import measure, report, targets
+from benchmarks import measure, others, report, targets
 from benchmarks.measure import Figures, Sizes
 from benchmarks.targets import ROOT, Starter, Target
+from proxy.commands.terminal import Progress, progress
 
 ROUNDS = 3
+# A round takes a third of this where all is well.
+ROUND_SECONDS = 160
 # The streams of one measurement begin within so many seconds.
 SPREAD = 2.0
 _FEW = 50
+_HELP_SECONDS = 60
 
 ROWS: tuple[report.Row, ...] = (
     ("few.cpu_us", "50 streams x 50/s: CPU us per event", 1),
@@ -41,36 +48,76 @@ ROWS: tuple[report.Row, ...] = (
 )
 
 
-def compare(commit: str, sizes: Sizes, extra: Sequence[str], lifetime: float, rounds: int = ROUNDS) -> bool:
-    """Measure nginx, the proxy of `commit` and that of this tree; print the table. False if a measurement failed."""
-    with ExitStack() as stack:
-        port = stack.enter_context(targets.upstream(lifetime))
-        older = stack.enter_context(tree_of(commit))
-        starters: dict[str, Starter] = {
-            "nginx": targets.nginx,
-            commit: targets.proxy(extra, root=older),
-            "proxy": targets.proxy(extra),
-        }
-        running = dict(_started(stack, starters, port))
-        try:
-            rows = [{name: _measure(target, sizes) for name, target in running.items()} for _ in range(rounds)]
-        except measure.Failed as error:
-            print(f"a measurement failed: {error}", file=sys.stderr)
-            return False
-    results = {name: medians([row[name] for row in rows]) for name in running}
-    _add_ratios(results)
-    print("\n".join(report.table(results, ROWS)))
+def compare(commit: str, sizes: Sizes, extra: Sequence[str], lifetime: float, number: int = ROUNDS) -> bool:
+    """Measure nginx, the proxy of `commit` and that of this tree in so many rounds; print the table.
+
+    False if a measurement failed.
+    """
+    try:
+        with ExitStack() as stack:
+            port = stack.enter_context(targets.upstream(lifetime))
+            older = stack.enter_context(tree_of(commit))
+            starters: dict[str, Starter] = {
+                "nginx": targets.nginx,
+                commit: targets.proxy(extra, root=older, python=python_of(older)),
+                "proxy": targets.proxy(extra),
+            }
+            running = dict(_started(stack, starters, port))
+            with progress("benchmarks", number * len(running)) as bar:
+                rows = [_round(each, running, sizes, bar) for each in range(1, number + 1)]
+    except (targets.Unavailable, measure.Failed) as error:
+        print(f"a measurement failed: {error}", file=sys.stderr)
+        return False
+    show(rows, ROWS, commit)
     return True
 
 
-def medians(rounds: Sequence[Figures]) -> Figures:
+def show(measured: Sequence[report.Results], rows: Sequence[report.Row], commit: str) -> report.Results:
+    """Print the medians of the rounds, and this tree in times of an older one, if there is one; return the medians."""
+    results = {name: medians([row[name] for row in measured]) for name in measured[0]}
+    print("\n".join(report.table(results, rows)))
+    if commit in results:
+        print(f"\nThis tree, in times of {commit}, the median of {len(measured)} x")
+        print("\n".join(report.beside(rows, times(measured, commit, "proxy"))))
+    return results
+
+
+def rounds(text: str) -> int:
+    """Read how many rounds there shall be, from the command line."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least one")
+    return number
+
+
+def _round(number: int, running: Mapping[str, Target], sizes: Sizes, bar: Progress) -> dict[str, Figures]:
+    """Measure each of them once."""
+    row: dict[str, Figures] = {}
+    for name, target in running.items():
+        bar.step(f"round {number}, {name}")
+        row[name] = _measure(target, sizes)
+    _add_ratios(row)
+    return row
+
+
+def medians(measured: Sequence[Figures]) -> Figures:
     """Return of each figure the median of the rounds that have it."""
     found: Figures = {}
-    for name in rounds[0]:
-        values = [figures[name] for figures in rounds]
-        known = [value for value in values if value is not None]
+    for name in {name: None for figures in measured for name in figures}:
+        known = [value for figures in measured if (value := figures.get(name)) is not None]
         found[name] = statistics.median(known) if known else None
     return found
+
+
+def times(measured: Sequence[report.Results], older: str, newer: str) -> Figures:
+    """Return each figure of the newer tree in times of the older one's: the median of the rounds that have both."""
+    return medians([_times(row[older], row[newer]) for row in measured])
+
+
+def _times(older: Figures, newer: Figures) -> Figures:
+    """Return the ratios of one round; none where there is nothing to divide, or to divide by."""
+    pairs = {name: (value, older.get(name)) for name, value in newer.items()}
+    return {name: value / other for name, (value, other) in pairs.items() if value is not None and other}
 
 
 @contextmanager
@@ -78,11 +125,28 @@ def tree_of(commit: str) -> Iterator[Path]:
     """Check out a commit beside this tree, as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="bench-tree-") as folder:
         tree = Path(folder, "tree")
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), commit], cwd=ROOT, check=True)
+        add = ["git", "worktree", "add", "--quiet", "--detach", str(tree), commit]
+        if subprocess.run(add, cwd=ROOT, check=False).returncode:
+            raise targets.Unavailable(f"{commit} cannot be checked out")
         try:
             yield tree
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+
+
+def python_of(tree: Path) -> str:
+    """Return the Python that runs an older tree: this one, or where that lacks what the tree needs, one that has it."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "proxy", "--help"], cwd=tree, capture_output=True, timeout=_HELP_SECONDS, check=False
+    )
+    if asked.returncode == 0:
+        return sys.executable
+    setup = configparser.ConfigParser()
+    setup.read(tree / "setup.cfg")
+    needed = setup.get("options", "install_requires", fallback="").split("\n")
+    packages = [package.strip() for package in needed if package.strip()]
+    digest = hashlib.sha256("\n".join(packages).encode()).hexdigest()
+    return str(others.environment(f"bench-tree-{digest[:8]}", *packages) / "python")
 
 
 def _started(stack: ExitStack, starters: dict[str, Starter], port: int) -> Iterator[tuple[str, Target]]:

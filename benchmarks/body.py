@@ -96,6 +96,28 @@ _TOOLS: tuple[tuple[str, str, dict[str, tuple[str, str]], tuple[str, ...]], ...]
 )
 
 
+# What the upstream calls (script.py): other parameters than those of the `write` above, by which the proxy would take
+# its arguments for another tool's, and keep all of them back.
+_WRITE_PARAMETERS = {
+    "file_path": {"type": "string", "description": "The file's path."},
+    "content": {"type": "string", "description": "The whole new content of the file."},
+    "overwrite": {"type": "boolean", "description": "Replace a file that is there."},
+}
+WRITE = {
+    "type": "function",
+    "function": {
+        "name": "write",
+        "description": "Write a file.",
+        "parameters": {
+            "type": "object",
+            "properties": _WRITE_PARAMETERS,
+            "required": ["file_path", "content"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
 def tools() -> list[dict[str, Any]]:
     """Return the `tools` list in OpenAI's shape."""
     return [_tool(*row) for row in _TOOLS]
@@ -115,6 +137,13 @@ def request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
     if stream:
         body["stream_options"] = {"include_usage": True}
     return body
+
+
+def call_request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
+    """Return the same request with the `write` that the upstream calls in the place of the other."""
+    asked = request(bench, stream)
+    asked["tools"] = [*(tool for tool in asked["tools"] if tool["function"]["name"] != "write"), WRITE]
+    return asked
 
 
 def messages_request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:

@@ -17,6 +17,9 @@ _CHAT_NUMBER = re.compile(rb'"content":\s*"[^"]* (\d+)"')
 _DELTA = "content_block_delta"
 _MESSAGES_NUMBER = re.compile(rb'"text":\s*"[^"]* (\d+)"')
 _TEXT_DELTA = "response.output_text.delta"
+# What a chat client is answered by, beside text.
+_PRINTED = frozenset(("printed", "found"))
+_CALLS = _PRINTED | {"call", "unescaped", "repaired"}
 _RESPONSES_NUMBER = re.compile(rb'"delta":\s*"[^"]* (\d+)"')
 
 
@@ -68,7 +71,9 @@ class ChatReading:
             return "an event twice or out of order"
         if not self._finished:
             return "no finish reason"
-        return None if self._done else "no [DONE]"
+        if not self._done:
+            return "no [DONE]"
+        return None
 
 
 class MessagesReading:
@@ -154,20 +159,149 @@ class ResponsesReading:
     def error(self) -> str | None:
         """Return what was wrong with the answer, which is over."""
         said: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events]
-        if [event["sequence_number"] for event in said] != [*range(len(said))]:
+        return self._order_error(said) or self._text_error(said) or self._end_error(said)
+
+    def _order_error(self, said: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with the numbers of the events, and with the first and the last one."""
+        if not said:
+            return "no event"
+        numbers = [event["sequence_number"] for event in said]
+        if numbers != [*range(len(said))]:
             return "an event is missing, or twice"
+        first, last = said[0]["type"], said[-1]["type"]
+        if first != "response.created" or last != "response.completed":
+            return f"it begins with {first} and ends with {last}"
+        return None
+
+    def _text_error(self, said: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with the text."""
         deltas = [event["delta"] for event in said if event["type"] == _TEXT_DELTA]
-        if "".join(deltas) != "".join(map(script.words, range(1, self._expected + 1))):
+        if "".join(deltas) != self._text():
             return "another text than the upstream said"
         if len(deltas) != self._expected or self.content != self._expected:
             return f"{len(deltas)} deltas instead of {self._expected}"
-        if (said[0]["type"], said[-1]["type"]) != ("response.created", "response.completed"):
-            return f"it begins with {said[0]['type']} and ends with {said[-1]['type']}"
-        return _response_error(said[-1]["response"], "".join(deltas), self._expected)
+        return None
+
+    def _end_error(self, said: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with the response that the last event holds."""
+        return _response_error(said[-1]["response"], self._text(), self._expected)
+
+    def _text(self) -> str:
+        """Return what the upstream said."""
+        return "".join(map(script.words, range(1, self._expected + 1)))
+
+
+class CallReading:
+    """A streamed chat completion that is one structured call: its arguments joined are what the upstream wrote.
+
+    How many events they leave in is the proxy's matter: one with half an escape waits for the other half.
+    """
+
+    def __init__(self, fragments: tuple[str, ...]) -> None:
+        """Expect the call whose arguments the upstream writes in these pieces."""
+        self.began: float | None = None
+        self.content = 0
+        self._arguments, self._expected = "".join(fragments), len(fragments) + 1
+        self._events: list[bytes] = []
+
+    def take(self, event: bytes) -> bool:
+        """Take an event; return whether it says something of the call."""
+        self.began = self.began or _began(event)
+        self._events.append(event)
+        if b'"tool_calls"' not in event:
+            return False
+        self.content += 1
+        return True
+
+    def error(self) -> str | None:
+        """Return what was wrong with the answer, which is over."""
+        if not self._events:
+            return "no event"
+        if self._events[-1][5:].strip() != b"[DONE]":
+            return "no [DONE]"
+        said: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events[:-1]]
+        choices = [choice for event in said for choice in event["choices"]]
+        calls = _calls(choices)
+        if _arguments(calls) != self._arguments:
+            return "other arguments than the upstream wrote"
+        if len(calls) < self._expected / 2:
+            return f"a call that was held back: {len(calls)} pieces of {self._expected}"
+        if choices[-1]["finish_reason"] != "tool_calls":
+            return "another finish"
+        return None
+
+
+def _calls(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the pieces of calls."""
+    return [call for choice in choices for call in choice["delta"].get("tool_calls") or ()]
+
+
+def _arguments(calls: list[dict[str, Any]]) -> str:
+    """Return the arguments of all calls, joined."""
+    return "".join(call["function"].get("arguments") or "" for call in calls)
+
+
+class PrintedReading:
+    """A streamed chat completion that is one call, printed as text: it leaves as the text that it is, or is `found`."""
+
+    def __init__(self, events: int, *, found: bool) -> None:
+        """Expect the call that the upstream prints in so many events."""
+        self.began: float | None = None
+        self.content = 0
+        self._expected, self._found = events, found
+        self._events: list[bytes] = []
+
+    def take(self, event: bytes) -> bool:
+        """Take an event; return whether it says something of the call."""
+        self.began = self.began or _began(event)
+        self._events.append(event)
+        self.content += 1
+        return True
+
+    def error(self) -> str | None:
+        """Return what was wrong with the answer, which is over."""
+        if not self._events or self._events[-1][5:].strip() != b"[DONE]":
+            return "no [DONE]"
+        said: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events[:-1]]
+        choices = [choice for event in said for choice in event["choices"]]
+        text = "".join(choice["delta"].get("content") or "" for choice in choices)
+        calls = _calls(choices)
+        return self._call_error(text, calls) if self._found else self._text_error(text, calls)
+
+    def _text_error(self, text: str, calls: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with a call that nobody looks for."""
+        right = text == "".join(script.printed_fragments(self._expected)) and not calls
+        return None if right else "another text than the upstream wrote"
+
+    def _call_error(self, text: str, calls: list[dict[str, Any]]) -> str | None:
+        """Return what is wrong with a call that was found in the text."""
+        if text.strip():
+            return f"{len(text)} characters of text beside the call"
+        names = [call["function"]["name"] for call in calls if call["function"].get("name")]
+        arguments = _arguments(calls)
+        if names != ["write"] or json.loads(arguments or "null") != json.loads("".join(self._wanted())):
+            return f"calls {names} with other arguments than the upstream wrote"
+        return None
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Return the arguments of the call, as JSON."""
+        return script.printed_arguments(self._expected)
+
+
+class RepairedReading(PrintedReading):
+    """A streamed chat completion that is one structured call, whose quotation marks have got their backslashes."""
+
+    def __init__(self, events: int) -> None:
+        """Expect the call that the upstream writes in so many events, repaired."""
+        super().__init__(events, found=True)
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Return the arguments of the call, as JSON."""
+        return script.unescaped_fragments(self._expected, repaired=True)
 
 
 def request(front: str, bench: dict[str, Any], *, stream: bool, counts: bool) -> tuple[str, bytes]:
-    """Return path and body of a request to a front, `chat`, `messages` or `responses`.
+    """Return path and body of a request to a front, `chat`, `messages` or `responses`; those of calls are chat, too.
 
     With `counts` a chat client asks for the token counts in every chunk, as the proxy does by itself for a Messages
     client where the server is vLLM.
@@ -176,17 +310,30 @@ def request(front: str, bench: dict[str, Any], *, stream: bool, counts: bool) ->
         return "/v1/messages", _encoded(body.messages_request(bench, stream))
     if front == "responses":
         return "/v1/responses", _encoded(body.responses_request(bench, stream))
-    asked = body.request(bench, stream)
+    asked = body.call_request(bench, stream) if front in _CALLS else body.request(bench, stream)
     if counts and stream:
         asked["stream_options"]["continuous_usage_stats"] = True
     return "/v1/chat/completions", _encoded(asked)
 
 
-def reading(front: str, events: int, counts: bool) -> Reading:
+def reading(front: str, events: int, counts: bool, piece: int = 0) -> Reading:
     """Return what reads a streamed answer of a front; `counts`: the server says them in every chunk."""
+    if front in _CALLS:
+        return _call_reading(front, events, piece)
     if front == "responses":
         return ResponsesReading(events)
     return MessagesReading(events, counts) if front == "messages" else ChatReading(events)
+
+
+def _call_reading(front: str, events: int, piece: int) -> Reading:
+    """Return what reads a streamed answer that is a call."""
+    if front == "unescaped":
+        return CallReading(script.unescaped_fragments(events))
+    if front == "repaired":
+        return RepairedReading(events)
+    if front == "call":
+        return CallReading(script.call_fragments(events, False, piece))
+    return PrintedReading(events, found=front == "found")
 
 
 def whole_error(front: str, answer: bytes) -> str | None:
@@ -199,25 +346,37 @@ def whole_error(front: str, answer: bytes) -> str | None:
     if front == "responses":
         return _response_error(said, script.whole_text(), script.WHOLE_TOKENS)
     choice = said["choices"][0]
-    right = (choice["message"]["content"], choice["finish_reason"]) == (script.whole_text(), "stop")
-    return None if right else "a whole answer with another text or finish"
+    if choice["message"]["content"] != script.whole_text():
+        return "a whole answer with another text"
+    if choice["finish_reason"] != "stop":
+        return f"a whole answer with the finish {choice['finish_reason']}"
+    return None
 
 
 def _response_error(response: dict[str, Any], text: str, tokens: int) -> str | None:
     """Return what is wrong with a response that has ended."""
+    if response["status"] != "completed":
+        return f"a response whose status is {response['status']}"
     said = [part["text"] for item in response["output"] for part in item["content"]]
-    if (response["status"], said) != ("completed", [text] if text else []):
-        return "a response that is not completed, or with another content"
-    counts = (response["usage"]["input_tokens"], response["usage"]["output_tokens"])
-    return None if counts == (script.PROMPT_TOKENS, tokens) else f"counts {counts}"
+    expected = [text] if text else []
+    if said != expected:
+        return "a response with another content"
+    return _usage_error(response["usage"], tokens)
 
 
 def _stop_error(reason: str, usage: dict[str, int], tokens: int) -> str | None:
     """Return what is wrong with the end of a message."""
     if reason != "end_turn":
         return f"stop reason {reason}"
+    return _usage_error(usage, tokens)
+
+
+def _usage_error(usage: dict[str, int], tokens: int) -> str | None:
+    """Return what is wrong with the tokens that were counted."""
     counts = (usage["input_tokens"], usage["output_tokens"])
-    return None if counts == (script.PROMPT_TOKENS, tokens) else f"counts {counts}"
+    if counts != (script.PROMPT_TOKENS, tokens):
+        return f"counts {counts}"
+    return None
 
 
 def _began(event: bytes) -> float | None:

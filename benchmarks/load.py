@@ -2,7 +2,8 @@
 
 One thread, one epoll. Opens streams, reads them to the end, counts their events and holds each against the schedule of
 `benchmarks.upstream`. Prints one line of JSON. With `--idle` it prints `{"ready": N}` as soon as every stream has had
-its first content event and then holds them all open until its standard input is closed.
+its first content event and then holds them all open until its standard input is closed; to each line there it prints
+the longest gap since the line before. With `--told` it prints `{"ready": 0}` and begins at a line on standard input.
 """
 
 from __future__ import annotations
@@ -55,6 +56,28 @@ class Job:
     events: int
     rate: float
     counts: bool
+    piece: int = 0
+
+
+class Gaps:
+    """The times between the events of one stream, in seconds."""
+
+    def __init__(self) -> None:
+        """Start before the first event."""
+        self._last = 0.0
+        self._longest = 0.0
+
+    def event(self, now: float) -> float | None:
+        """Take the moment of an event; return the time since the one before, None for the first."""
+        gap = now - self._last if self._last else None
+        self._last = now
+        self._longest = max(self._longest, gap or 0.0)
+        return gap
+
+    def longest(self, now: float) -> float:
+        """Return the longest gap since this was asked last; what is waited for now counts as well."""
+        longest, self._longest = self._longest, 0.0
+        return max(longest, now - self._last) if self._last else longest
 
 
 class Stream:
@@ -69,9 +92,9 @@ class Stream:
         self.unsent = job.request
         self._job, self._tally = job, tally
         self._reply, self._events = Reply(), Events()
-        self._reading = fronts.reading(job.front, job.events, job.counts)
+        self._reading = fronts.reading(job.front, job.events, job.counts, job.piece)
         self._answer = b""
-        self._last = 0.0
+        self.gaps = Gaps()
 
     @property
     def content(self) -> int:
@@ -102,8 +125,7 @@ class Stream:
                 self._count(event, now)
         elif text:
             self._answer += text
-            if not self._last:
-                self._last = now
+            if self.gaps.event(now) is None:
                 self._tally.first.append(now - self.opened)
         return self._reply.done
 
@@ -121,11 +143,11 @@ class Stream:
         """Count one event and hold it against the event before and against the schedule."""
         tally = self._tally
         tally.events += 1
-        if self._last:
-            tally.gaps.append(now - self._last)
-        else:
+        gap = self.gaps.event(now)
+        if gap is None:
             tally.first.append(now - self.opened)
-        self._last = now
+        else:
+            tally.gaps.append(gap)
         if not self._reading.take(event):
             return
         tally.content += 1
@@ -181,7 +203,7 @@ class Load:
         """Act on what epoll said of one descriptor."""
         stream = self._open.get(descriptor)
         if stream is None:
-            self._stop = not os.read(descriptor, 1024)
+            self._told(os.read(descriptor, 1024))
             return
         before = stream.content
         try:
@@ -196,6 +218,15 @@ class Load:
         self._waiting -= stream.content > 0 and before == 0
         if over:
             self._over(stream)
+
+    def _told(self, line: bytes) -> None:
+        """Act on standard input: a line asks for the longest gap since the line before, its end ends the run."""
+        if not line:
+            self._stop = True
+            return
+        now = time.monotonic()
+        longest = max((stream.gaps.longest(now) for stream in self._open.values()), default=0.0)
+        print(json.dumps({"streams": len(self._open), "gap_ms": round(longest * 1e3, 3)}), flush=True)
 
     def _over(self, stream: Stream) -> None:
         """Judge a stream whose answer is over; what is no answer of the front at all is as wrong as any other."""
@@ -257,7 +288,9 @@ def job(options: argparse.Namespace) -> Job:
         f"Accept: application/json, text/event-stream\r\n{version}Content-Length: {len(text)}\r\n\r\n"
     )
     events, rate = int(bench.get("events", 50)), float(bench.get("rate", 50.0))
-    return Job((host, port), head.encode() + text, options.front, not options.whole, events, rate, options.counts)
+    piece = int(bench.get("piece", 0))
+    asked = head.encode() + text
+    return Job((host, port), asked, options.front, not options.whole, events, rate, options.counts, piece)
 
 
 def main() -> None:
@@ -269,13 +302,18 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=0.0, help="seconds over which the streams are opened")
     parser.add_argument("--bench", default="{}", help="what the upstream shall answer, as JSON")
     parser.add_argument("--body", help="a file with the request to send instead of the built-in one")
-    parser.add_argument("--front", choices=("chat", "messages", "responses"), default="chat", help="which API is asked")
+    fronts_known = ("chat", "messages", "responses", "call", "printed", "found", "unescaped", "repaired")
+    parser.add_argument("--front", choices=fronts_known, default="chat", help="which API is asked")
     parser.add_argument("--counts", action="store_true", help="token counts in every chunk are asked for, or expected")
     parser.add_argument("--whole", action="store_true", help="ask without streaming")
     parser.add_argument("--idle", action="store_true", help="hold the streams open until standard input closes")
+    parser.add_argument("--told", action="store_true", help="begin at a line on standard input")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds until it ends by itself")
     options = parser.parse_args()
     load = Load(job(options), options.streams, options.parallel or options.streams, options.spread)
+    if options.told:
+        print(json.dumps({"ready": 0}), flush=True)
+        sys.stdin.readline()
     print(json.dumps(load.run(options.limit, options.idle)))
 
 

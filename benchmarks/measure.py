@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -20,6 +21,12 @@ Figures = dict[str, float | None]
 SPREAD = 1.0
 # The longest measurement takes a third of this where all is well.
 LIMIT_SECONDS = 35.0
+# Requests that come at once, the streams beside which they come, and the chunks of a call of 100 kB.
+AT_ONCE = 50
+_BESIDE = 50
+_REPAIR_EVENTS = 2_300
+# Gaps are measured for a few seconds; the streams go on for longer than anything before that may take.
+_BESIDE_SECONDS = 120.0
 
 
 class Failed(Exception):
@@ -40,13 +47,17 @@ class Sizes:
     rate: float = 50.0
     whole: int = 500
     idle: int = 1_000
+    bursts: int = 5
+    window: float = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Which front is asked: `chat`, `messages` or `responses`. `counts`: the server counts tokens in every chunk.
+    """Which front is asked: `chat`, `messages` or `responses`; or, for chat, by what it is answered: a `call`, one that
+    is `printed` as text, and leaves so, or is `found` in it, one that leaves `unescaped`, as it came, or `repaired`.
 
-    A chat client asks for that; for a Messages client the proxy asks if the server is vLLM.
+    `counts`: the server counts tokens in every chunk. A chat client asks for that; for a Messages client the proxy asks
+    if the server is vLLM.
     """
 
     front: str = "chat"
@@ -61,7 +72,7 @@ class Asking:
 CHAT = Asking()
 MESSAGES = Asking("messages", counts=True)
 FULL = Sizes()
-QUICK = Sizes(first=20, paced_seconds=1.2, flat_events=600, over_seconds=0.8, whole=60)
+QUICK = Sizes(first=20, paced_seconds=1.2, flat_events=600, over_seconds=0.8, whole=60, bursts=2, window=0.5)
 
 
 def warm(target: Target, asking: Asking = CHAT) -> None:
@@ -92,6 +103,49 @@ def paced(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
     }
 
 
+def cpu_per_event(target: Target, sizes: Sizes, asking: Asking, *, call: str = "") -> float | None:
+    """Return the CPU microseconds for each event that the upstream writes, all of a request's cost in it.
+
+    `call`: what kind of call it writes, `right` or `printed`; text if empty.
+    """
+    events = int(sizes.paced_seconds * sizes.rate)
+    bench: dict[str, Any] = {"events": events, "rate": sizes.rate}
+    if call:
+        bench["call"] = call
+    _, cpu = _load_and_cpu(target, sizes.paced_streams, bench, "--spread", str(SPREAD), *asking.options)
+    return _per(cpu, sizes.paced_streams * events, 1e6)
+
+
+def cpu_under_way(target: Target, streams: int, rate: float) -> float:
+    """Return the CPU microseconds for each event while streams go on that have all begun."""
+    spread = max(1.0, streams / 200)
+    settled, window = spread + 2.0, 4.0
+    bench = {"events": int((settled + window + 2.0) * rate), "rate": rate}
+    process = _generator(target, streams, bench, "--spread", str(spread), "--limit", str(4 * (settled + window)))
+    try:
+        time.sleep(settled)
+        began, before = time.monotonic(), target.cpu()
+        time.sleep(window)
+        used, seconds = target.cpu() - before, time.monotonic() - began
+        _checked(process.communicate(timeout=LIMIT_SECONDS + 5 * settled)[0])
+    except subprocess.TimeoutExpired as error:
+        raise Failed("the load generator did not end") from error
+    finally:
+        processes.stop(process)
+    return used / (streams * rate * seconds) * 1e6
+
+
+def ask_for_call(target: Target, events: int, piece: int) -> None:
+    """Ask for a call in so many events, most of them with a piece of its content of so many characters."""
+    _load(target, 1, {"events": events, "rate": 0, "call": "right", "piece": piece}, "--front", "call")
+
+
+def time_of_body(target: Target, file: str) -> float:
+    """Return the median milliseconds until the whole answer to the request in a file."""
+    seen = _load(target, 15, {}, "--whole", "--body", file, parallel=1)
+    return float(seen["first_ms"])
+
+
 def flat(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
     """Return what comes through when the upstream writes as fast as the sockets take it."""
     bench = {"events": sizes.flat_events, "rate": 0}
@@ -105,7 +159,9 @@ def over(target: Target, sizes: Sizes, spread: float = 0.0) -> Figures:
     `spread`: seconds over which the streams begin.
     """
     bench = {"events": int(sizes.over_seconds * sizes.rate), "rate": sizes.rate}
-    seen, cpu = _load_and_cpu(target, sizes.over_streams, bench, "--spread", str(spread))
+    # What carries a fifth of it is slow, and no failure.
+    limit = max(LIMIT_SECONDS, 6 * sizes.over_seconds)
+    seen, cpu = _load_and_cpu(target, sizes.over_streams, bench, "--spread", str(spread), limit=limit)
     return {**_saturated("over", seen, cpu), "over.late_p99_ms": seen["late_p99_ms"]}
 
 
@@ -113,6 +169,24 @@ def whole(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
     """Return CPU and time of answers that are not streamed, one at a time."""
     seen, cpu = _load_and_cpu(target, sizes.whole, {}, "--whole", *asking.options, parallel=1)
     return {"whole.cpu_ms": _per(cpu, seen["answers"], 1e3), "whole.ms": seen["first_ms"]}
+
+
+def burst(target: Target, sizes: Sizes) -> Figures:
+    """Return the time of whole answers that are asked for at once, and how many times the work of them all it is."""
+    alone = _load(target, sizes.first, {}, "--whole", parallel=1)["first_ms"]
+    longest = statistics.median(_load(target, AT_ONCE, {}, "--whole")["first_p99_ms"] for _ in range(sizes.bursts))
+    return {"burst.p99_ms": longest, "burst.times": longest / (AT_ONCE * alone)}
+
+
+def gap_beside_burst(target: Target, sizes: Sizes) -> Figures:
+    """Return by how much the longest gap of paced streams is longer beside short streams that begin at once."""
+    return {"burst.more_ms": _longer_gap(target, sizes, AT_ONCE, {"events": 5, "rate": 0}, CHAT)}
+
+
+def gap_beside_repair(target: Target, sizes: Sizes, asking: Asking) -> Figures:
+    """Return by how much it is longer beside a call of 100 kB that lacks backslashes; `asking`: what becomes of it."""
+    bench = {"events": _REPAIR_EVENTS, "rate": 0, "call": "unescaped"}
+    return {"repair.more_ms": _longer_gap(target, sizes, 1, bench, asking)}
 
 
 def messages_paced(target: Target, sizes: Sizes) -> Figures:
@@ -128,17 +202,44 @@ def messages_whole(target: Target, sizes: Sizes) -> Figures:
 def memory(target: Target, sizes: Sizes) -> Figures:
     """Return the worker's memory with idle streams open, and the time to the first byte of one more."""
     before = target.worker_rss()
-    with _idle(target, sizes.idle) as ready:
+    # A thousand in four seconds: what they take counts, and not how fast they come.
+    spread = max(1.0, sizes.idle / 250)
+    silent = {"events": 1, "hold": 20.0 + 3.0 * spread}
+    with _held_open(target, sizes.idle, silent, spread=spread, limit=15.0 + 3.0 * spread):
+        time.sleep(0.3)
         during = target.worker_rss()
         more = _load(target, 1, {"events": 1, "rate": 0})
     known = target.pid is not None
     return {
-        "idle.streams": ready,
+        "idle.streams": sizes.idle,
         "idle.before_mb": before / 1e6 if known else None,
         "idle.during_mb": during / 1e6 if known else None,
-        "idle.kib_per_stream": (during - before) / 1024 / ready if known else None,
+        "idle.kib_per_stream": (during - before) / 1024 / sizes.idle if known else None,
         "idle.next_ms": more["first_ms"],
     }
+
+
+def _longer_gap(target: Target, sizes: Sizes, streams: int, bench: dict[str, Any], asking: Asking) -> float:
+    """Return by how many milliseconds the longest gap of paced streams is longer beside other streams than alone.
+
+    What else makes gaps, the upstream and the generator among it, does so in both.
+    """
+    paced = {"events": int(_BESIDE_SECONDS * sizes.rate), "rate": sizes.rate}
+    # It is there already when the gaps are measured: a Python that starts would make some.
+    beside = _generator(target, streams, bench, "--told", "--limit", str(LIMIT_SECONDS), *asking.options)
+    try:
+        assert beside.stdout is not None
+        _checked(beside.stdout.readline())
+        with _held_open(target, _BESIDE, paced, spread=SPREAD, limit=_BESIDE_SECONDS) as longest_gap:
+            longest_gap()
+            time.sleep(sizes.window)
+            alone = longest_gap()
+            until = time.monotonic() + sizes.window
+            _ended(beside, "\n")
+            time.sleep(max(0.0, until - time.monotonic()))
+            return longest_gap() - alone
+    finally:
+        processes.stop(beside)
 
 
 def _messages(
@@ -172,39 +273,71 @@ def _per(cpu: float | None, count: float, scale: float) -> float | None:
 
 
 def _load_and_cpu(
-    target: Target, streams: int, bench: dict[str, Any], *more: str, parallel: int = 0
+    target: Target,
+    streams: int,
+    bench: dict[str, Any],
+    *more: str,
+    parallel: int = 0,
+    limit: float = LIMIT_SECONDS,
 ) -> tuple[dict[str, Any], float | None]:
     """Run the load generator; return its results and the CPU seconds that the target used meanwhile."""
     before = target.cpu()
-    seen = _load(target, streams, bench, *more, parallel=parallel)
+    seen = _load(target, streams, bench, *more, parallel=parallel, limit=limit)
     return seen, target.cpu() - before if target.pid else None
 
 
-def _load(target: Target, streams: int, bench: dict[str, Any], *more: str, parallel: int = 0) -> dict[str, Any]:
-    """Run the load generator to its end; raise Failed if any answer was wrong."""
-    process = _generator(target, streams, bench, "--parallel", str(parallel), "--limit", str(LIMIT_SECONDS), *more)
+def _load(
+    target: Target,
+    streams: int,
+    bench: dict[str, Any],
+    *more: str,
+    parallel: int = 0,
+    limit: float = LIMIT_SECONDS,
+) -> dict[str, Any]:
+    """Run the load generator to its end, for `limit` seconds at most; raise Failed if any answer was wrong."""
+    process = _generator(target, streams, bench, "--parallel", str(parallel), "--limit", str(limit), *more)
     try:
-        output, _ = process.communicate(timeout=LIMIT_SECONDS + 5.0)
-    except subprocess.TimeoutExpired as error:
-        raise Failed("the load generator did not end") from error
+        return _ended(process, limit=limit)
     finally:
         processes.stop(process)
+
+
+def _ended(process: subprocess.Popen[str], told: str | None = None, *, limit: float = LIMIT_SECONDS) -> dict[str, Any]:
+    """Wait for a load generator, which may be told something before, and return its results; else raise Failed."""
+    try:
+        output, _ = process.communicate(told, timeout=limit + 5.0)
+    except subprocess.TimeoutExpired as error:
+        raise Failed("the load generator did not end") from error
     if process.returncode != 0:
         raise Failed(f"the load generator ended with {process.returncode}")
     return _checked(output)
 
 
 @contextmanager
-def _idle(target: Target, streams: int) -> Iterator[int]:
-    """Hold silent streams open while the block runs; give their number."""
-    process = _generator(target, streams, {"events": 1, "hold": 20}, "--idle", "--spread", "1", "--limit", "15")
+def _held_open(
+    target: Target, streams: int, bench: dict[str, Any], *, spread: float, limit: float
+) -> Iterator[Callable[[], float]]:
+    """Hold streams open while the block runs; give what tells the longest gap, in milliseconds, since it did last."""
+    process = _generator(target, streams, bench, "--idle", "--spread", str(spread), "--limit", str(limit))
     assert process.stdin is not None and process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+
+    def longest_gap() -> float:
+        try:
+            stdin.write("\n")
+            stdin.flush()
+        except OSError as error:
+            raise Failed("the load generator has ended") from error
+        told = _checked(stdout.readline())
+        if told.get("streams") != streams:
+            raise Failed(f"{told.get('streams', 0)} of {streams} streams are still open")
+        return float(told["gap_ms"])
+
     try:
-        opened = _checked(process.stdout.readline()).get("ready", 0)
+        opened = _checked(stdout.readline()).get("ready", 0)
         if opened != streams:
-            raise Failed(f"{opened} of {streams} idle streams were opened")
-        time.sleep(0.3)
-        yield opened
+            raise Failed(f"{opened} of {streams} streams were opened")
+        yield longest_gap
         process.stdin.close()
         _checked(process.stdout.readline())
     finally:

@@ -32,13 +32,14 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / _TICKS
 
 
-def rss(pid: int) -> int:
-    """Return the resident bytes of a process, 0 if it is gone."""
+def rss(pid: int, *, highest: bool = False) -> int:
+    """Return the resident bytes of a process, or the most that it had so far; 0 if it is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+    name = "VmHWM:" if highest else "VmRSS:"
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
 def stop(process: subprocess.Popen[str], patience: float = 5.0) -> None:

@@ -9,6 +9,10 @@ from benchmarks.measure import Figures
 
 Results = dict[str, Figures]
 
+# CPU of this tree, in times of an older one's; the figures that are CPU.
+MOST_OF_OLDER = 1.10
+_CPU = (".cpu_us", ".cpu_ms")
+
 # (figure, what it is, digits after the point)
 Row = tuple[str, str, int]
 
@@ -111,6 +115,18 @@ def table(results: Results, rows: Sequence[Row] = _ROWS) -> Iterator[str]:
         yield f"| {what:<{first}} |" + "".join(f" {cell:>{width}} |" for cell, width in cells)
 
 
+def beside(rows: Sequence[Row], times: Figures) -> Iterator[str]:
+    """Yield a line for each row: how many times an older tree's figure that of this one is; CPU has a bound."""
+    width = max(len(what) for _, what, _ in rows)
+    for figure, what, _ in rows:
+        value = times.get(figure)
+        line = f"{what:<{width}} {_number(value, 2):>8}"
+        if value is not None and figure.endswith(_CPU):
+            bound = Bound(what, figure, most=MOST_OF_OLDER)
+            line = f"{line}  <= {MOST_OF_OLDER:.2f}  {_verdict(bound, value)}"
+        yield line
+
+
 def verdicts(proxy: Figures) -> Iterator[str]:
     """Yield a line for each number that the proxy is to hold, and for those that are not measured with it."""
     yield from held(BOUNDS, proxy)
@@ -131,7 +147,8 @@ def _verdict(bound: Bound, value: float | None) -> str:
     if value is None:
         return "not measured"
     low = bound.least is not None and value < bound.least
-    high = bound.most is not None and value > bound.most
+    # What is printed as the bound is within it.
+    high = bound.most is not None and round(value, 4) > bound.most
     return "NOT MET" if low or high else "met"
 
 

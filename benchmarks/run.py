@@ -15,8 +15,9 @@ from types import FrameType
 from benchmarks import against, measure, report, targets
 from benchmarks.measure import Figures, Sizes
 from benchmarks.targets import Starter, Target
+from proxy.commands.terminal import Progress, progress
 
-FILES = 8_192
+FILES = 16_384
 LIMIT_SECONDS = 240
 Measurement = Callable[[Target, Sizes], Figures]
 
@@ -30,6 +31,8 @@ _ON_ONE: tuple[Measurement, ...] = (
     measure.whole,
     measure.messages_whole,
 )
+# Memory is taken from a fresh process: what the others leave behind would hide what a stream needs.
+_RUNS = (_ON_ONE, (measure.memory,))
 
 
 def main() -> int:
@@ -39,6 +42,7 @@ def main() -> int:
     parser.add_argument("--targets", default="direct,nginx,proxy", help="which of them, with commas between")
     parser.add_argument("--proxy-args", default="", help="further options for the proxy's command line")
     parser.add_argument("--against", metavar="COMMIT", help="run the proxy of an older commit, and nginx, beside this")
+    parser.add_argument("--rounds", type=against.rounds, default=against.ROUNDS, help="with --against: how many")
     options = parser.parse_args()
     bounded()
     known: dict[str, Starter] = {
@@ -51,28 +55,30 @@ def main() -> int:
         parser.error(f"unknown target: {', '.join(sorted(unknown))}")
     sizes = measure.QUICK if options.quick else measure.FULL
     if options.against:
-        signal.alarm(2 * LIMIT_SECONDS)
+        limit = max(against.ROUNDS, options.rounds) * against.ROUND_SECONDS
+        signal.alarm(limit)
         sizes = replace(sizes, paced_seconds=min(sizes.paced_seconds, 4.0), whole=min(sizes.whole, 200))
-        return 0 if against.compare(options.against, sizes, shlex.split(options.proxy_args), 2 * LIMIT_SECONDS) else 1
+        extra = shlex.split(options.proxy_args)
+        return 0 if against.compare(options.against, sizes, extra, limit, options.rounds) else 1
     began = time.monotonic()
-    with targets.upstream(LIMIT_SECONDS) as port:
-        seen = {name: _measure(name, known[name], port, sizes) for name in names}
+    steps = len(names) * sum(map(len, _RUNS))
+    with targets.upstream(LIMIT_SECONDS) as port, progress("benchmarks", steps) as bar:
+        seen = {name: _measure(name, known[name], port, sizes, bar) for name in names}
     _print({name: figures for name, (figures, _) in seen.items()})
     print(f"\n{time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
     return 0 if all(good for _, good in seen.values()) else 1
 
 
-def _measure(name: str, start: Starter, port: int, sizes: Sizes) -> tuple[Figures, bool]:
+def _measure(name: str, start: Starter, port: int, sizes: Sizes, bar: Progress) -> tuple[Figures, bool]:
     """Return the figures of one target, and whether all measurements of it could be made."""
     figures: Figures = {}
-    # Memory is taken from a fresh process: what the others leave behind would hide what a stream needs.
-    runs = (_ON_ONE, (measure.memory,))
     good = True
-    for measurements in runs:
+    for measurements in _RUNS:
         try:
             with start(port) as target:
                 measure.warm(target)
                 for one in measurements:
+                    bar.step(f"{name}, {one.__name__}")
                     good &= _one(one, target, sizes, figures)
         except (targets.Unavailable, measure.Failed) as error:
             print(f"{name}: {error}", file=sys.stderr)
@@ -101,15 +107,15 @@ def _print(results: report.Results) -> None:
     print("\n".join(report.verdicts(results.get("proxy", {}))))
 
 
-def bounded() -> None:
-    """Allow enough open files for 1,000 streams, and end the run, with all it started, after LIMIT_SECONDS."""
+def bounded(seconds: int = LIMIT_SECONDS) -> None:
+    """Allow enough open files for 1,000 streams, and end the run, with all it started, after so many seconds."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _end)
-    signal.alarm(LIMIT_SECONDS)
+    signal.alarm(seconds)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -54,7 +54,12 @@ print(f"<li class=\"entry\">{pairs([])!r}</li></tool_call>", end="\\n\\n")
 _TOKENS = re.findall(r"\\u..|\\.| ?\w+|\s+|[^\w\s\\]+", json.dumps(_WRITTEN)[1:-1])
 CALL_ID = "chatcmpl-tool-b3b34516dd696271"
 CALL_OPENING = ('{"', "file", "_path", '": "', "src", "/pairs", ".py", '", "', "content", '": "')
+# A call as models of Hermes' kind print it: what stands before its arguments and behind them, a token each.
+_PRINTED_OPENING = ("<tool_call>", "\n", '{"', "name", '": "', "write", '", "', "arguments", '": ')
+_PRINTED_CLOSING = ("}", "\n", "</tool_call>")
 CALL_CLOSING = ('",', ' "', "over", "write", '":', " true", "}")
+# A line of the content of a call that lacks backslashes; 44 letters.
+_LINE = 'def say(name):\n    print(f"Hello, {name}")\n'
 _WRONG_CLOSING = ('",', ' "', "over", "write", '": "', "true", '"}')
 
 
@@ -125,6 +130,19 @@ class CallScript(Script):
         return {"content": None, "tool_calls": [call]}
 
 
+class PrintedScript(Script):
+    """The chunks of a stream of text that is one call, printed."""
+
+    def __init__(self, fragments: tuple[str, ...], counts: bool = False) -> None:
+        """Make all chunks, one for each of the fragments."""
+        self._fragments = fragments
+        super().__init__(len(fragments), counts)
+
+    def _delta(self, number: int) -> dict[str, Any]:
+        """Return what chunk `number` says of the call."""
+        return {"content": self._fragments[number - 1]}
+
+
 def ident(start: float) -> bytes:
     """Return the id of a stream that began at `start`, in seconds of time.monotonic()."""
     return b"%0*d" % (ID_WIDTH, round(start * 1e9))
@@ -135,22 +153,59 @@ def words(number: int) -> str:
     return f" {WORDS[number % len(WORDS)]} {WORDS[number // len(WORDS) % len(WORDS)]} {number}"
 
 
-@lru_cache
-def call(events: int, wrong: bool, counts: bool = False) -> CallScript:
+@lru_cache(maxsize=4)
+def call(events: int, wrong: bool, counts: bool = False, piece: int = 0) -> CallScript:
     """Return the script of a call of `events` chunks, as `call_fragments` has it."""
-    return CallScript(call_fragments(events, wrong), counts)
+    return CallScript(call_fragments(events, wrong, piece), counts)
 
 
-def call_fragments(events: int, wrong: bool) -> tuple[str, ...]:
+@lru_cache(maxsize=4)
+def printed_call(events: int, counts: bool = False) -> PrintedScript:
+    """Return the script of a call that is printed in `events` chunks of text."""
+    return PrintedScript(printed_fragments(events), counts)
+
+
+def printed_fragments(events: int) -> tuple[str, ...]:
+    """Return the text of a printed call, a chunk for each token."""
+    return (*_PRINTED_OPENING, *printed_arguments(events), *_PRINTED_CLOSING)
+
+
+def printed_arguments(events: int) -> tuple[str, ...]:
+    """Return the arguments of the call that is printed in so many chunks."""
+    return call_fragments(events - len(_PRINTED_OPENING) - len(_PRINTED_CLOSING) + 1, False)
+
+
+def call_fragments(events: int, wrong: bool, piece: int = 0) -> tuple[str, ...]:
     """Return the arguments of a `write` in `events` - 1 pieces: with the call's name, a chunk for each token.
 
     If they are to be `wrong`, the boolean at their end is a string; all else is the same, so what is right is known.
+    With a `piece` the content comes in pieces of so many letters.
     """
     closing = _WRONG_CLOSING if wrong else CALL_CLOSING
+    if piece:
+        return (*CALL_OPENING, *["x" * piece] * (events - 1 - len(CALL_OPENING) - len(closing)), *closing)
     content = [*islice(cycle(_TOKENS), events - 1 - len(CALL_OPENING) - len(closing))]
     if content[-1].startswith("\\u"):
         content[-1] = " "
     return (*CALL_OPENING, *content, *closing)
+
+
+@lru_cache(maxsize=4)
+def unescaped_call(events: int, counts: bool = False) -> CallScript:
+    """Return the script of a call of `events` chunks whose quotation marks lack their backslashes."""
+    return CallScript(unescaped_fragments(events), counts)
+
+
+def unescaped_fragments(events: int, *, repaired: bool = False) -> tuple[str, ...]:
+    """Return the arguments of a `write` in `events` - 1 pieces, a line of its content in each.
+
+    The quotation marks in its content lack their backslashes, if it is not `repaired`: only with the schema it can be
+    read.
+    """
+    line = json.dumps(_LINE)[1:-1]
+    if not repaired:
+        line = line.replace('\\"', '"')
+    return (*CALL_OPENING, *[line] * (events - 1 - len(CALL_OPENING) - len(CALL_CLOSING)), *CALL_CLOSING)
 
 
 def whole_text() -> str:

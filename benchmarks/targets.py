@@ -118,20 +118,20 @@ def nginx(port: int) -> Iterator[Target]:
         config = Path(folder, "nginx.conf")
         config.write_text(_NGINX.format(folder=folder, upstream=port, port=listen))
         command = [binary, "-e", "stderr", "-p", folder, "-c", str(config)]
-        with _running("nginx", command, listen, Path(folder, "log")) as target:
+        with running("nginx", command, listen, Path(folder, "log")) as target:
             yield target
 
 
-def proxy(extra: Sequence[str] = (), root: Path = ROOT) -> Starter:
+def proxy(extra: Sequence[str] = (), root: Path = ROOT, python: str = sys.executable) -> Starter:
     """Return what runs the proxy of the tree `root`, with `extra` options, in front of an upstream's port."""
 
     @contextmanager
     def start(port: int) -> Iterator[Target]:
         listen = free_port()
-        command = [sys.executable, *PROXY, "--upstream", f"http://127.0.0.1:{port}", "--port", str(listen), *extra]
+        command = [python, *PROXY, "--upstream", f"http://127.0.0.1:{port}", "--port", str(listen), *extra]
         with (
             tempfile.TemporaryDirectory(prefix="bench-proxy-") as folder,
-            _running("proxy", command, listen, Path(folder, "log"), root) as target,
+            running("proxy", command, listen, Path(folder, "log"), root) as target,
         ):
             yield target
 
@@ -146,13 +146,22 @@ def free_port() -> int:
 
 
 @contextmanager
-def _running(name: str, command: Sequence[str], port: int, log: Path, root: Path = ROOT) -> Iterator[Target]:
-    """Run a command in the folder `root` until the block ends; enter the block when it answers on `port`."""
+def running(
+    name: str,
+    command: Sequence[str],
+    port: int,
+    log: Path,
+    root: Path = ROOT,
+    *,
+    health: str = "/health",
+    patience: float = START_SECONDS,
+) -> Iterator[Target]:
+    """Run a command in the folder `root` until the block ends; enter the block when it answers `health` on `port`."""
     with log.open("w") as output:
         process = subprocess.Popen(command, cwd=root, stdout=output, stderr=subprocess.STDOUT, text=True)
     try:
-        until = time.monotonic() + START_SECONDS
-        while not _answers(port):
+        until = time.monotonic() + patience
+        while not _answers(port, health):
             if process.poll() is not None or time.monotonic() > until:
                 raise Unavailable(f"{name} did not start: {log.read_text().strip()[-600:] or 'no word'}")
             time.sleep(0.05)
@@ -161,11 +170,11 @@ def _running(name: str, command: Sequence[str], port: int, log: Path, root: Path
         processes.stop(process)
 
 
-def _answers(port: int) -> bool:
+def _answers(port: int, path: str) -> bool:
     """Return whether an HTTP server answers on `port`, whatever it says."""
     connection = HTTPConnection("127.0.0.1", port, timeout=2.0)
     try:
-        connection.request("GET", "/health")
+        connection.request("GET", path)
         connection.getresponse().read()
     except (OSError, HTTPException):
         return False

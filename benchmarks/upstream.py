@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks import script
 from benchmarks.body import MODEL
 
-MAX_REQUEST = 4 << 20
+MAX_REQUEST = 16 << 20
 MAX_HOLD = 600.0
 _READ = select.EPOLLIN | select.EPOLLRDHUP
 
@@ -32,7 +32,8 @@ class Plan:
     """What one stream shall hold: events, events per second (0: no pacing), seconds of silence before the end.
 
     `usage`: the token counts at the end; `counts`: in every chunk as well. `call`: a structured call instead of text,
-    `right`, or `wrong` if its arguments need a repair.
+    `right`, or `wrong` or `unescaped` if its arguments need a repair, or a call that is `printed` as text; `piece`: the
+    letters of a piece of its content.
     """
 
     events: int = 50
@@ -41,6 +42,7 @@ class Plan:
     usage: bool = False
     counts: bool = False
     call: str = ""
+    piece: int = 0
 
     def with_body(self, body: dict[str, Any]) -> Plan:
         """Return the plan that a request asks for, within bounds; what it does not name stays."""
@@ -54,6 +56,7 @@ class Plan:
             usage=bool(counted.get("include_usage")),
             counts=bool(counted.get("continuous_usage_stats")),
             call=str(bench.get("call", self.call)),
+            piece=int(bench.get("piece", self.piece)),
         )
 
 
@@ -173,7 +176,13 @@ class Upstream:
         """Send headers and role chunk, which are event 0, and put the stream on the clock."""
         connection.plan, connection.start, connection.ident = plan, now, script.ident(now)
         text = self._scripts[plan.counts]
-        connection.says = script.call(plan.events, plan.call == "wrong", plan.counts) if plan.call else text
+        connection.says = text
+        if plan.call == "printed":
+            connection.says = script.printed_call(plan.events, plan.counts)
+        elif plan.call == "unescaped":
+            connection.says = script.unescaped_call(plan.events, plan.counts)
+        elif plan.call:
+            connection.says = script.call(plan.events, plan.call == "wrong", plan.counts, plan.piece)
         connection.number = 1
         self._send(connection, script.STREAM_HEADERS + connection.says.role(connection.ident))
         self._schedule(connection)

@@ -38,25 +38,6 @@ TIMEOUT_SECONDS = 30.0
 _RECEIVE = 1 << 18
 _WHOLE_RULES = 'models: [{match: "*", arguments: whole}]\n'
 
-_PARAMETERS = {
-    "file_path": {"type": "string", "description": "The file's path."},
-    "content": {"type": "string", "description": "The whole new content of the file."},
-    "overwrite": {"type": "boolean", "description": "Replace a file that is there."},
-}
-WRITE = {
-    "type": "function",
-    "function": {
-        "name": "write",
-        "description": "Write a file.",
-        "parameters": {
-            "type": "object",
-            "properties": _PARAMETERS,
-            "required": ["file_path", "content"],
-            "additionalProperties": False,
-        },
-    },
-}
-
 ROWS = (
     ("paced.first_ms", "paced: first byte of content, median ms after it was due", 2),
     ("paced.first_most_ms", "paced: first byte of content, the most", 2),
@@ -264,8 +245,7 @@ def _answer(target: Target, bench: dict[str, Any]) -> Seen:
 
 def _request(target: Target, bench: dict[str, Any]) -> bytes:
     """Return a whole HTTP request that offers `write` beside the other tools."""
-    asked = body.request(bench)
-    asked["tools"] = [*(tool for tool in asked["tools"] if tool["function"]["name"] != "write"), WRITE]
+    asked = body.call_request(bench)
     text = json.dumps(asked, separators=(",", ":")).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{target.port}\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text

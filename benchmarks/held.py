@@ -1,0 +1,315 @@
+"""What the proxy is held to, in one run: `python -m benchmarks.held [--quick] [--without LiteLLM,aiohttp]`.
+
+nginx, this proxy, an aiohttp program that parses each event, and LiteLLM stand before the same upstream at the same
+time, and are measured in turn, round by round; of each figure the median of the rounds counts. With `--against COMMIT`
+the proxy of an older commit is beside them; what it cannot do is left empty. What cannot be installed here is left out
+with a word. The exit code is 1 if a measurement failed, and not if a number is not met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchmarks import against, measure, others, report, run, targets
+from benchmarks.against import SPREAD
+from benchmarks.measure import Asking, Figures, Sizes
+from benchmarks.report import Bound, Row
+from benchmarks.targets import Starter, Target, Unavailable
+from proxy.commands.terminal import Progress, progress
+
+# A round, and the memory at the end, take a third of this where all is well.
+ROUND_SECONDS = 600
+PROXY, NGINX = "proxy", "nginx"
+# A stream needs no thread; 5,000 are more than a proxy takes by itself.
+MANY = 5_000
+_ROOM = ("--max-streams", str(MANY + 100))
+_HELP_SECONDS = 60
+FULL = replace(measure.FULL, paced_seconds=4.0, over_seconds=20.0, whole=300)
+QUICK = replace(measure.QUICK, paced_streams=40, over_streams=60, whole=40, first=15, idle=200)
+
+# What each target is asked, by the name of its figure.
+PACED: dict[str, Asking] = {
+    "text": Asking(),
+    "call": Asking("call"),
+    "printed": Asking("printed"),
+    "messages": measure.MESSAGES,
+    "responses": Asking("responses"),
+}
+# What the upstream is asked for, and what is expected of a proxy that finds the call in the text.
+_CALLS = {"call": "right", "printed": "printed"}
+_FINDS = {"printed": Asking("found")}
+_UNESCAPED, _REPAIRED = Asking("unescaped"), Asking("repaired")
+ROWS: tuple[Row, ...] = (
+    ("text.cpu_us", "100 streams x 50/s, text, tools offered: CPU us per event", 1),
+    ("text.ratio", "... times nginx", 2),
+    ("call.cpu_us", "... a live structured write: CPU us per event", 1),
+    ("call.ratio", "... times nginx", 2),
+    ("printed.cpu_us", "... a call printed as text: CPU us per event", 1),
+    ("printed.ratio", "... times nginx", 2),
+    ("messages.cpu_us", "... Messages, counts in each chunk: CPU us per event", 1),
+    ("messages.beside", "... times chat", 2),
+    ("responses.cpu_us", "... Responses: CPU us per event", 1),
+    ("responses.beside", "... times chat", 2),
+    ("text.litellm", "CPU per event, text: times less than LiteLLM", 1),
+    ("over.events_per_s", "400 x 50/s begun over 2 s: events/s", 0),
+    ("over.gap_p99_ms", "400 x 50/s begun over 2 s: gap p99 ms", 1),
+    ("over.first_p99_ms", "400 x 50/s begun over 2 s: first event, p99 ms", 1),
+    ("whole.cpu_ms", "whole answers: CPU ms per request", 2),
+    ("whole.ratio", "... times nginx", 1),
+    ("burst.p99_ms", "50 whole answers at once: p99 ms", 1),
+    ("burst.times", "... times the work of all, 50 times one alone", 2),
+    ("burst.more_ms", "50 streams x 50/s beside 50 that begin at once: longest gap, ms more", 1),
+    ("repair.more_ms", "... beside the repair of 100 kB: longest gap, ms more", 1),
+    ("first.ms", "time to first event, alone: median ms", 2),
+    ("first.ratio", "... what is added, times nginx's own answer time", 1),
+    ("idle.during_mb", "1,000 idle streams: worker's RSS, MB", 1),
+    ("many.during_mb", "5,000 idle streams: worker's RSS, MB", 1),
+)
+# The first is what is to be held, the second what is aimed at then.
+BOUNDS = (
+    Bound("CPU per event, text, over nginx", "text.ratio", most=4.0, unit="x"),
+    Bound("... then", "text.ratio", most=2.5, unit="x"),
+    Bound("CPU per event, live write, over nginx", "call.ratio", most=6.0, unit="x"),
+    Bound("... then", "call.ratio", most=4.0, unit="x"),
+    Bound("CPU per event, printed call, over nginx", "printed.ratio", most=6.0, unit="x"),
+    Bound("... then", "printed.ratio", most=4.0, unit="x"),
+    Bound("CPU per event, Messages over chat", "messages.beside", most=1.3, unit="x"),
+    Bound("CPU per event, Responses over chat", "responses.beside", most=1.3, unit="x"),
+    Bound("CPU per event, less than LiteLLM", "text.litellm", least=12.0, unit="x"),
+    Bound("... then", "text.litellm", least=20.0, unit="x"),
+    Bound("400 x 50/s over 2 s: events/s", "over.events_per_s", least=15_000, unit="/s"),
+    Bound("400 x 50/s over 2 s: gap p99", "over.gap_p99_ms", most=100.0, unit="ms"),
+    Bound("400 x 50/s over 2 s: first event p99", "over.first_p99_ms", most=1_000.0, unit="ms"),
+    Bound("CPU per whole request, over nginx", "whole.ratio", most=12.0, unit="x"),
+    Bound("... then", "whole.ratio", most=8.0, unit="x"),
+    Bound("50 at once: p99 over the work of all", "burst.times", most=1.0, unit="x"),
+    Bound("longest gap beside 50 at once, more", "burst.more_ms", most=50.0, unit="ms"),
+    Bound("longest gap beside a repair, more", "repair.more_ms", most=50.0, unit="ms"),
+    Bound("added to first event, over nginx's time", "first.ratio", most=10.0, unit="x"),
+    Bound("1,000 idle streams: memory", "idle.during_mb", most=90.0, unit="MB"),
+    Bound("5,000 idle streams: memory", "many.during_mb", most=250.0, unit="MB"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one target is asked for in each round, beside the first event. LiteLLM and aiohttp are no measure of a burst
+    or of memory.
+
+    `finds`: it finds calls that are printed, and repairs those that are broken.
+    """
+
+    paced: tuple[str, ...]
+    whole: bool = False
+    bursts: bool = False
+    finds: bool = False
+
+
+@dataclass(slots=True)
+class Column:
+    """A target of the table; `lenient`: what it turns out not to do, as `lacking` says then, is left empty."""
+
+    name: str
+    start: Starter
+    plan: Measured
+    lenient: bool = False
+    lacking: set[str] = field(default_factory=set)
+
+
+_CHAT = ("text", "call", "printed")
+_FRONTS = {"messages", "responses"}
+_OURS = Measured(tuple(PACED), whole=True, bursts=True, finds=True)
+_PLAIN = Measured(("text",), whole=True)
+Measurement = Callable[[Target, Sizes], Figures]
+
+
+def main() -> int:
+    """Measure, print the table and what is met; return 1 if a measurement failed."""
+    parser = argparse.ArgumentParser(description="what the proxy is held to, beside nginx, aiohttp and LiteLLM")
+    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser.add_argument("--without", default="", help="targets to leave out, with commas between: LiteLLM,aiohttp")
+    parser.add_argument("--against", metavar="COMMIT", default="", help="run the proxy of an older commit beside this")
+    parser.add_argument("--rounds", type=against.rounds, help=f"how many; {against.ROUNDS}, or 1 with --quick")
+    options = parser.parse_args()
+    sizes, rounds = (QUICK, 1) if options.quick else (FULL, against.ROUNDS)
+    rounds = options.rounds or rounds
+    limit = (1 + rounds) * ROUND_SECONDS
+    run.bounded(limit)
+    began = time.monotonic()
+    try:
+        with targets.upstream(limit) as port, ExitStack() as stack:
+            tree = stack.enter_context(against.tree_of(options.against)) if options.against else None
+            columns = _columns(options.against, tree, options.without.split(","))
+            measured = _measured(columns, port, sizes, rounds)
+    except (measure.Failed, Unavailable) as error:
+        print(f"a measurement failed: {error}", file=sys.stderr)
+        return 1
+    results = against.show(measured, ROWS, options.against)
+    print("\nNumbers to hold")
+    print("\n".join(report.held(BOUNDS, results.get(PROXY, {}))))
+    print(f"\n{rounds} x, {time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
+    return 0
+
+
+def _columns(commit: str, tree: Path | None, without: list[str]) -> list[Column]:
+    """Return what is measured; `tree` is where the older commit is."""
+    columns = [Column(NGINX, targets.nginx, Measured(_CHAT, whole=True, bursts=True))]
+    if tree is not None:
+        python = against.python_of(tree)
+        older = targets.proxy(_room(tree, python), root=tree, python=python)
+        columns.append(Column(commit, older, _OURS, lenient=True))
+    columns.append(Column(PROXY, targets.proxy(_ROOM), _OURS))
+    columns.append(Column("aiohttp", others.parsing, _PLAIN))
+    columns.append(Column("LiteLLM", others.litellm, _PLAIN))
+    return [column for column in columns if column.name not in without]
+
+
+def _room(tree: Path, python: str) -> tuple[str, ...]:
+    """Return the option for many streams, if a tree has it: others need a thread for each, and have 1,100."""
+    command = [python, "-m", "proxy", "serve", "--help"]
+    said = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=_HELP_SECONDS, check=False)
+    return _ROOM if _ROOM[0] in said.stdout else ()
+
+
+def _measured(columns: Sequence[Column], port: int, sizes: Sizes, rounds: int) -> list[report.Results]:
+    """Return the figures of each target in each round; memory, which is taken from fresh processes, is in the first."""
+    ours = [column for column in columns if column.plan.finds]
+    with ExitStack() as stack, ExitStack() as running_stack:
+        running = [*_started(running_stack, columns, port)]
+        bar = stack.enter_context(progress("benchmarks", rounds * len(running) + len(ours)))
+        rows = [_row(number, running, sizes, bar) for number in range(1, rounds + 1)]
+        running_stack.close()
+        for column in ours:
+            bar.step(f"memory, {column.name}")
+            rows[0][column.name] |= _memory(column, port, sizes)
+    return rows
+
+
+def _started(stack: ExitStack, columns: Sequence[Column], port: int) -> Iterator[tuple[Column, Target]]:
+    """Start all that can be started here, and let each warm up."""
+    for column in columns:
+        try:
+            target = stack.enter_context(column.start(port))
+        except Unavailable as error:
+            if column.plan.finds:
+                raise
+            print(f"{column.name} is left out: {error}", file=sys.stderr)
+            continue
+        measure.warm(target)
+        for front in _FRONTS.intersection(column.plan.paced):
+            _figures(column, front, target, QUICK, _warmth(PACED[front]))
+        yield column, target
+
+
+def _warmth(asking: Asking) -> Measurement:
+    """Return what lets a target warm up for one front."""
+
+    def warm(target: Target, sizes: Sizes) -> Figures:
+        measure.warm(target, asking)
+        return {}
+
+    return warm
+
+
+def _row(number: int, running: Sequence[tuple[Column, Target]], sizes: Sizes, bar: Progress) -> report.Results:
+    """Measure each of them once, and hold them against each other."""
+    row: report.Results = {}
+    for column, target in running:
+        bar.step(f"round {number}, {column.name}")
+        row[column.name] = one_round(column, target, sizes)
+    compare(row)
+    return row
+
+
+def one_round(column: Column, target: Target, sizes: Sizes) -> Figures:
+    """Return the figures of one target in one round."""
+    figures: Figures = {}
+    for what, measurement in _measurements(column).items():
+        figures |= _figures(column, what, target, sizes, measurement)
+    return figures
+
+
+def _figures(column: Column, what: str, target: Target, sizes: Sizes, measurement: Measurement) -> Figures:
+    """Return what is measured; nothing of what a lenient target turned out to lack."""
+    if what in column.lacking:
+        return {}
+    try:
+        return measurement(target, sizes)
+    except measure.Failed as error:
+        if not column.lenient:
+            raise measure.Failed(f"{column.name}, {what}: {error}") from error
+        column.lacking.add(what)
+        print(f"{column.name}, {what}: left out: {error}", file=sys.stderr)
+        return {}
+
+
+def _measurements(column: Column) -> dict[str, Measurement]:
+    """Return what a target is asked for, by the measurement's name."""
+    plan = column.plan
+    found: dict[str, Measurement] = {what: _cpu_of(what, plan) for what in plan.paced}
+    found["first"] = lambda target, sizes: {"first.ms": measure.first_event(target, sizes)["first.ms"]}
+    if plan.whole:
+        # CPU is counted in steps of 10 ms, and nginx needs a tenth of one for a request.
+        times = 10 if column.name == NGINX else 1
+        found["whole"] = lambda target, sizes: measure.whole(target, replace(sizes, whole=sizes.whole * times))
+    if plan.bursts:
+        repair = _REPAIRED if plan.finds else _UNESCAPED
+        found["over"] = lambda target, sizes: measure.over(target, sizes, spread=SPREAD)
+        found["burst"] = measure.burst
+        found["beside burst"] = measure.gap_beside_burst
+        found["beside repair"] = lambda target, sizes: measure.gap_beside_repair(target, sizes, repair)
+    return found
+
+
+def _cpu_of(what: str, plan: Measured) -> Measurement:
+    """Return what measures the CPU for an event of one kind of streams."""
+    asking = _FINDS.get(what, PACED[what]) if plan.finds else PACED[what]
+    call = _CALLS.get(what, "")
+    return lambda target, sizes: {f"{what}.cpu_us": measure.cpu_per_event(target, sizes, asking, call=call)}
+
+
+def _memory(column: Column, port: int, sizes: Sizes) -> Figures:
+    """Return what idle streams take, in two fresh proxies."""
+    figures: Figures = {}
+    # The quick run opens fewer, to see that it can be measured.
+    many = MANY if sizes.idle == FULL.idle else 2 * sizes.idle
+    for what, streams in (("idle", sizes.idle), ("many", many)):
+        with column.start(port) as target:
+            measure.warm(target)
+            figures |= _figures(column, what, target, replace(sizes, idle=streams), _memory_of(what))
+    return figures
+
+
+def _memory_of(what: str) -> Measurement:
+    """Return what measures the memory of idle streams, under a name."""
+    return lambda target, sizes: {f"{what}.during_mb": measure.memory(target, sizes)["idle.during_mb"]}
+
+
+def compare(results: report.Results) -> None:
+    """Add the figures that hold one target, or one front, against another."""
+    least, slow = results.get(NGINX, {}), results.get("LiteLLM", {})
+    for figures in results.values():
+        for name in _CHAT:
+            figures[f"{name}.ratio"] = _ratio(figures.get(f"{name}.cpu_us"), least.get(f"{name}.cpu_us"))
+        figures["whole.ratio"] = _ratio(figures.get("whole.cpu_ms"), least.get("whole.cpu_ms"))
+        for name in ("messages", "responses"):
+            figures[f"{name}.beside"] = _ratio(figures.get(f"{name}.cpu_us"), figures.get("text.cpu_us"))
+        figures["text.litellm"] = _ratio(slow.get("text.cpu_us"), figures.get("text.cpu_us"))
+        first, bare = figures.get("first.ms"), least.get("first.ms")
+        if first is not None and bare:
+            figures["first.ratio"] = (first - bare) / bare
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

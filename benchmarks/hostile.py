@@ -1,0 +1,121 @@
+"""Text that is written to keep a proxy busy: `python -m benchmarks.hostile [--quick]`.
+
+How many megabytes of it a second of CPU takes, by kind: the openers of each family, half ones, brackets, fences, marks,
+again and again, and such things in turn at random. Ten tools are offered. Each text is scanned once more in one piece,
+as a reply that is not streamed. None holds a call, and every byte must come out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks import body, report
+from benchmarks.report import Bound
+from benchmarks.scanner import scanned
+from proxy.formats.markers import MARKERS, WRAPPER_TAGS
+from proxy.tools.toolset import read_tools
+
+FULL, QUICK = 1_000_000, 100_000
+PIECE = 4_000
+# A text that would take longer than this, in seconds, is shortened, and the table says so.
+MOST_SECONDS = 8.0
+LEAST = 2.0
+
+_OPENERS = tuple(dict.fromkeys((*WRAPPER_TAGS, *(marker.opener for marker in MARKERS))))
+_OTHERS = (
+    *("<function=", "<function=read>", "<function=unknown>", "<invoke name=", '<invoke name="unknown">', ">>>"),
+    *("<|channel|>commentary", "<|start|>assistant", "<|message_model|>", "TOOL_CALLS ", "\nAction:"),
+    *("<|", "<tool_cal", "<|tool_cal", "<function", "<", "</", "</tool_call>", "<|im_end|>", "</s>", "<a>"),
+    *("<!--", "<!-- -->", "<think>", "</think>", "<think></think>", '"', "'", "\\"),
+    *("[", "{", "\n[", "\n{", "{[", "[{", '{"', '["', "{'", '\n{"', '\n["', '[["', '\n[{"', "\n[a", "\n[read(path="),
+    *('{"a": ', '{"name": ', '\n{"name": ', '\n{"name": "read", "arguments": {', '{"a": 1}\n', "\n[now()]"),
+    *("\n```\n", "\n```json\n", "```", "``` ", "`", "~~~\n", "\n~~~", "a\n`b` ", "\n", "\n\n", "\n ", "\n>", "\n    a"),
+    *("<tool_call>a\n", "<tool_call>{", "<tool_call>[", '<tool_call>{"name": ', "<tool_call><function="),
+    *("<tool_call></tool_call>", "[TOOL_CALLS][", "<｜DSML｜invoke"),
+    *('<tool_call>{"name": "unknown", "arguments": {}}</tool_call>', "<tool_call>x<arg_key>"),
+    *("<|tool_calls_section_begin|><|tool_call_begin|>functions.unknown:0", '<tool_call>\n{\n```\n<|"[[<function=x>'),
+)
+# Nothing of these repeats itself.
+RANDOM = {"openers at random": _OPENERS, "all of these at random": _OPENERS + _OTHERS}
+KINDS = tuple(dict.fromkeys((*_OPENERS, *_OTHERS, *RANDOM)))
+BOUNDS = (
+    Bound("the slowest run, MB/s", "run", least=LEAST, unit="MB/s"),
+    Bound("at random, MB/s", "random", least=LEAST, unit="MB/s"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How many megabytes a second, of a text of so many bytes, in pieces and in one."""
+
+    size: int
+    pieces: float
+    whole: float
+
+    @property
+    def least(self) -> float:
+        """The slower of both."""
+        return min(self.pieces, self.whole)
+
+
+def main() -> int:
+    """Measure every kind and print the table and the verdicts; return 1 if a text did not come out as it was."""
+    parser = argparse.ArgumentParser(description="the scanner's speed with hostile text, on one core")
+    parser.add_argument("--quick", action="store_true", help="shorter texts, for a first look")
+    options = parser.parse_args()
+    size = QUICK if options.quick else FULL
+    began = time.monotonic()
+    speeds: dict[str, Speed] = {}
+    for kind in KINDS:
+        try:
+            speeds[kind] = measured(kind, size)
+        except ValueError as error:
+            print(f"{kind!r}: {error}", file=sys.stderr)
+            return 1
+    print("\n".join(table(speeds)))
+    runs = min(speed.least for kind, speed in speeds.items() if kind not in RANDOM)
+    mixed = min(speed.least for kind, speed in speeds.items() if kind in RANDOM)
+    print("\nNumbers to hold")
+    print("\n".join(report.held(BOUNDS, {"run": runs, "random": mixed})))
+    print(f"\n{time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
+    return 0
+
+
+def table(speeds: dict[str, Speed]) -> Iterator[str]:
+    """Yield the lines of the table, in Markdown, the slowest first."""
+    yield f"| {'text, again and again':<72} |   MB | in pieces, MB/s | whole, MB/s |"
+    yield f"| {'-' * 72} | ---: | --------------: | ----------: |"
+    for kind, speed in sorted(speeds.items(), key=lambda item: item[1].least):
+        yield f"| {kind!r:<72} | {speed.size / 1e6:4.2f} | {speed.pieces:15.1f} | {speed.whole:11.1f} |"
+
+
+def measured(kind: str, size: int) -> Speed:
+    """Return the speed of one kind."""
+    quarter = _seconds(kind, size // 4, PIECE)
+    while 4 * quarter > MOST_SECONDS:
+        size //= 2
+        quarter = _seconds(kind, size // 4, PIECE)
+    return Speed(size, size / _seconds(kind, size, PIECE) / 1e6, size / _seconds(kind, size, size) / 1e6)
+
+
+def _seconds(kind: str, size: int, piece: int) -> float:
+    """Return the CPU time that a text of about this many bytes takes, in pieces of so many characters."""
+    text = text_of(kind, size)
+    return scanned([text[at : at + piece] for at in range(0, len(text), piece)], read_tools([*body.tools()]))
+
+
+def text_of(kind: str, size: int) -> str:
+    """Return the text of a kind: about so many bytes, in which there is no call."""
+    if kind in RANDOM:
+        # No call must come about.
+        return "".join(random.Random(1).choices(RANDOM[kind], k=size // 12)).replace('"arguments"', '"x"')
+    return kind * (size // len(kind.encode()) + 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

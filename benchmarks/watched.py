@@ -1,0 +1,126 @@
+"""What it costs to look on: `python -m benchmarks.watched [--quick]`.
+
+Three proxies of this tree, in front of one upstream: one without the live page, one whose page is open while its
+metrics are scraped every second, and one that also keeps what was said. They are measured in turn, round by round, so
+that whatever else the machine has to do meets all of them; the median of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import statistics
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+
+from benchmarks import measure, targets
+from benchmarks.measure import FULL, QUICK, Sizes
+from benchmarks.run import bounded
+from benchmarks.targets import Target
+
+ROUNDS = 7
+QUICK_ROUNDS = 3
+# CPU per event with the page open, over that without it.
+BOUND = 1.10
+SCRAPE_SECONDS = 1.0
+LIFETIME = 480.0
+# The proxies by their names, each with its further options; who is looked at has the page open.
+OFF, OPEN, VALUES = "no page", "page open, metrics scraped", "the same, with what was said kept"
+PROXIES = {OFF: ("--no-ui",), OPEN: (), VALUES: ("--audit-values",)}
+
+
+def main() -> int:
+    """Measure, print the medians and the ratios; return 1 if looking on costs more than it may."""
+    parser = argparse.ArgumentParser(description="what the open live page and the scraped metrics cost, per event")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, for a first look")
+    parser.add_argument("--streams", type=int, default=FULL.paced_streams, help="streams at 50 events/s")
+    options = parser.parse_args()
+    bounded(2 * int(LIFETIME))
+    sizes = replace(QUICK if options.quick else replace(FULL, paced_seconds=4.0), paced_streams=options.streams)
+    try:
+        costs = medians(sizes, QUICK_ROUNDS if options.quick else ROUNDS)
+    except (targets.Unavailable, measure.Failed) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for line in report(costs):
+        print(line)
+    return 0 if costs[OPEN] <= BOUND * costs[OFF] else 1
+
+
+def report(costs: dict[str, float]) -> Iterator[str]:
+    """A line for each proxy: CPU per event, and how often that of the one without a page."""
+    for name, cost in costs.items():
+        yield f"{name:<36} {cost:7.1f} us of CPU per event, {cost / costs[OFF]:.2f} times"
+    verdict = "held" if costs[OPEN] <= BOUND * costs[OFF] else "NOT held"
+    yield f"{OPEN}: at most {BOUND:.2f} times: {verdict}"
+
+
+def medians(sizes: Sizes, rounds: int) -> dict[str, float]:
+    """The median CPU per event of each proxy, in microseconds."""
+    seen: dict[str, list[float]] = {name: [] for name in PROXIES}
+    with ExitStack() as stack:
+        port = stack.enter_context(targets.upstream(LIFETIME))
+        running = {name: stack.enter_context(targets.proxy(flags)(port)) for name, flags in PROXIES.items()}
+        for target in running.values():
+            measure.warm(target)
+        for _ in range(rounds):
+            for name, target in running.items():
+                seen[name].append(_cost(name, target, sizes))
+    return {name: statistics.median(costs) for name, costs in seen.items()}
+
+
+def _cost(name: str, target: Target, sizes: Sizes) -> float:
+    if name == OFF:
+        cost = measure.paced(target, sizes)["paced.cpu_us"]
+    else:
+        with looked_at(target):
+            cost = measure.paced(target, sizes)["paced.cpu_us"]
+    assert cost is not None, "the proxy is a process"
+    return cost
+
+
+@contextmanager
+def looked_at(target: Target) -> Iterator[None]:
+    """The live page is open, and the metrics are scraped, as long as the block runs."""
+    over = threading.Event()
+    page = closing(http.client.HTTPConnection("127.0.0.1", target.port, timeout=measure.LIMIT_SECONDS))
+    with page as connection:
+        connection.request("GET", "/_ui/events")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise measure.Failed(f"the live page answered {answer.status}")
+        answer.readline()
+        threads = [
+            threading.Thread(target=_take, args=(answer, over)),
+            threading.Thread(target=_scrape, args=(target, over)),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+            answer.close()
+
+
+def _take(answer: http.client.HTTPResponse, over: threading.Event) -> None:
+    """Take what the page is told: it comes once a second."""
+    while not over.is_set():
+        if not answer.readline():
+            return
+
+
+def _scrape(target: Target, over: threading.Event) -> None:
+    while not over.wait(SCRAPE_SECONDS):
+        with closing(http.client.HTTPConnection("127.0.0.1", target.port, timeout=measure.LIMIT_SECONDS)) as connection:
+            connection.request("GET", "/metrics")
+            connection.getresponse().read()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
