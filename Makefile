@@ -1,18 +1,22 @@
 # make demo    agents' requests without and with the proxy, in front of a real model server
 # make test    everything that must hold: ruff, mypy, pytest
 #              on Python 3.11, and on 3.12 and 3.13 where they are installed
-# make quick   lint, types, and the unit tests of the packages that changed
+# make quick   ruff, types and the unit tests of what changed
 # make check   one Python, all tests but the long ones
 # make lint    ruff, mypy and the direction of imports alone
-# make bench   the benchmarks
+# make bench   the benchmarks, about twenty minutes
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
 # make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
-# make agents  real Claude Code, Codex and OpenCode (npm), without and with the proxy, in front of bad model servers
-# make vllm    a real vLLM on the CPU, without and with the proxy; it is installed by the first run (minutes, 3.5 GB)
+# make agents  seven real agents (npm), without and with the proxy, in front of bad model servers; AGENTS=claude,pi and
+#              ROWS=ok,empty choose
+# make vllm    a real vLLM on the CPU, without and with the proxy, asked by requests, the doctor and seven real agents;
+#              it is installed by the first run (minutes, 3.5 GB); AGENTS=claude,pi chooses
 # make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
 # make rollback HOST=user@host  go back to the release before
 # make deploy-test  both of them, for real, on this machine
 # make cluster-test HAProxy, three proxies, two model servers: what 200 streams see when some of them fail
+# make package wheel and sdist in dist/, checked, and the wheel tried in an empty environment
+# make docs    the documentation site, in build/site; each link is checked
 # make lock    requirements.lock anew: the newest versions of all that the proxy needs, with digests
 # make audit   whether known vulnerabilities concern what requirements.lock holds
 # make clean   remove what these made
@@ -34,47 +38,63 @@ LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
 # Each start of a proxy, and each worker of pytest, would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Files of tests side by side; the benchmarks must have the machine to themselves.
-ALL := -m 'not benchmarks and not heavy'
-EACH := -m 'not benchmarks and not heavy and not once'
+# That the benchmarks run is a test like others; what they measure counts where they have the machine to themselves.
+ALL := -m 'not heavy'
+SHORT := -m 'not benchmarks and not heavy and not long'
+EACH := -m 'not benchmarks and not heavy and not long and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
 # of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
 RUNNING := app client client_socket cli end_to_end gunicorn_conf healing passthrough pump reload responses_store \
   shared_counters shared_memory state
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
-  tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
+  tests/unit/test_gunicorn_conf.py tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
-# In the order of the folders: short files are last, so that no core waits long for another. One process more than there
-# are cores: a third of the time the tests of the proxy as a whole wait.
-TOGETHER := --numprocesses $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
+# In the order of the folders: short files are last, so that no core waits long for another. One process more than
+# there are cores: a third of the time the tests of the proxy as a whole wait.
+CORES := $(shell nproc 2>/dev/null || echo 2)
+BY_FILE := --maxprocesses 5 --dist loadfile --no-loadscope-reorder
+TOGETHER := --numprocesses $(shell expr $(CORES) + 1) $(BY_FILE)
 
-.PHONY: demo test quick check others lint bench faults soak agents vllm clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test all quick check short others lint bench faults soak agents vllm docs package clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
 
-test: lint
-	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
-	$(BIN)/python -m pytest -q -m benchmarks tests/integration/test_benchmarks.py
+# mypy is one process, and the first tests are read while it runs.
+test: .venv/test.stamp
+	$(MAKE) --no-print-directory --jobs 2 lint all
 	$(MAKE) --no-print-directory others
 
-quick: lint
-	$(BIN)/python -m pytest -q -x $(EACH) $(TOGETHER) $$($(BIN)/python -m tests.changed)
+all: .venv/collected.stamp
+	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
 
-check: lint
-	$(BIN)/python -m pytest -q $(EACH) $(TOGETHER)
+quick: .venv/test.stamp
+	@files=$$($(BIN)/python -m tests.changed --python); [ -z "$$files" ] || $(BIN)/python -m ruff check $$files
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest -q -x $(SHORT) $(TOGETHER) $$($(BIN)/python -m tests.changed)
 
-# Each version once; a name that does not run (a shim of pyenv's) is none.
+check: .venv/test.stamp
+	$(MAKE) --no-print-directory --jobs 2 lint short
+
+short: .venv/collected.stamp
+	$(BIN)/python -m pytest -q $(SHORT) $(TOGETHER)
+
+# Each version once; a name that does not run (a shim of pyenv's) is none. They run side by side, and each is told when
+# it is at its end.
 others:
-	@rm -f .venv/python*/tested; for python in $(OTHERS); do \
+	@rm -f .venv/python*/begun; running=; for python in $(OTHERS); do \
 	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
-	  folder=.venv/python$$version; [ -e $$folder/tested ] && continue; \
-	  [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
+	  folder=.venv/python$$version; [ -e $$folder/begun ] && continue; \
+	  mkdir -p $$folder; touch $$folder/begun; \
+	  { { [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
-	      -e '.[test,real]' && touch $$folder/stamp; } || exit 1; \
-	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) $(TOGETHER) $(ELSEWHERE) || exit 1; \
-	  touch $$folder/tested; \
-	done
+	      -e '.[test,real]' && touch $$folder/stamp; }; } && \
+	    $$folder/bin/python --version && \
+	    $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) --numprocesses $(CORES) $(BY_FILE) $(ELSEWHERE); \
+	  } > $$folder/told.txt 2>&1 & running="$$running $$folder:$$!"; \
+	done; failed=0; for each in $$running; do \
+	  wait $${each#*:} || failed=1; cat $${each%:*}/told.txt; \
+	done; exit $$failed
 
 lint: .venv/test.stamp
 	$(BIN)/python -m ruff check .
@@ -83,9 +103,13 @@ lint: .venv/test.stamp
 
 bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.held
+	$(BIN)/python -m benchmarks.growth
+	$(BIN)/python -m benchmarks.watched
 
 faults: .venv/test.stamp
-	$(BIN)/python -m pytest tests/integration/test_faults.py tests/faults tests/soak
+	$(BIN)/python -m pytest tests/integration/test_faults.py tests/faults tests/soak tests/integration/test_slow_clients.py
+	$(BIN)/python -m pytest -m heavy tests/integration/test_benchmarks.py
 
 soak: MINUTES := 8
 soak: .venv/test.stamp
@@ -97,6 +121,15 @@ agents: .venv/test.stamp
 # vLLM has a virtual environment of its own: .venv/vllm, or the folder that TOOL_PROXY_VLLM names.
 vllm: .venv/test.stamp
 	$(BIN)/python -m tests.vllm
+	$(BIN)/python -m tests.vllm --doctor
+	$(BIN)/python -m tests.vllm --agents
+
+docs: .venv/docs.stamp
+	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs build --strict --quiet
+	@echo build/site/index.html
+
+package: .venv/test.stamp
+	$(BIN)/python -m tests.package
 
 deploy: .venv/made.stamp
 	PYTHON=$(BIN)/python systemd/deploy.sh $(HOST) $(ARGS)
@@ -134,6 +167,17 @@ clean:
 .venv/test.stamp: .venv/made.stamp $(METADATA)
 	$(PIP) -e '.[test,real]'
 	touch $@ .venv/demo.stamp
+
+# pytest rewrites each module with tests and keeps the outcome: once here, or once in each of its processes.
+.venv/collected.stamp: .venv/test.stamp
+	$(BIN)/python -m pytest -q --collect-only > .venv/collected.txt || { tail -50 .venv/collected.txt; exit 1; }
+	touch $@
+
+# The site has an environment of its own.
+.venv/docs.stamp: .venv/made.stamp $(METADATA)
+	$(BIN)/python -m venv .venv/docs
+	.venv/docs/bin/python -m pip install -q --disable-pip-version-check -e '.[docs]'
+	touch $@
 
 # What looks after the dependencies is none of them.
 .venv/tools.stamp: .venv/made.stamp

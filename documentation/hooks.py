@@ -1,0 +1,40 @@
+"""What mkdocs calls while it builds the site: the generated pages, README as its first page, and the links.
+
+mkdocs reads this file by its path; `python -m mkdocs` in the project's folder finds the package, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+
+from documentation.links import ROOT, site_text
+from documentation.pages import FOLDER, pages
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+INDEX = "index.md"
+BENCHMARKS = f"{FOLDER}/benchmarks.md"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are no files of docs/."""
+    for path, text in {INDEX: (ROOT / "README.md").read_text("utf-8"), **pages()}.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The links of what is a file in the sources; those of the generated pages are the site's already."""
+    path = page.file.src_uri
+    if path == INDEX:
+        return site_text(markdown, path, "README.md")
+    if path == BENCHMARKS:
+        return site_text(markdown, path, "benchmarks/README.md")
+    if path.startswith(f"{FOLDER}/"):
+        return markdown
+    return site_text(markdown, path, f"docs/{path}")
