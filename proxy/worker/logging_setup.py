@@ -32,8 +32,8 @@ _LEVELS = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 def set_up_logging(*, verbose: bool, json_lines: bool = False) -> None:
     """Log to standard error; a log that cannot be written never disturbs a request."""
     logging.raiseExceptions = False
-    # No line tells of these, which each record would be asked for.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    # No line tells of these, which each record would be asked for. gunicorn's lines do tell of the process.
+    logging.logThreads = logging.logMultiprocessing = False
     if not log.handlers:
         log.addHandler(logging.StreamHandler())
         log.propagate = False

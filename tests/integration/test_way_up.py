@@ -19,6 +19,7 @@ from tests.support.scripted import DONE, ROLE, WRITE_FILE, Upstream, answer, cha
 
 WAY = [
     "proxy.web.request_body.parse_body",
+    "proxy.codec.json_text.load_json",
     "proxy.exchange.routing.conversation_of",
     "proxy.dialects.conversation_key.conversation_key",
     "proxy.dialects.chat.request.read_chat",
