@@ -168,6 +168,7 @@ def _configured(asked: _CommandLine) -> tuple[Values, Configuration]:
         served.context,
         asked.key_name,
         images=served.images,
+        efforts=served.efforts,
         home=str(asked.home),
         environment=asked.variables,
     )
