@@ -112,7 +112,8 @@ class File:
     `own`: it is written for the proxy alone, and nothing else stands in it. `listed` is the key of a list of the
     file's top level whose items have names, of which only those of the same name are replaced; any other list is
     replaced as a whole. `usual` is said only where the file does not say it. `optional`: the environment says it too.
-    `without` are the paths of keys that would win over it, and are taken out.
+    `without` are the paths of keys that would win over it, and are taken out. `rivals` are the paths of models that a
+    person chose for a part of the agent (`*`: any key, any item): they win over it there, stay, and are told.
     """
 
     path: str
@@ -123,6 +124,7 @@ class File:
     usual: JsonObject = field(default_factory=dict)
     optional: bool = False
     without: tuple[tuple[str, ...], ...] = ()
+    rivals: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

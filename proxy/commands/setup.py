@@ -187,6 +187,8 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         yield merged("", file).rstrip("\n")
         if file.without:
             yield f"# take out of it what would win over that: {', '.join(map(dotted, file.without))}"
+        if file.rivals:
+            yield f"# a model that it says there is asked past the proxy: {', '.join(map(dotted, file.rivals))}"
     if configuration.first:
         yield f"\n# once, which writes {configuration.written}"
         yield _shown(configuration.first, values)
