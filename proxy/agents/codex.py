@@ -35,6 +35,14 @@ You are a coding agent that works in the user's terminal, in the folder of a pro
 - At the end say in a few sentences what you changed, where, and what is left to do. Name files by their paths.
 """
 
+_LEVELS = {
+    "none": "Answers without thinking",
+    "low": "Thinks little",
+    "medium": "Thinks as it is used to",
+    "high": "Thinks long, for hard problems",
+    "xhigh": "Thinks as long as it can",
+}
+
 
 def _configure(values: Values) -> Configuration:
     catalog = values.place("CODEX_HOME", ".codex", CATALOG)
@@ -88,7 +96,8 @@ def _entry(values: Values) -> JsonObject:
         "max_context_window": values.context,
         "effective_context_window_percent": 95,
         "input_modalities": values.inputs,
-        "supported_reasoning_levels": [],
+        # None of them is the default, so that nothing goes up where the user chooses none.
+        "supported_reasoning_levels": [{"effort": word, "description": _LEVELS[word]} for word in values.efforts],
         "supports_reasoning_summaries": False,
         "default_reasoning_summary": "none",
         "support_verbosity": False,

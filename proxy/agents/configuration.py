@@ -22,6 +22,13 @@ KEY = "{key}"
 # What agents that insist on a key send to a proxy that wants none.
 NO_KEY = "local"
 
+# pi's levels of thinking, and the word for each; a level that a model does not have is null in its list.
+_PI_LEVELS = {"off": "none", "minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
+
+# OpenClaw tells a server of one's own nothing of it otherwise, and pi gives a model that thinks its instructions as
+# `developer`, which many templates refuse.
+_PI_THINKS: JsonObject = {"supportsDeveloperRole": False, "supportsReasoningEffort": True}
+
 
 class Format(Enum):
     """What a file is written in."""
@@ -36,8 +43,9 @@ class Values:
     """What is known where an agent is set up.
 
     `url` is the proxy's, without `/v1`; `context` is the model's in tokens, None where the server does not say, and
-    `images`: it takes pictures. `key_name` is the environment variable that holds the proxy's key, empty if it wants
-    none. `environment` is the one in which the agent will run.
+    `images`: it takes pictures. `efforts` are the words by which it can be told how much to think, from `none` to
+    `xhigh`; none where it cannot be told. `key_name` is the environment variable that holds the proxy's key, empty if
+    it wants none. `environment` is the one in which the agent will run.
     """
 
     url: str
@@ -45,6 +53,7 @@ class Values:
     context: int | None = None
     key_name: str = ""
     images: bool = False
+    efforts: tuple[str, ...] = ()
     home: str = "~"
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,15 +85,19 @@ class Values:
     @property
     def pi_model(self) -> JsonObject:
         """The model as pi lists it, and OpenClaw, which is made of pi."""
-        return {
+        model: JsonObject = {
             "id": self.model,
             "name": self.model,
-            "reasoning": False,
+            "reasoning": bool(self.efforts),
             "input": self.inputs,
             "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
             "contextWindow": self.window,
             "maxTokens": self.output,
         }
+        if self.efforts:
+            levels: JsonObject = {level: word if word in self.efforts else None for level, word in _PI_LEVELS.items()}
+            model |= {"thinkingLevelMap": levels, "compat": _PI_THINKS}
+        return model
 
     def place(self, variable: str, usual: str, name: str) -> str:
         """The path of an agent's file: in the folder that a variable names, else in its usual one below the home."""
@@ -99,7 +112,8 @@ class File:
     `own`: it is written for the proxy alone, and nothing else stands in it. `listed` is the key of a list of the
     file's top level whose items have names, of which only those of the same name are replaced; any other list is
     replaced as a whole. `usual` is said only where the file does not say it. `optional`: the environment says it too.
-    `without` are the paths of keys that would win over it, and are taken out.
+    `without` are the paths of keys that would win over it, and are taken out. `rivals` are the paths of models that a
+    person chose for a part of the agent (`*`: any key, any item): they win over it there, stay, and are told.
     """
 
     path: str
@@ -110,6 +124,7 @@ class File:
     usual: JsonObject = field(default_factory=dict)
     optional: bool = False
     without: tuple[tuple[str, ...], ...] = ()
+    rivals: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,16 @@ The text itself is edited, at the places that change. What came out is read agai
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Iterator
 
 import yaml
 
 from proxy.agents import jsonc_text, toml_text, yaml_text
-from proxy.agents.configuration import File, Format
+from proxy.agents.configuration import PROVIDER, File, Format
 from proxy.agents.spans import NotMergeableError
 from proxy.codec.json_text import Json, JsonObject
+
+_ANY = "*"
 
 
 def merged(text: str, file: File) -> str:
@@ -48,6 +51,39 @@ def in_the_way(text: str, file: File) -> list[tuple[str, ...]]:
         return []
     said = read(text, file.format)
     return [path for path in file.without if _has(said, path)]
+
+
+def left(text: str, file: File) -> list[tuple[str, ...]]:
+    """The models that the file says for a part of the agent, by their paths, but for those of the proxy. Raises
+    NotMergeableError.
+    """
+    said = read(text, file.format) if file.rivals else {}
+    return [at for path in file.rivals for at, value in _found(said, path) if not _is_ours(value)]
+
+
+def _found(said: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """The values at a path, each with its own."""
+    if not path:
+        yield at, said
+        return
+    key, *inner = path
+    for name, value in _members(said):
+        if key in (_ANY, name):
+            yield from _found(value, tuple(inner), (*at, name))
+
+
+def _members(said: Json) -> Iterable[tuple[str, Json]]:
+    if isinstance(said, dict):
+        return said.items()
+    if isinstance(said, list):
+        return [(str(index), item) for index, item in enumerate(said)]
+    return ()
+
+
+def _is_ours(model: Json) -> bool:
+    """True for a model of the proxy's provider, and for what says none."""
+    name = model.get("primary") if isinstance(model, dict) else model
+    return not isinstance(name, str) or not name or name.startswith(f"{PROVIDER}/")
 
 
 def _has(said: Json, path: tuple[str, ...]) -> bool:

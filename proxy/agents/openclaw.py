@@ -5,6 +5,9 @@ from __future__ import annotations
 from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
 from proxy.codec.json_text import JsonObject
 
+# An agent's own model, as it is written since 2026.9, and as it was before.
+_RIVALS = (("agents", "entries", "*", "model"), ("agents", "list", "*", "model"))
+
 
 def _configure(values: Values) -> Configuration:
     provider: JsonObject = {
@@ -19,7 +22,7 @@ def _configure(values: Values) -> Configuration:
         "models": {"providers": {PROVIDER: provider}},
     }
     path = values.place("OPENCLAW_STATE_DIR", ".openclaw", "openclaw.json")
-    return Configuration(command=("openclaw",), files=(File(path, Format.JSON, content),))
+    return Configuration(command=("openclaw",), files=(File(path, Format.JSON, content, rivals=_RIVALS),))
 
 
 OPENCLAW = Agent(

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 
 from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
+from proxy.agents.merging import expected, read
+from proxy.agents.spans import NotMergeableError
 from proxy.codec.json_text import JsonObject
+
+_CONTENT = "OPENCODE_CONFIG_CONTENT"
+_RIVALS = (("agent", "*", "model"),)
 
 
 def _configure(values: Values) -> Configuration:
@@ -33,12 +38,20 @@ def _configure(values: Values) -> Configuration:
     content: JsonObject = {"$schema": "https://opencode.ai/config.json", **models, "provider": {PROVIDER: provider}}
     path = values.place("XDG_CONFIG_HOME", ".config", "opencode/opencode.json")
     # It is merged with the files, and wins over that of a project.
-    winning = {**models, "provider": {PROVIDER: {"options": {"baseURL": values.v1}}}}
+    winning: JsonObject = {**models, "provider": {PROVIDER: {"options": {"baseURL": values.v1}}}}
     return Configuration(
         command=("opencode",),
-        files=(File(path, Format.JSON, content),),
-        launched_with={"OPENCODE_CONFIG_CONTENT": json.dumps(winning)},
+        files=(File(path, Format.JSON, content, rivals=_RIVALS),),
+        launched_with={_CONTENT: json.dumps(_with_own(values.environment.get(_CONTENT, ""), winning))},
     )
+
+
+def _with_own(given: str, winning: JsonObject) -> JsonObject:
+    """What wins, in what the user's own variable says; that alone where it cannot be read, which OpenCode refuses."""
+    try:
+        return expected(read(given, Format.JSON), winning)
+    except NotMergeableError:
+        return winning
 
 
 OPENCODE = Agent(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.agents.configuration import File
-from proxy.agents.merging import dotted, in_the_way, merged
+from proxy.agents.merging import dotted, in_the_way, left, merged
 from proxy.agents.spans import NotMergeableError
 from proxy.codec.json_text import load_json
 from proxy.commands.exit_status import CommandError, Status
@@ -132,6 +132,9 @@ class AgentFiles:
             text = (before or b"").decode()
             taken = ", ".join(map(dotted, in_the_way(text, file)))
             told = f"; taken out, as it would win over the proxy: {taken}" if taken else ""
+            kept = ", ".join(map(dotted, left(text, file)))
+            if kept:
+                told += f"; left, though it goes past the proxy there: {kept}"
             return before, merged(text, file).encode(), told
         except UnicodeDecodeError as error:
             raise _unmergeable(file, "it is no UTF-8") from error

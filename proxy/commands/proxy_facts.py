@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from proxy.codec.json_access import as_list
+from proxy.codec.json_access import as_list, as_text
 from proxy.codec.json_text import JsonObject, load_json
 from proxy.commands.exit_status import CommandError, Status
 from proxy.config.server_url import server_url
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_ANSWER
+from proxy.thinking.families import family_of
+from proxy.thinking.switches import effort_words
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
 from proxy.upstream.paths import MODELS
@@ -28,11 +30,14 @@ _MESSAGES = {"anthropic-version": "2023-06-01"}
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model behind the proxy: its name, its context in tokens (None: not said), whether it takes pictures."""
+    """A model behind the proxy: its name, its context in tokens (None: not said), whether it takes pictures, and the
+    words by which it can be told how much to think, none where its name is of no family that can.
+    """
 
     model: str
     context: int | None
     images: bool
+    efforts: tuple[str, ...] = ()
 
 
 def plain_url(given: str) -> str:
@@ -89,8 +94,8 @@ class ProxyFacts:
             raise CommandError(Status.NO_PROXY, f"asked for its models, the proxy at {self._url} says {said}")
         name = model or self._only(cards)
         card = next((card for card in cards if card.id == name), None)
-        context = self._context(name, cards) if card is None else card.max_len
-        return Served(name, context, _takes_images(body, name))
+        context, served = self._behind_alias(name, cards) if card is None else (card.max_len, name)
+        return Served(name, context, _takes_images(body, name), effort_words(family_of(served)))
 
     def _only(self, cards: Sequence[ModelCard]) -> str:
         names = distinct_models(cards)
@@ -98,15 +103,15 @@ class ProxyFacts:
             raise CommandError(Status.USAGE, f"the proxy has several models; choose one with --model: {_named(names)}")
         return names[0]
 
-    def _context(self, name: str, cards: Sequence[ModelCard]) -> int | None:
-        """The context of a model that is not in the list: an alias of the rules may stand for one that is."""
+    def _behind_alias(self, name: str, cards: Sequence[ModelCard]) -> tuple[int | None, str]:
+        """The context of a model that is not in the list, and the name of the one that its alias in the rules means."""
         status, body = self._get(f"{MODELS}/{quote(name)}", _MESSAGES)
         about = _object(body)
         if status != 200 or about.get("type") != "model":
             listed = _named([card.id for card in cards])
             raise CommandError(Status.USAGE, f"the proxy has no model {name!r}; choose with --model: {listed}")
         context = about.get("max_input_tokens")
-        return context if isinstance(context, int) and context > 0 else None
+        return (context if isinstance(context, int) and context > 0 else None), as_text(about.get("display_name"))
 
     def _refused(self, status: int) -> str:
         if not self._headers:

@@ -29,7 +29,8 @@ from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured
-from proxy.exchange.reply_record import ReplyRecord, differences
+from proxy.exchange.healing_record import healing_differences
+from proxy.exchange.reply_record import Difference, ReplyRecord, differences
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.task import make_task
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
@@ -56,6 +57,7 @@ class Replayed:
     """What became of a capture: the bytes for the client, repairs, what was no call by its reason, and defects.
 
     `swallowed`: tokens were used and nothing was said. `made` is the record of it (`exchange/reply_record.py`).
+    `healing` is what is healed in the request in another way than it was.
     """
 
     data: bytes
@@ -65,6 +67,7 @@ class Replayed:
     crashes: tuple[str, ...]
     swallowed: bool
     made: JsonObject
+    healing: tuple[Difference, ...] = ()
 
 
 def replay_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
@@ -102,7 +105,7 @@ def _replay_many(name: str, files: Sequence[str], again: Callable[[Captured], Re
             print(f"{name}: error: {error.message}", file=sys.stderr, flush=True)
             total.bad += 1
             continue
-        total.add(captured.made is not None, changed=has_changed(captured, result))
+        total.add(_is_recorded(captured), changed=has_changed(captured, result))
         if has_changed(captured, result):
             _print([f"{printable(file)}: changed", *compared(captured, result)])
     _print([str(total)])
@@ -121,21 +124,33 @@ def _print(told: Sequence[str]) -> None:
 
 def has_changed(captured: Captured, result: Replayed) -> bool:
     """True if something is not as it was recorded, or the engine failed where it had not."""
-    if captured.made is None:
+    if not _is_recorded(captured):
         return False
-    return result.crashes != () or any(differences(captured.made, result.made))
+    return result.crashes != () or any(_differences(captured, result))
+
+
+def _is_recorded(captured: Captured) -> bool:
+    """True if something is known of what became of the answer, or of what was healed in the request."""
+    return captured.made is not None or bool(captured.healing and captured.healing.get("done"))
+
+
+def _differences(captured: Captured, result: Replayed) -> Iterator[Difference]:
+    """What is not as it was recorded, of the request and of the answer."""
+    yield from result.healing
+    if captured.made is not None:
+        yield from differences(captured.made, result.made)
 
 
 def compared(captured: Captured, result: Replayed) -> Iterator[str]:
     """Lines about what is not as it was recorded."""
-    if captured.made is None:
+    if not _is_recorded(captured):
         yield "nothing was recorded of what became of it"
         return
     if not has_changed(captured, result):
         yield "all as it was recorded"
     for crash in result.crashes:
         yield f"the engine failed: {printable(crash)}"
-    for difference in differences(captured.made, result.made):
+    for difference in _differences(captured, result):
         yield f"changed: {printable(difference.what)}"
         yield from _block("recorded", difference.before or "nothing")
         yield from _block("now", difference.now or "nothing")
@@ -172,6 +187,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     else:
         data = _whole(captured, engine, options, crashes, record)
         swallowed = _is_empty(captured.body)
+    healing = _healed_otherwise(captured, rules, crashes)
     failures = tuple(f"{type(error).__name__}: {error}" for error in crashes)
     streamed = captured.status == 200 and wanted.stream
     refusals = engine.refusals
@@ -183,7 +199,19 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
         failures,
         swallowed and options.parsed,
         record.told(engine.audit, refusals),
+        healing,
     )
+
+
+def _healed_otherwise(captured: Captured, rules: Rules, crashes: list[Exception]) -> tuple[Difference, ...]:
+    """What is healed in the request in another way than it was."""
+    if captured.healing is None:
+        return ()
+    try:
+        return tuple(healing_differences(captured.healing, rules.heal_plan(captured.wanted.model)))
+    except Exception as error:  # the outermost boundary of the healing
+        crashes.append(error)
+        return ()
 
 
 def _thoughts(captured: Captured, given: Thoughts) -> Thoughts:

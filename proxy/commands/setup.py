@@ -168,6 +168,7 @@ def _configured(asked: _CommandLine) -> tuple[Values, Configuration]:
         served.context,
         asked.key_name,
         images=served.images,
+        efforts=served.efforts,
         home=str(asked.home),
         environment=asked.variables,
     )
@@ -186,6 +187,8 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         yield merged("", file).rstrip("\n")
         if file.without:
             yield f"# take out of it what would win over that: {', '.join(map(dotted, file.without))}"
+        if file.rivals:
+            yield f"# a model that it says there is asked past the proxy: {', '.join(map(dotted, file.rivals))}"
     if configuration.first:
         yield f"\n# once, which writes {configuration.written}"
         yield _shown(configuration.first, values)

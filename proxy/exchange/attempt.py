@@ -23,6 +23,7 @@ from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
 from proxy.exchange.guided import answer_instead, guided_call
+from proxy.exchange.healing_record import Healing
 from proxy.exchange.lane import ReplyLane, notes_of
 from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
@@ -141,7 +142,8 @@ class Attempt:
         raw_text = self._up.raw_text
         made = partial(recorded, self._record, self._engine, exchange.outcome)
         seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made)
-        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made)
+        healing = self._healing()
+        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made, healing=healing)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
             parts = listened(seen, call, parts)
@@ -222,6 +224,12 @@ class Attempt:
         assert broken is not None, "for that it was asked for again"
         answer = answer_instead(self._answer, broken, call, counts)
         return self._made(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
+
+    def _healing(self) -> Healing | None:
+        """What was done to the request, unless it is another one than came, or went up as it was."""
+        if self._plan.guided or self._exchange.observe:
+            return None
+        return Healing(self._exchange.request.body, self._plan.heal, self._plan.learnt, self._up.healed)
 
     @property
     def broken(self) -> Text | None:

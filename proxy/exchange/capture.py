@@ -19,6 +19,7 @@ from proxy.config.settings import Occasion
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import RulesError
 from proxy.exchange.capture_folder import CaptureFolder
+from proxy.exchange.healing_record import Healing, without_values
 from proxy.exchange.outcome import Outcome
 from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_CAPTURE
@@ -40,7 +41,8 @@ class Capture:
     `on` which occasions.
 
     `client`, `ordered` and `thoughts` are what the engine was told beside the request: the client's name in the rules,
-    that text and reasoning have one order, the thoughts of the model's family.
+    that text and reasoning have one order, the thoughts of the model's family. `learnt` are the healings that the
+    model's server asked for before; with `values` the request that was healed is kept too.
     """
 
     folder: CaptureFolder
@@ -50,6 +52,8 @@ class Capture:
     client: str = ""
     ordered: bool = False
     thoughts: Thoughts = _UNKNOWN
+    learnt: frozenset[str] = frozenset()
+    values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Captured:
     `raw_text`: the proxy alone parsed; `complete`: the body ended properly; `truncated`: it was too long to be kept.
     `made` is what became of it (`exchange/reply_record.py`), None where that is not recorded; `client`, `ordered`,
     `begun` and `unknown` are as in `Capture` and its thoughts, the last two None where nothing is said of them.
+    `healing` is what was healed in the request (`exchange/healing_record.py`), None where that is not recorded.
     """
 
     wanted: ChatRequest
@@ -73,6 +78,7 @@ class Captured:
     ordered: bool = False
     begun: str | None = None
     unknown: bool | None = None
+    healing: JsonObject | None = None
 
     @property
     def streamed(self) -> bool:
@@ -84,7 +90,8 @@ class Recorder:
     """Listens to one answer, however it ends; leaving it puts the writing of its capture on the list of what is done
     later, when the client has its answer.
 
-    Without a `capture` it does nothing. `made` gives what became of the answer, once that has ended.
+    Without a `capture` it does nothing. `made` gives what became of the answer, once that has ended; `healing` is what
+    was done to the request, None where no replay can do it again.
     """
 
     def __init__(
@@ -95,8 +102,10 @@ class Recorder:
         *,
         raw_text: bool,
         made: Callable[[], JsonObject | None],
+        healing: Healing | None = None,
     ) -> None:
         self._capture = capture
+        self._healing = healing
         self._outcome = outcome
         self._request = request
         self._raw_text = raw_text
@@ -160,7 +169,10 @@ class Recorder:
             thoughts=capture.thoughts,
         )
         answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
-        return capture_bytes(about, replace(answer, made=self._made()), capture.credential)
+        healing = None
+        if self._healing is not None:
+            healing = self._healing.told(capture.learnt, values=capture.values)
+        return capture_bytes(about, replace(answer, made=self._made()), capture.credential, healing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +190,21 @@ class Answer:
     made: JsonObject | None = None
 
 
-def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets) -> bytes:
-    """The capture of an answer to a request of which `told_of_request` tells, without secrets."""
+def capture_bytes(
+    request: JsonObject, answer: Answer, credential: Secrets, healing: JsonObject | None = None
+) -> bytes:
+    """The capture of an answer to a request of which `told_of_request` tells, without secrets; without the values of
+    `healing` where there is no room for them.
+    """
     about: JsonObject = {
         **{"capture": _FORM, "version": __version__, "truncated": answer.cut, "status": answer.status},
         **{"content_type": answer.content_type, "complete": answer.complete},
     }
-    head = redact(dump_json({**about, **request, "made": answer.made}), credential)
     body, most = answer.body, answer.most
+    whole: JsonObject = {**about, **request, "made": answer.made}
+    head = redact(dump_json({**whole, "healing": healing}), credential)
+    if healing is not None and len(head) + len(body) >= most:
+        head = redact(dump_json({**whole, "healing": without_values(healing)}), credential)
     if len(head) + len(body) >= most:
         request = request if len(head) <= most // 2 else {}  # such a request cannot be replayed
         head = redact(dump_json({**about, "truncated": True, **request}), credential)
@@ -229,6 +248,7 @@ def read_capture(data: bytes, source: str) -> Captured:
     status, content_type = about.get("status"), about.get("content_type")
     thoughts = as_object(about.get("thoughts"))
     begun, unknown = thoughts.get("begun"), thoughts.get("unknown")
+    healing = about.get("healing")
     return Captured(
         wanted=wanted,
         raw_text=about.get("raw_text") is True,
@@ -242,6 +262,7 @@ def read_capture(data: bytes, source: str) -> Captured:
         ordered=about.get("ordered") is True,
         begun=begun if isinstance(begun, str) else None,
         unknown=unknown if isinstance(unknown, bool) else None,
+        healing=healing if isinstance(healing, dict) else None,
     )
 
 

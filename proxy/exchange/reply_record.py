@@ -132,7 +132,11 @@ class Difference:
 
 def differences(recorded: JsonObject, now: JsonObject) -> Iterator[Difference]:
     """The differences between what was recorded and what is so now, in the order of the facts."""
-    before, after = _facts(recorded), _facts(now)
+    yield from differing(_facts(recorded), _facts(now))
+
+
+def differing(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    """The facts that are others, each under its name."""
     for what in dict.fromkeys((*before, *after)):
         was, is_ = before.get(what, ""), after.get(what, "")
         if not _same(was, is_):

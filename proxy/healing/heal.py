@@ -18,6 +18,9 @@ from proxy.healing.table import HEALINGS, Level
 ALL = "all"
 # What is said to the model of calls that it repeats (`repeats.py`); it is off by this word.
 REPEATS = "repeated_calls"
+# What the records are called of what a rule for the model changed.
+RULE_TOOLS = "rule_tools"
+RULE_SAMPLING = "rule_sampling"
 IDS = (*(healing.id for healing in HEALINGS), REPEATS)
 
 
@@ -75,9 +78,9 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     sampled = sample(offered, plan.sampling)
     repairs: list[Repair] = []
     if offered is not body:
-        repairs.append(_by_rule("rule_tools", body, offered))
+        repairs.append(_by_rule(RULE_TOOLS, body, offered))
     if sampled is not offered:
-        repairs.append(_by_rule("rule_sampling", offered, sampled))
+        repairs.append(_by_rule(RULE_SAMPLING, offered, sampled))
     healed = heal(sampled, plan.ids)
     repairs += healed.repairs
     if REPEATS not in plan.ids:

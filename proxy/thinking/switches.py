@@ -24,6 +24,8 @@ _OFF = ("none", "minimal")
 _WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # The suffixes of a model's name that say it: `qwen3:nothink`.
 SUFFIXES = ("think", "nothink", *_WORDS)
+# Those that are offered to a person, from the least to the most.
+_OFFERED = ("none", "low", "medium", "high", "xhigh")
 _TYPES = {"enabled": True, "adaptive": True, "disabled": False}
 
 
@@ -69,6 +71,20 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
         return body, ()
     before, after = _shown(body), _shown(made)
     return _in_order(made, body), (Repair("thinking", before, after, "thinking is switched in the model's own words"),)
+
+
+def effort_words(family: Family | None) -> tuple[str, ...]:
+    """The words for the effort of which each means something else to the family; none where it cannot be told."""
+    if family is None or not _listens(family):
+        return ()
+    if family.efforts is None:
+        return ("none", "medium")
+    found: dict[str, str] = {}
+    for word in _OFFERED:
+        meant = family.efforts.words.get(word, "")
+        if meant not in found or word == meant:
+            found[meant] = word
+    return tuple(found.values())
 
 
 def _listens(family: Family) -> bool:

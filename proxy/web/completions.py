@@ -307,6 +307,8 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
         client=ctx.client,
         ordered=not prepared.dialect.verbatim,
         thoughts=prepared.thoughts,
+        learnt=ctx.worker.lessons.of(prepared.chat.model),
+        values=settings.audit_values,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Parse, Profile, Rules
+from proxy.dialects.model_options import OWN_WORDS
 from proxy.formats.reasoning import Thoughts
 from proxy.thinking.families import family_of
 from proxy.thinking.request import ThinkingRequest, ThinkingRules, think
@@ -20,14 +21,16 @@ def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: st
 
 def switch_of(rules: Rules, profile: Profile, model: str) -> str:
     """The switch by which what a translated client says of thinking reaches the model: what the rules name, or, where
-    they say nothing, one that becomes the family's own.
+    they say nothing, one that becomes the family's own. A family with words for the effort has more than a switch says.
     """
-    family = family_of(model, profile.family)
-    if family is None or rules.entry(model).thinking is not None:
+    family, named = family_of(model, profile.family), rules.entry(model).thinking
+    if family is None or named == "none":
         return profile.thinking
-    if family.switch is not None:
-        return "enable_thinking"
-    return profile.thinking if family.efforts is None else "reasoning_effort"
+    if family.efforts is not None and not (family.efforts.top and named):
+        return OWN_WORDS
+    if named is not None or family.switch is None:
+        return profile.thinking
+    return "enable_thinking"
 
 
 def thoughts_told(given: Thoughts, model: str, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:

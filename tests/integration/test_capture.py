@@ -88,6 +88,7 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
             "repairs": [],
             "refusals": {},
         },
+        "healing": {"done": [], "learnt": []},
     }
     (file,) = files(folder)
     assert NAME.fullmatch(file.name)

@@ -39,6 +39,7 @@ from tests.support.scripted import (
 CHAT = "/v1/chat/completions"
 KEY = "ghp_" + "a1B2" * 9
 MESSAGES = "/v1/messages"
+CALLED = {"id": "call_1", "type": "function"}
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +269,33 @@ def told(**choice: Any) -> dict[str, Any]:
 )
 def test_differences(before: Any, now: Any, found: list[Difference]) -> None:
     assert [*differences(before, now)] == found
+
+
+HEALED = [
+    {"role": "user", "content": f"Hi {KEY}"},
+    {"role": "assistant", "tool_calls": [{**CALLED, "function": {"name": "write_file", "arguments": '{"path": '}}]},
+    {"role": "tool", "tool_call_id": "call_1", "content": "ok"},
+]
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_a_healing_that_is_something_else_now_is_told(
+    values: bool, inside: Inside, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With values to the word; else as far as the rules have turned it off."""
+    folder = tmp_path / "captures"
+    with Upstream(stream(ROLE, text("Hi"), finish(), DONE)) as server:
+        server.paths[MODELS] = cards("tiny")
+        client = inside(server.url, capture=str(folder), capture_on=("healed",), audit_values=values)
+        assert client.post(CHAT, json={**chat(tools=[WRITE_FILE]), "messages": HEALED}).status_code == 200
+    (file,) = folder.iterdir()
+    data = file.read_bytes()
+    assert KEY.encode() not in data and (b"Hi *" in data) is values
+    assert main(["replay", str(folder)]) == 0
+    off = tmp_path / "off.yaml"
+    off.write_text("models: [{match: '*', heal: {off: [all]}}]\n")
+    capsys.readouterr()
+    assert main(["replay", str(folder), "--rules", str(off)]) == 1
+    told = capsys.readouterr().out
+    assert "changed: healing heal_" in told and ("changed: request, messages 1" in told) is values
+    assert "1 capture: 0 as recorded, 1 changed" in told

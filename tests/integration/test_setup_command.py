@@ -240,6 +240,11 @@ class TestModels:
         with proxy_that(models=[answer(listed)]) as server:
             assert '"image"' in run("setup", "pi", "--url", server.url).out
 
+    def test_a_family_that_thinks_is_told_to_the_agents_that_ask_how_much(self, run: Run) -> None:
+        with proxy_that(models=[answer({"data": [{"id": "gpt-oss-20b"}]})]) as server:
+            assert '"effort": "high"' in run("setup", "codex", "--url", server.url).out
+            assert '"high": "high"' in run("setup", "pi", "--url", server.url).out
+
 
 class TestNoProxy:
     """One clear line for each, and an exit status."""

@@ -14,7 +14,7 @@ from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.messages.tools import tool_fields
 from proxy.dialects.messages.turns import Conversation, conversation
-from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.validation import (
     BODY,
     CACHE,
@@ -78,7 +78,10 @@ _COUNTED = (
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 _BUDGETS = ((4096, "low"), (16384, "medium"))
 _THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
+_BY_EFFORT = ("reasoning_effort", OWN_WORDS)
 _NO_TEMPLATE_SWITCH = ("", "none", "reasoning_effort")
+# Any name of a switch becomes the family's own.
+_ANY_SWITCH = "enable_thinking"
 _NO_SWITCH = "the rules name no switch for the model's thinking"
 _NO_EFFORT = "the rules do not say that the model takes a reasoning_effort"
 _NO_BUDGET = "the model's switch takes no budget"
@@ -198,6 +201,8 @@ def _effort(config: JsonObject, place: FieldPath, switch: str, losses: DroppedFi
     if effort not in _EFFORTS:
         losses.lost("output_config.effort", "no model server knows this effort")
         return ""
+    if switch == OWN_WORDS:
+        return effort
     if switch != "reasoning_effort":
         losses.lost("output_config.effort", _NO_EFFORT)
         return ""
@@ -223,18 +228,28 @@ def _thinking(body: JsonObject, effort: str, switch: str, losses: DroppedFields)
     if switch in ("", "none"):
         losses.lost("thinking", _NO_SWITCH)
         return {}
-    if switch != "reasoning_effort":
-        losses.leave(thinking, _THINKING_WITHOUT_BUDGET, place)
-        return {"chat_template_kwargs": {switch: _THINKING[kind]}}
-    if kind == "enabled" and not effort:
-        losses.leave(thinking, _THINKING_WITH_BUDGET, place)
-        return _reasoning_effort(_effort_of_budget(budget))
-    losses.leave(thinking, _THINKING_WITHOUT_BUDGET, place)
-    if kind != "disabled":
-        return _reasoning_effort(effort)
-    if effort:
+    by_effort = switch in _BY_EFFORT
+    by_budget = by_effort and kind == "enabled" and not effort
+    losses.leave(thinking, _THINKING_WITH_BUDGET if by_budget else _THINKING_WITHOUT_BUDGET, place)
+    if by_budget:
+        effort = _effort_of_budget(budget)
+    if kind == "disabled" and effort:
         losses.lost("output_config.effort", "thinking is disabled")
-    return _reasoning_effort("low")
+    return _switch_fields(switch, effort, on=_THINKING[kind])
+
+
+def _switch_fields(switch: str, effort: str, *, on: bool) -> JsonObject:
+    """Thinking on or off, and the effort where the switch takes one."""
+    if switch == "reasoning_effort":
+        return _reasoning_effort(effort if on else "low")
+    fields: JsonObject = {"chat_template_kwargs": {_switch_name(switch): on}}
+    if on and switch == OWN_WORDS:
+        fields |= _reasoning_effort(effort)
+    return fields
+
+
+def _switch_name(switch: str) -> str:
+    return _ANY_SWITCH if switch == OWN_WORDS else switch
 
 
 def _reasoning_effort(effort: str) -> JsonObject:
@@ -289,4 +304,4 @@ def _prefill(talk: Conversation, body: JsonObject, options: ModelOptions, losses
     thinking = mapping(body, "thinking", BODY, needed=False)
     if _THINKING.get(str(thinking.get("type"))):
         losses.lost("thinking", "llama.cpp continues no answer while thinking is on")
-    return {"chat_template_kwargs": {options.thinking: False}}
+    return {"chat_template_kwargs": {_switch_name(options.thinking): False}}

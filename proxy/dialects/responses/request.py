@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.responses.compaction import TRIGGER, asks_for_summary, check_allowed
 from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
 from proxy.dialects.responses.items import History, input_items
@@ -225,6 +225,8 @@ def _reasoning(body: JsonObject, switch: str, losses: DroppedFields) -> JsonObje
     if switch in ("", "none"):
         losses.lost("reasoning.effort", _NO_SWITCH)
         return {}
+    if switch == OWN_WORDS:
+        return {"reasoning_effort": effort}
     if switch == "reasoning_effort":
         return {"reasoning_effort": _EFFORTS[effort]}
     return {"chat_template_kwargs": {switch: effort != "none"}}

@@ -51,3 +51,12 @@ def test_the_catalog_is_its_own_beside_the_file_and_says_what_is_known() -> None
     (entry,) = json.loads(merged("", catalog))["models"]
     assert entry["context_window"] is entry["max_context_window"] is None
     assert entry["input_modalities"] == ["text", "image"] and "apply_patch" in entry["base_instructions"]
+
+
+def test_a_model_that_can_be_told_how_much_to_think_has_its_levels_and_none_by_default() -> None:
+    (entry,) = json.loads(merged("", CODEX.configure(replace(VALUES, efforts=("none", "xhigh"))).files[1]))["models"]
+    assert [level["effort"] for level in entry["supported_reasoning_levels"]] == ["none", "xhigh"]
+    assert all(level["description"] for level in entry["supported_reasoning_levels"])
+    assert "default_reasoning_level" not in entry
+    (plain,) = json.loads(merged("", CODEX.configure(VALUES).files[1]))["models"]
+    assert plain == {**entry, "supported_reasoning_levels": []}

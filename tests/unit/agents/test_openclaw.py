@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER
+from proxy.agents.merging import left, merged, read
 from proxy.agents.openclaw import OPENCLAW
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
@@ -35,3 +37,13 @@ def test_a_key_is_read_from_its_variable() -> None:
 def test_its_file_is_in_the_folder_of_its_state() -> None:
     moved = replace(VALUES, environment={"OPENCLAW_STATE_DIR": "/s"})
     assert OPENCLAW.configure(moved).files[0].path == "/s/openclaw.json"
+
+
+def test_an_agent_s_own_model_is_found_unless_it_is_the_proxy_s() -> None:
+    (file,) = OPENCLAW.configure(VALUES).files
+    own = [{"id": "a", "model": "x/y"}, {"id": "b"}, {"id": "c", "model": {"primary": f"{PROVIDER}/m"}}, 7]
+    entries = {"w": {"model": {"primary": "x/y"}}, "v": {"model": ""}}
+    said = json.dumps({"agents": {"list": own, "entries": entries, "defaults": {"model": "x/y"}}})
+    assert left(said, file) == [("agents", "entries", "w", "model"), ("agents", "list", "0", "model")]
+    assert left("", file) == left('{"agents": [1]}', file) == []
+    assert read(merged(said, file), file.format)["agents"]["list"] == own  # type: ignore[index, call-overload]

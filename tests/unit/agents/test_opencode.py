@@ -43,3 +43,13 @@ def test_the_model_has_room_for_the_prompt_and_takes_what_the_server_says() -> N
     model = as_object(as_object(provider(replace(VALUES, context=4096, images=True))["models"])[VALUES.model])
     assert model["limit"] == {"context": 4096, "output": 1024}
     assert model["modalities"] == {"input": ["text", "image"], "output": ["text"]}
+
+
+def test_what_the_user_s_own_variable_says_beside_it_stays() -> None:
+    own = {"model": "other/m", "mcp": {"x": {}}, "provider": {PROVIDER: {"options": {"k": 1}}, "other": {}}}
+    for given, kept in ((json.dumps(own), True), ("{", False), ("[]", False), ("", False)):
+        values = replace(VALUES, environment={"OPENCODE_CONFIG_CONTENT": given})
+        said = json.loads(OPENCODE.configure(values).launched_with["OPENCODE_CONFIG_CONTENT"])
+        assert said["model"] == f"{PROVIDER}/{VALUES.model}"
+        assert said["provider"][PROVIDER]["options"] == {**({"k": 1} if kept else {}), "baseURL": VALUES.v1}
+        assert ("mcp" in said, "other" in said["provider"]) == (kept, kept)

@@ -31,3 +31,15 @@ def test_a_key_is_the_name_of_its_variable() -> None:
 def test_both_files_are_in_the_folder_that_its_variable_names() -> None:
     moved = replace(VALUES, environment={"PI_CODING_AGENT_DIR": "/p"})
     assert [file.path for file in PI.configure(moved).files] == ["/p/models.json", "/p/settings.json"]
+
+
+def test_a_model_that_can_be_told_how_much_to_think_has_its_levels() -> None:
+    """What it does not know is null, so that pi takes the nearest one; its instructions stay a system message."""
+    (plain,), (model,) = (
+        objects_in(provider(PI.configure(replace(VALUES, efforts=words)).files[0].content)["models"])
+        for words in ((), ("none", "low", "xhigh"))
+    )
+    assert (plain["reasoning"], "thinkingLevelMap" in plain, "compat" in plain) == (False, False, False)
+    levels = {"off": "none", "minimal": None, "low": "low", "medium": None, "high": None, "xhigh": "xhigh"}
+    assert (model["reasoning"], model["thinkingLevelMap"]) == (True, levels)
+    assert model["compat"] == {"supportsDeveloperRole": False, "supportsReasoningEffort": True}

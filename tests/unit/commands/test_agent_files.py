@@ -181,6 +181,14 @@ def test_a_folder_that_is_a_file_is_told(home: Path) -> None:
     assert "other" in str(failed(lambda: files(home).write([made(home, "other/config.json")])))
 
 
+def test_what_stays_and_goes_past_the_proxy_is_told(home: Path) -> None:
+    path = home / "a.json"
+    path.write_text('{"agents": {"w": {"model": "x/y"}}}')
+    file = File(str(path), Format.JSON, {}, rivals=(("agents", "*", "model"),))
+    (told,) = AgentFiles("a", home).write([file])
+    assert told == f"{path}: nothing to change; left, though it goes past the proxy there: agents.w.model"
+
+
 class TestRun:
     """A file that the agent's own command writes."""
 

@@ -168,6 +168,21 @@ def test_a_name_that_is_not_listed_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert ends(found, "gone") == (Status.USAGE, "the proxy has no model 'gone'; choose with --model: m")
 
 
+def test_a_name_of_a_family_that_can_be_told_how_much_to_think_has_words_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So has an alias of such a model; a proxy that does not name the model behind one says nothing of it."""
+    paths = {
+        "/v1/models": cards("Qwen/Qwen3.5-9B", "gpt-oss-20b", "other"),
+        "/v1/models/big": told({"type": "model", "display_name": "gpt-oss-20b"}),
+        "/v1/models/unsaid": told({"type": "model", "display_name": 7}),
+    }
+    found, _ = facts(monkeypatch, paths)
+    assert found.served("Qwen/Qwen3.5-9B").efforts == ("none", "medium")
+    assert found.served("big").efforts == found.served("gpt-oss-20b").efforts == ("low", "medium", "high")
+    assert found.served("other").efforts == found.served("unsaid").efforts == ()
+
+
 def test_of_several_models_the_first_ten_are_named_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = facts(monkeypatch, {"/v1/models": cards("a\nb", *map(str, range(11)))})
     status, line = ends(found, "")

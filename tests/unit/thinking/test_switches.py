@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import JsonObject, dump_json
 from proxy.thinking.families import FAMILIES, family_of
 from proxy.thinking.request import ThinkingRules, think
-from proxy.thinking.switches import SUFFIXES, switched
+from proxy.thinking.switches import SUFFIXES, effort_words, switched
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
 _ON = {"enable_thinking": True}
@@ -114,3 +114,23 @@ def test_new_fields_stand_before_the_messages() -> None:
     """C8: the next turn begins with the bytes of this one."""
     made, _ = switched({"model": "m", "messages": [], "reasoning_effort": "none"}, family_of("", "qwen3"))
     assert [*made].index("chat_template_kwargs") < [*made].index("messages")
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("gpt-oss-20b", ("low", "medium", "high")),
+        ("Kimi-K3", ("none", "low", "high", "xhigh")),
+        ("Hy3", ("none", "low", "high")),
+        ("solar-open-100b", ("none", "low", "medium", "high")),
+        ("Qwen3.5-9B", ("none", "medium")),
+        ("DeepSeek-R1", ()),
+        ("unknown", ()),
+    ],
+)
+def test_offered_are_the_words_that_each_mean_something_else(model: str, words: tuple[str, ...]) -> None:
+    family = family_of(model)
+    assert effort_words(family) == words
+    asked: JsonObject = {"messages": [], "chat_template_kwargs": {}}
+    made = [dump_json(switched({**asked, "reasoning_effort": word}, family)[0]) for word in words]
+    assert len({*made}) == len(words)

@@ -1,0 +1,110 @@
+"""What a translated client says of thinking reaches a model in the words of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import JsonObject
+from proxy.config.rules import Rules, parse_rules
+from proxy.dialects.messages.request import translate as of_messages
+from proxy.dialects.model_options import OWN_WORDS, ModelOptions
+from proxy.dialects.responses.request import translate as of_responses
+from proxy.web.thinking import switch_of, with_thinking
+
+BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
+ASKED: dict[str, Any] = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+HY3, KIMI, SOLAR = "tencent/Hy3", "moonshotai/Kimi-K3", "upstage/solar-open-100b"
+GPT, QWEN = "gpt-oss-20b", "Qwen3.5-9B"
+
+
+def rules(entry: str) -> Rules:
+    """Rules with this one entry."""
+    return parse_rules(f"models: [{{match: '*', {entry}}}]".encode(), "rules.yaml")
+
+
+def told(
+    translate: Callable[..., Any], model: str, given: Rules = BUILT_IN, server: str = "", **body: Any
+) -> JsonObject:
+    """What goes up of it: the fields beside the model, the messages and their bound."""
+    profile = given.profile(model, "")
+    options = ModelOptions(model=model, thinking=switch_of(given, profile, model), server=server)
+    made = translate({"model": model, **body}, options).body
+    up = with_thinking(made, given, profile, model=model, requested=model).body
+    return {name: value for name, value in up.items() if name not in ("model", "messages", "max_tokens")}
+
+
+def responses(effort: str, model: str, given: Rules = BUILT_IN) -> JsonObject:
+    """What goes up of the effort of a Responses client."""
+    return told(of_responses, model, given, input="Hi", reasoning={"effort": effort})
+
+
+def messages(model: str, given: Rules = BUILT_IN, **body: Any) -> JsonObject:
+    """What goes up of what a Messages client says."""
+    return told(of_messages, model, given, **{**ASKED, **body})
+
+
+def kwargs(**said: Any) -> JsonObject:
+    return {"chat_template_kwargs": said}
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "up"),
+    [
+        (HY3, "none", kwargs(reasoning_effort="no_think")),
+        (HY3, "low", kwargs(reasoning_effort="low")),
+        (HY3, "xhigh", kwargs(reasoning_effort="high")),
+        (KIMI, "none", kwargs(thinking=False)),
+        (KIMI, "low", kwargs(thinking_effort="low")),
+        (KIMI, "xhigh", kwargs(thinking_effort="max")),
+        (SOLAR, "none", kwargs(reasoning_effort="minimal")),
+        (SOLAR, "medium", kwargs(reasoning_effort="medium")),
+        (GPT, "none", {"reasoning_effort": "low"}),
+        (GPT, "high", {"reasoning_effort": "high"}),
+        (QWEN, "none", kwargs(enable_thinking=False)),
+        (QWEN, "low", kwargs(enable_thinking=True)),
+    ],
+)
+def test_the_effort_of_responses_is_the_family_s_own_word(model: str, effort: str, up: JsonObject) -> None:
+    assert responses(effort, model) == up
+    assert told(lambda body, _: _Chat(body), model, reasoning_effort=effort) == up
+
+
+class _Chat:
+    """A chat request, which is translated into itself."""
+
+    def __init__(self, body: JsonObject) -> None:
+        self.body = body
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "up"),
+    [
+        (HY3, {"output_config": {"effort": "low"}}, kwargs(reasoning_effort="low")),
+        (HY3, {"thinking": {"type": "adaptive"}}, kwargs(reasoning_effort="high")),
+        (HY3, {"thinking": {"type": "disabled"}}, kwargs(reasoning_effort="no_think")),
+        (KIMI, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, None),
+        (KIMI, {"thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}, kwargs(thinking=False)),
+        (SOLAR, {"thinking": {"type": "enabled", "budget_tokens": 9000}}, kwargs(reasoning_effort="medium")),
+        (QWEN, {"output_config": {"effort": "low"}}, {}),
+    ],
+)
+def test_so_is_that_of_messages(model: str, said: dict[str, Any], up: JsonObject | None) -> None:
+    assert messages(model, **said) == (kwargs(thinking=True, thinking_effort="max") if up is None else up)
+
+
+def test_the_rules_can_turn_it_off_and_name_a_switch_of_a_family() -> None:
+    assert responses("low", KIMI, rules("thinking: none")) == {}
+    assert responses("low", KIMI, rules("arguments: live")) == kwargs(thinking_effort="low")
+    mine = rules("thinking: enable_thinking, family: kimi-k3")
+    assert switch_of(mine, mine.profile("mine", ""), "mine") == OWN_WORDS
+
+
+def test_a_beginning_that_llama_cpp_is_to_continue_switches_thinking_off_in_these_words_too() -> None:
+    begun = [*ASKED["messages"], {"role": "assistant", "content": "So"}]
+    said: dict[str, Any] = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}
+    up = told(of_messages, KIMI, server="llamacpp", max_tokens=9, messages=begun, **said)
+    assert up == kwargs(thinking=False)
