@@ -25,6 +25,7 @@ from proxy.exchange.exchange import Exchange, log_crash
 from proxy.exchange.guided import answer_instead, guided_call
 from proxy.exchange.lane import ReplyLane, notes_of
 from proxy.exchange.observe import ObservedReply, observed
+from proxy.exchange.outcome import ReplyFacts
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
@@ -248,13 +249,17 @@ class Attempt:
             broken = (earlier or self)._engine.broken_call
         again = record(outcome.again, broken, "" if self._call is None else self._call.arguments)
         before = () if earlier is None else earlier._engine.audit
-        outcome.healed = tuple(self._up.healed)
-        outcome.audit = (*outcome.request_audit, *outcome.healed, *before, *again, *self._engine.audit)
-        if self._watch is not None:
-            outcome.audit += self._watch.record
-        outcome.calls = self._engine.calls
-        outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
-        outcome.swallowed = self._swallowed or self._reply.swallowed
+        ended = () if self._watch is None else self._watch.record
+        outcome.end_try(
+            ReplyFacts(
+                healed=tuple(self._up.healed),
+                audit=(*before, *again, *self._engine.audit, *ended),
+                calls=self._engine.calls,
+                refusals=self._engine.refusals,
+                empty_calls=self._engine.empty_calls,
+                swallowed=self._swallowed or self._reply.swallowed,
+            )
+        )
         if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
             self._would_fail(self._reply.would_fail)
 
@@ -273,9 +278,9 @@ class Attempt:
             # Another worker may hold the lock of what they share.
             yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
-        self._exchange.outcome.headers = response_headers(call, REPLY)
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
-        self._exchange.outcome.content_type = call.header("Content-Type") if as_it_came else ""
+        content_type = call.header("Content-Type") if as_it_came else ""
+        self._exchange.outcome.receive_head(response_headers(call, REPLY), content_type)
         return first
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
@@ -373,7 +378,7 @@ class Attempt:
         if not wait.heartbeat_due:
             return b""
         wait.wrote()
-        self._exchange.outcome.heartbeats += 1
+        self._exchange.outcome.count_heartbeat()
         return self._reply.heartbeat()
 
     def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:

@@ -114,7 +114,7 @@ class Recorder:
         if capture is None or call is None:
             return
         if call.status:
-            self._outcome.later.append(lambda: self._save(capture, call.status, call.header("Content-Type")))
+            self._outcome.do_later(lambda: self._save(capture, call.status, call.header("Content-Type")))
 
     @property
     def listens(self) -> bool:

@@ -68,9 +68,7 @@ class _Tries:
 
     def begin(self) -> Attempt:
         """The next try."""
-        outcome = self._exchange.outcome
-        outcome.tries += 1
-        outcome.plan = self._plan
+        self._exchange.outcome.begin_try(self._plan)
         self.current = Attempt(self._exchange, self._plan, self._earlier)
         return self.current
 
@@ -84,7 +82,8 @@ class _Tries:
             self._exchange.note_calls(self._plan, attempt.calls)
             return False
         self._plan, self._earlier = plan, attempt
-        self._exchange.outcome.again = plan.again
+        if plan.again is not None:
+            self._exchange.outcome.ask_again(plan.again)
         return True
 
     def try_again(self, attempt: Attempt, error: ProxyError) -> Generator[bytes, None, bool]:

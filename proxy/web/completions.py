@@ -84,13 +84,13 @@ def reply(prepare: Prepare) -> Response:
 def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     """The reply to a request that was read."""
     wanted, settings = prepared.chat, ctx.snapshot.settings
-    ctx.outcome.observe = settings.observe
     if settings.observe:
+        ctx.outcome.observe_only()
         # It goes up as it came, and once.
         prepared = replace(prepared, profile=replace(prepared.profile, parse="server", upstream="live"))
     ending = _ending(ctx, wanted) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
-        ctx.outcome.error = "loop guard"
+        ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=wanted.stream)
         return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
     if wanted.stream:

@@ -107,7 +107,7 @@ def _thinking(ctx: RequestContext, prepared: PreparedRequest, requested: str) ->
     """A chat request in the words of the model's family."""
     wanted = prepared.chat
     made = with_thinking(wanted.body, ctx.snapshot.rules, prepared.profile, model=wanted.model, requested=requested)
-    ctx.outcome.request_audit = made.audit
+    ctx.outcome.translate_request(made.audit)
     if made.body is not wanted.body:
         wanted = replace(wanted, raw=dump_request(made.body), body=made.body)
     return replace(prepared, chat=wanted, thoughts=made.thoughts)
@@ -121,7 +121,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     given = translated(ctx, environ, body, translate)
     translation = given.translation
-    ctx.outcome.request_audit = given.audit
+    ctx.outcome.translate_request(given.audit)
     wanted = read_chat(dump_request(given.body), given.body)
     wanted = replace(wanted, results=translation.results, json_reply=_wants_json(body))
     # llama.cpp repeats what the client began the answer with, but not in streams.
@@ -162,7 +162,7 @@ def _prepared_response(
     body = request.body
     given = translated(ctx, environ, body, responses.translate)
     translation = given.translation
-    ctx.outcome.request_audit = given.audit
+    ctx.outcome.translate_request(given.audit)
     wanted = read_chat(dump_request(given.body), given.body)
     wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
     limit = given.body.get("max_tokens")
