@@ -16,7 +16,7 @@ from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.codec.masking import Secrets
 from proxy.codec.redaction import redact, redact_end, redact_stream
 from proxy.config.settings import Occasion
-from proxy.dialects.chat.request import ChatRequest, read_chat
+from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.errors import RulesError
 from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.outcome import Outcome
@@ -223,9 +223,8 @@ def read_capture(data: bytes, source: str) -> Captured:
         raise RulesError(f"{source} is no capture; give a file that serve --capture DIR wrote")
     request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
     request["stream_options"] = {"include_usage": True}
-    wanted = replace(
-        read_chat(line, request), results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids"))
-    )
+    known = KnownFields(results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids")))
+    wanted = read_chat(line, request, known)
     status, content_type = about.get("status"), about.get("content_type")
     thoughts = as_object(about.get("thoughts"))
     begun, unknown = thoughts.get("begun"), thoughts.get("unknown")

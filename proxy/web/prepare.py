@@ -15,7 +15,7 @@ from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.config.rules import Profile
 from proxy.dialects.chat.answer import ChatDialect
-from proxy.dialects.chat.request import ChatRequest, read_chat
+from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
@@ -59,6 +59,14 @@ class _Translation(Protocol):
     @property
     def dropped(self) -> tuple[Repair, ...]:
         """A record for each kind of field that could not be carried."""
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The texts of the tool results since the last message of the user's own."""
+
+    @property
+    def json_reply(self) -> bool:
+        """True if the client asked for JSON."""
 
 
 _Made = TypeVar("_Made", bound=_Translation)
@@ -122,19 +130,24 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
     given = translated(ctx, environ, body, translate)
     translation = given.translation
     ctx.outcome.translate_request(given.audit)
-    wanted = read_chat(dump_request(given.body), given.body)
-    wanted = replace(wanted, results=translation.results, json_reply=_wants_json(body))
+    wanted = _read_translation(given)
     # llama.cpp repeats what the client began the answer with, but not in streams.
     repeats = given.server_kind == "llamacpp" and not wanted.stream
     options = ReplyOptions(
         str(body["model"]),
-        _stop_sequences(body),
+        translation.stop_sequences,
         ctx.id,
         translation.prefill if repeats else "",
         leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE),
     )
     dialect = MessagesDialect(options)
     return PreparedRequest(wanted, given.profile, dialect, given.server, given.headers, given.thoughts)
+
+
+def _read_translation(given: TranslatedRequest[_Made]) -> ChatRequest:
+    """The chat request of a translation; what the translation knows of it is not looked for again."""
+    known = KnownFields(results=given.translation.results, json_reply=given.translation.json_reply)
+    return read_chat(dump_request(given.body), given.body, known)
 
 
 def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -163,8 +176,7 @@ def _prepared_response(
     given = translated(ctx, environ, body, responses.translate)
     translation = given.translation
     ctx.outcome.translate_request(given.audit)
-    wanted = read_chat(dump_request(given.body), given.body)
-    wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
+    wanted = _read_translation(given)
     limit = given.body.get("max_tokens")
     run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
@@ -213,22 +225,6 @@ def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -
         return None
     keep = store.end if RUN in environ else store.keep
     return lambda response: keep(response, request.given, request.conversation)
-
-
-def _stop_sequences(body: JsonObject) -> frozenset[str]:
-    """The stop sequences that a Messages client names."""
-    stops = body.get("stop_sequences")
-    if not isinstance(stops, list):
-        return frozenset()
-    return frozenset(stop for stop in stops if isinstance(stop, str))
-
-
-def _wants_json(body: JsonObject) -> bool:
-    """True if a Messages client asked for JSON; it did so also where the server is not told (C3)."""
-    if body.get("output_format"):
-        return True
-    config = body.get("output_config")
-    return isinstance(config, dict) and bool(config.get("format"))
 
 
 def translated(

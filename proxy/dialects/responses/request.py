@@ -40,7 +40,8 @@ class Translation:
     `results`: the texts of the outputs since the last message of the user's own, and of the reminders there (C3, F89).
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
     the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
-    `written`: the tool whose input the model writes as its text, "" if it calls as it will.
+    `written`: the tool whose input the model writes as its text, "" if it calls as it will. `json_reply`: the client
+    asked for JSON; it did so also where the server is not told (C3).
     """
 
     body: JsonObject
@@ -49,6 +50,7 @@ class Translation:
     tools: OfferedTools
     compacts: bool
     written: str = ""
+    json_reply: bool = False
 
 
 # What needs a store, and what to do instead.
@@ -81,6 +83,7 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     losses.leave(body, BODY_FIELDS, BODY)
     _check_state(body, losses)
     _check_echoed(body)
+    json_reply = _wants_json(body)
     items = input_items(body)
     tools = offered_tools(body, items, losses)
     history = History(tools, losses, options.reasoning_history)
@@ -109,7 +112,9 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     if options.grammars == "structured_outputs" and options.server == "vllm":
         written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, conversation.results, losses.records(), tools, compacts, written)
+    return Translation(
+        translated, conversation.results, losses.records(), tools, compacts, written, json_reply=json_reply
+    )
 
 
 def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
@@ -154,8 +159,8 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     return Translation(counted, whole.results, whole.dropped, whole.tools, whole.compacts)
 
 
-def wants_json(body: JsonObject) -> bool:
-    """True if the client asked for JSON; it did so also where the server is not told (C3)."""
+def _wants_json(body: JsonObject) -> bool:
+    """True if the client asked for JSON."""
     form = as_object(as_object(body.get("text")).get("format"))
     return as_text(form.get("type")) in ("json_object", "json_schema")
 
