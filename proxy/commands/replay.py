@@ -36,7 +36,7 @@ from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.formats.reasoning import Thoughts
 from proxy.thinking.families import family_of
 from proxy.thinking.splitting import thoughts_of
-from proxy.web.thinking import thoughts_told
+from proxy.web.thinking import thoughts_in_text
 
 _ABOUT = """\
 Prints what the model server said in a capture (serve --capture DIR writes them): what a client would have seen without
@@ -157,7 +157,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
         seed=_SEED,
         raw_text=raw_text,
         ordered=captured.ordered,
-        thoughts=thoughts_told(given, wanted.model, profile, parse, blocks=captured.ordered),
+        thoughts=thoughts_in_text(given, wanted.model, profile, parse, blocks=captured.ordered),
         max_held=settings.max_held,
         max_calls=settings.max_calls,
     )

@@ -152,7 +152,7 @@ class Recorder:
         capture.folder.keep(capture.id, data)
 
     def _file(self, capture: Capture, status: int, content_type: str) -> bytes:
-        about = told_of_request(
+        about = request_facts(
             self._request,
             raw_text=self._raw_text,
             client=capture.client,
@@ -179,7 +179,7 @@ class Answer:
 
 
 def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets) -> bytes:
-    """The capture of an answer to a request of which `told_of_request` tells, without secrets."""
+    """The capture of an answer to a request of which `request_facts` tells, without secrets."""
     about: JsonObject = {
         **{"capture": _FORM, "version": __version__, "truncated": answer.cut, "status": answer.status},
         **{"content_type": answer.content_type, "complete": answer.complete},
@@ -271,7 +271,7 @@ def _about(request: ChatRequest) -> JsonObject:
     return {**kept, "stream": request.stream, "call_ids": ids, "results": results}
 
 
-def told_of_request(
+def request_facts(
     request: ChatRequest, *, raw_text: bool, client: str, ordered: bool, thoughts: Thoughts
 ) -> JsonObject:
     """The members of a capture that describe a request: what the engine needs of it, and was told beside it."""
