@@ -143,7 +143,7 @@ def compared(captured: Captured, result: Replayed) -> Iterator[str]:
 
 def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bool = False) -> Replayed:
     """The captured answer through engine and dialect; `raw_text` also where the capture does not say so."""
-    wanted = captured.wanted
+    wanted = captured.chat
     profile = rules.profile(wanted.model, captured.client or settings.client)
     options = ChatOptions(
         wanted.model, True, profile.clean, parsed=wanted.tools is not None, reasoning=profile.reasoning
@@ -182,7 +182,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
         tuple(sorted(refusals.items())),
         failures,
         swallowed and options.parsed,
-        record.told(engine.audit, refusals),
+        record.as_json(engine.audit, refusals),
     )
 
 
@@ -216,7 +216,7 @@ def lines(captured: Captured, result: Replayed) -> Iterator[str]:
 
 
 def _title(captured: Captured) -> str:
-    words = f"capture: model {printable(captured.wanted.model)}, "
+    words = f"capture: model {printable(captured.chat.model)}, "
     words += "a stream" if captured.streamed else "a whole answer"
     words += f", status {captured.status}"
     if captured.truncated:
@@ -237,7 +237,7 @@ def _repair_lines(number: int, repair: Repair) -> Iterator[str]:
 
 def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     """The stream as the client gets it; an error before its start, which would be a status, is an event here."""
-    if not captured.wanted.stream:
+    if not captured.chat.stream:
         return error_body(UpstreamBroken("the model server answered with a stream that was not asked for"))
     data = reply.receive(captured.body)
     if captured.complete and reply.failure is None:
@@ -259,17 +259,17 @@ def _whole(
     failure: ProxyError
     try:
         answer = read_whole(captured.body)
-        if captured.wanted.stream:
+        if captured.chat.stream:
             return answer_as_stream(answer, engine, new_writer(options, expand=True), record)
         return answer_as_answer(captured.body, answer, engine, ChatDialect(options), record)
     except ProxyError as error:
         failure = error
     except Exception as error:  # the outermost boundary of the engine
         crashes.append(error)
-        if not captured.wanted.stream:
+        if not captured.chat.stream:
             return captured.body
         failure = InternalError("the proxy failed while it read the answer")
-    if captured.wanted.stream:
+    if captured.chat.stream:
         return sse.encode(error_body(failure))
     return error_body(failure)
 

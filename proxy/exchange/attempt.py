@@ -222,7 +222,7 @@ class Attempt:
         broken = self.broken
         assert broken is not None, "for that it was asked for again"
         answer = answer_instead(self._answer, broken, call, counts)
-        return self._made(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
+        return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
 
     @property
     def broken(self) -> Text | None:
@@ -235,9 +235,9 @@ class Attempt:
 
     def fail(self, error: ProxyError) -> bytes:
         """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
-        tail = self._unsent + self._reply.fail(error)
+        ending = self._unsent + self._reply.fail(error)
         self.spoke = self.spoke or self._reply.started
-        return tail
+        return ending
 
     def note(self) -> None:
         """Tell the outcome what was done."""
@@ -355,13 +355,13 @@ class Attempt:
             yield self._ready() + self._beat()
             self._unsent += self._measured(reply.receive, b"", _slice())
 
-    def _measured(self, step: Callable[P, bytes], *given: P.args, **named: P.kwargs) -> bytes:
+    def _measured(self, step: Callable[P, bytes], *arguments: P.args, **named: P.kwargs) -> bytes:
         """What a step gives; how long it took is told if something was repaired in it."""
         repairs, began = self._engine.repairs, time.monotonic()
-        made = step(*given, **named)
+        written = step(*arguments, **named)
         if self._engine.repairs != repairs:
             self._times.repair.add(time.monotonic() - began)
-        return made
+        return written
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""
@@ -432,7 +432,7 @@ class Attempt:
             body = body if answer is own else dump_json(answer)
         try:
             counted = self._counted(answer)
-            return self._made(body if counted is answer else dump_json(counted), counted, self._engine)
+            return self._repaired_answer(body if counted is answer else dump_json(counted), counted, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -463,28 +463,28 @@ class Attempt:
             answer = read_whole(body)
             self._swallowed = says_nothing(answer)
             self.left = EarlierTry(as_object(answer.get("usage")))
-            self._made(body, answer, self._engine)
+            self._repaired_answer(body, answer, self._engine)
         except ProxyError as error:
             self._would_fail(error)
         except Exception as error:  # the outermost boundary of the engine
             log_crash(error)
         if self._exchange.dialect.verbatim:
             return body
-        return self._made(body, answer or read_whole(body), unrepaired())
+        return self._repaired_answer(body, answer or read_whole(body), unrepaired())
 
     def _would_fail(self, error: ProxyError) -> None:
         redact_error(error, self._exchange.secrets)
         self._exchange.outcome.would_fail(error)
 
-    def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
+    def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
         dialect, content = self._exchange.dialect, ReplyContent()
         content.observe_body(answer)
-        heard: list[Listener] = [content]
+        listeners: list[Listener] = [content]
         if self._record is not None and engine is self._engine:
-            heard.append(self._record)
+            listeners.append(self._record)
         if self._exchange.request.stream:
-            made = answer_as_stream(answer, engine, dialect.writer(expand=True), *heard)
+            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), *listeners)
         else:
-            made = answer_as_answer(body, answer, engine, dialect, *heard)
+            reply = answer_as_answer(body, answer, engine, dialect, *listeners)
         self.silence = why_again(content, self.left.tokens, engine.broken_call)
-        return made
+        return reply

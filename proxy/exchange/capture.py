@@ -61,7 +61,7 @@ class Captured:
     `begun` and `unknown` are as in `Capture` and its thoughts, the last two None where nothing is said of them.
     """
 
-    wanted: ChatRequest
+    chat: ChatRequest
     raw_text: bool
     status: int
     content_type: str
@@ -197,17 +197,17 @@ def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets) -> b
 
 def _occasions(outcome: Outcome, status: int) -> set[str]:
     """What a request has come to, in the words of the setting."""
-    found: set[str] = {Occasion.ALL}
+    occasions: set[str] = {Occasion.ALL}
     if outcome.repaired:
-        found.add(Occasion.REPAIRED)
+        occasions.add(Occasion.REPAIRED)
     if outcome.refusals:
-        found.add(Occasion.REFUSED)
+        occasions.add(Occasion.REFUSED)
     if outcome.healed:
-        found.add(Occasion.HEALED)
+        occasions.add(Occasion.HEALED)
     failed = outcome.error and not outcome.gone
     if failed or status >= 400:
-        found.add(Occasion.ERROR)
-    return found
+        occasions.add(Occasion.ERROR)
+    return occasions
 
 
 def is_stream(content_type: str) -> bool:
@@ -224,12 +224,12 @@ def read_capture(data: bytes, source: str) -> Captured:
     request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
     request["stream_options"] = {"include_usage": True}
     known = KnownFields(results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids")))
-    wanted = read_chat(line, request, known)
+    chat = read_chat(line, request, known)
     status, content_type = about.get("status"), about.get("content_type")
     thoughts = as_object(about.get("thoughts"))
     begun, unknown = thoughts.get("begun"), thoughts.get("unknown")
     return Captured(
-        wanted=wanted,
+        chat=chat,
         raw_text=about.get("raw_text") is True,
         status=status if isinstance(status, int) else 200,
         content_type=content_type if isinstance(content_type, str) else "",

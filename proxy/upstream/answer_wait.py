@@ -90,11 +90,11 @@ class AnswerWait:
         self.lane: Callable[[], bytes | None] | None = None
         # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
         self.outlet: Callable[[bytes], bytes] | None = None
-        self._written = self._heard = self.came = time.monotonic()
+        self._written = self._received_at = self.came = time.monotonic()
         self._last = self._written + patience.total
         self.times = EventTimes() if times is None else times
         self._began = self._written if began is None else began
-        self._asked = self._began
+        self._requested_at = self._began
         # When the model server's first bytes came, and the last that were taken; how many arrivals there were between.
         self._first_came: float | None = None
         self._taken = self._written
@@ -117,7 +117,7 @@ class AnswerWait:
             return
         if not self._has_answered:
             self._has_answered = True
-            first = self._first_came - self._asked
+            first = self._first_came - self._requested_at
             self.times.first.add(first)
             self.times.added_first.add(now - self._began - first)
         elif self._arrivals & MASK == 1:
@@ -130,7 +130,7 @@ class AnswerWait:
 
     def leaves(self, body: bytes) -> bytes:
         """The next bytes of the upstream go to the client as they came, by the lane; give them as they leave."""
-        self._written = self._heard = now = time.monotonic()
+        self._written = self._received_at = now = time.monotonic()
         self._arrivals += 1
         if self._arrivals & MASK == 1:
             self.times.gap.add(self.came - self._taken)
@@ -162,7 +162,7 @@ class AnswerWait:
         self._rest = 0.0
         if self._turn is not None:
             self._turn.give_back()
-        self._asked = time.monotonic()
+        self._requested_at = time.monotonic()
         self._first_came = None
         self._arrivals = 0
 
@@ -251,17 +251,17 @@ class AnswerWait:
         self._move(WaitStep.RESUME)
         self.descriptor = call.fileno()
         poll = self._poll_of(call)
-        self._heard = time.monotonic()
+        self._received_at = time.monotonic()
         headless = True
         while not call.complete:
             whole = headless or self._patience.whole
-            self._silent_until = self._heard + self._limit(whole=whole)
+            self._silent_until = self._received_at + self._limit(whole=whole)
             if self._must_park(call):
                 self._move(WaitStep.PARK)
                 yield None
                 self._move(WaitStep.RESUME)
                 self.lane = None
-                self._silent_until = self._heard + self._limit(whole=whole)
+                self._silent_until = self._received_at + self._limit(whole=whole)
             ready = self._is_ready(poll, call)
             now = time.monotonic()
             if now >= self._end:
@@ -280,7 +280,7 @@ class AnswerWait:
                 yield data
             if not self._patience.whole:
                 # What the reader took, perhaps waiting for a thread, is no silence of the server's.
-                self._heard = time.monotonic()
+                self._received_at = time.monotonic()
 
     def _note_arrival(self, now: float) -> None:
         """Bytes of the body were taken just now. A driver has said when they came, but not of what was left of them."""
