@@ -199,8 +199,8 @@ def _output(body: JsonObject, options: ModelOptions, losses: DroppedFields) -> J
     """`output_config` and `thinking`: the form of the answer, and how much thinking goes before it."""
     place = BODY.field("output_config")
     config = mapping(body, "output_config", BODY, needed=False)
-    known = {"format": "", "effort": "", "task_budget": "a chat server keeps no budget across requests"}
-    losses.leave(config, known, place)
+    config_fields = {"format": "", "effort": "", "task_budget": "a chat server keeps no budget across requests"}
+    losses.leave(config, config_fields, place)
     fields = _thinking(body, _effort(config, place, options.thinking, losses), options.thinking, losses)
     if config.get("format") is not None:
         if body.get("output_format") is not None:
@@ -278,8 +278,8 @@ def _format(fields: JsonObject, name: str, place: FieldPath, losses: DroppedFiel
     if kind != "json_schema":
         raise here.field("type").bad(f"{shown(kind)} is not json_schema")
     losses.leave(form, {"type": "", "schema": ""}, here)
-    wanted: JsonObject = {"name": "output", "schema": mapping(form, "schema", here), "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+    json_schema: JsonObject = {"name": "output", "schema": mapping(form, "schema", here), "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
 def _let_call(body: JsonObject, fields: JsonObject, server: str, losses: DroppedFields) -> None:

@@ -142,12 +142,12 @@ def _without_choice(body: JsonObject, losses: DroppedFields) -> JsonObject:
 
 def compacting(body: JsonObject) -> JsonObject:
     """A request of `compact` as one that ends with the wish to compact."""
-    given = body
+    with_input = body
     if body.get("input") is None:
-        given = {**body, "input": []}
-    found = input_items(given)
-    items: list[Json] = [item for item, _ in found]
-    if not asks_for_summary(found):
+        with_input = {**body, "input": []}
+    items_before = input_items(with_input)
+    items: list[Json] = [item for item, _ in items_before]
+    if not asks_for_summary(items_before):
         items.append({"type": TRIGGER})
     return {**body, "input": items, "stream": None, "background": None}
 
@@ -260,12 +260,12 @@ def _format(form: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonOb
     if kind != "json_schema":
         raise place.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
     losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), place)
-    wanted: JsonObject = {"name": nonempty_string(form, "name", place), "schema": mapping(form, "schema", place)}
+    json_schema: JsonObject = {"name": nonempty_string(form, "name", place), "schema": mapping(form, "schema", place)}
     if form.get("strict") is not None:
-        wanted["strict"] = flag(form, "strict", place)
+        json_schema["strict"] = flag(form, "strict", place)
     if form.get("description") is not None:
-        wanted["description"] = optional(form, "description", place)
-    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+        json_schema["description"] = optional(form, "description", place)
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
 def _let_call(fields: JsonObject, server: str, losses: DroppedFields) -> None:
