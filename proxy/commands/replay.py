@@ -80,12 +80,12 @@ def replay_command(name: str, argv: Sequence[str], parser_class: type[argparse.A
     parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
     about = "take the answer for raw text, in which the proxy alone looks for calls (parse: proxy)"
     parser.add_argument("--raw-text", action="store_true", help=about)
-    given = parser.parse_args(argv)
-    settings, rules = load({} if given.rules is None else {"rules": given.rules})
-    again = partial(replay, settings=settings, rules=rules, raw_text=given.raw_text)
-    if len(given.captures) > 1 or is_folder(given.captures[0]):
-        return _replay_many(name, files_of(given.captures), again)
-    captured = read_file(given.captures[0])
+    options = parser.parse_args(argv)
+    settings, rules = load({} if options.rules is None else {"rules": options.rules})
+    again = partial(replay, settings=settings, rules=rules, raw_text=options.raw_text)
+    if len(options.captures) > 1 or is_folder(options.captures[0]):
+        return _replay_many(name, files_of(options.captures), again)
+    captured = read_file(options.captures[0])
     result = again(captured)
     _print([*lines(captured, result), *compared(captured, result)])
     return 1 if has_changed(captured, result) else 0
@@ -109,10 +109,10 @@ def _replay_many(name: str, files: Sequence[str], again: Callable[[Captured], Re
     return total.exit_code
 
 
-def _print(told: Sequence[str]) -> None:
+def _print(listed: Sequence[str]) -> None:
     """Print lines, as the terminal can show them."""
     encoding = sys.stdout.encoding or "utf-8"
-    text = "\n".join(told).encode(encoding, "backslashreplace").decode(encoding)
+    text = "\n".join(listed).encode(encoding, "backslashreplace").decode(encoding)
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -143,21 +143,21 @@ def compared(captured: Captured, result: Replayed) -> Iterator[str]:
 
 def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bool = False) -> Replayed:
     """The captured answer through engine and dialect; `raw_text` also where the capture does not say so."""
-    wanted = captured.chat
-    profile = rules.profile(wanted.model, captured.client or settings.client)
+    chat = captured.chat
+    profile = rules.profile(chat.model, captured.client or settings.client)
     options = ChatOptions(
-        wanted.model, True, profile.clean, parsed=wanted.tools is not None, reasoning=profile.reasoning
+        chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning
     )
     raw_text = raw_text or captured.raw_text
     parse = "proxy" if raw_text else profile.parse
-    given = _thoughts(captured, thoughts_of(wanted.body, family_of(wanted.model, profile.family)))
+    family_thoughts = _thoughts(captured, thoughts_of(chat.body, family_of(chat.model, profile.family)))
     task = make_task(
-        wanted,
-        rules.policy(wanted.model),
+        chat,
+        rules.policy(chat.model),
         seed=_SEED,
         raw_text=raw_text,
         ordered=captured.ordered,
-        thoughts=thoughts_in_text(given, wanted.model, profile, parse, blocks=captured.ordered),
+        thoughts=thoughts_in_text(family_thoughts, chat.model, profile, parse, blocks=captured.ordered),
         max_held=settings.max_held,
         max_calls=settings.max_calls,
     )
@@ -173,7 +173,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
         data = _whole(captured, engine, options, crashes, record)
         swallowed = _is_empty(captured.body)
     failures = tuple(f"{type(error).__name__}: {error}" for error in crashes)
-    streamed = captured.status == 200 and wanted.stream
+    streamed = captured.status == 200 and chat.stream
     refusals = engine.refusals
     return Replayed(
         data,
@@ -186,11 +186,11 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     )
 
 
-def _thoughts(captured: Captured, given: Thoughts) -> Thoughts:
+def _thoughts(captured: Captured, family_thoughts: Thoughts) -> Thoughts:
     """The thoughts of the model's family, as far as the capture does not say more of the request."""
-    begun = given.begun if captured.begun is None else captured.begun
-    unknown = given.unknown if captured.unknown is None else captured.unknown
-    return dataclasses.replace(given, begun=begun, unknown=unknown)
+    begun = family_thoughts.begun if captured.begun is None else captured.begun
+    unknown = family_thoughts.unknown if captured.unknown is None else captured.unknown
+    return dataclasses.replace(family_thoughts, begun=begun, unknown=unknown)
 
 
 def lines(captured: Captured, result: Replayed) -> Iterator[str]:
