@@ -64,14 +64,14 @@ class AgentFiles:
         Raises CommandError.
         """
         planned = [(_real(file.path), *self._plan(file)) for file in files]
-        told = []
+        lines = []
         try:
-            for path, before, after, taken in planned:
+            for path, before, after, note in planned:
                 done = "nothing to change" if before == after else self._write(path, before, after)
-                told.append(f"{path}: {done}{taken}")
+                lines.append(f"{path}: {done}{note}")
         finally:
             self._save()
-        return told
+        return lines
 
     def run(self, words: Sequence[str], path: str, run: Callable[[], None]) -> str:
         """Let a command be run that writes a file, unless that was done and the file is as it was left; say so."""
@@ -81,7 +81,7 @@ class AgentFiles:
         kept = self._record.files.get(str(place))
         if kept is not None and self._record.first == digest and _digest(before or b"") == kept.written:
             return f"{place}: nothing to change"
-        told = self._keep(place, before)
+        note = self._keep(place, before)
         if before is not None:
             _narrow(place)  # before a key can stand in it
         try:
@@ -94,7 +94,7 @@ class AgentFiles:
             self._record.first = digest
         finally:
             self._save()
-        return f"{place}: written by {words[0]}{told}"
+        return f"{place}: written by {words[0]}{note}"
 
     def restore(self) -> list[str]:
         """Put all back as it was before the first time; return a line for each file.
@@ -112,10 +112,10 @@ class AgentFiles:
             if kept.backup and not Path(kept.backup).exists():
                 why = f"{kept.backup}, which holds what was there before, is gone, so nothing is undone"
                 raise CommandError(Status.NOT_WRITTEN, why)
-        told = []
+        lines = []
         try:
             for name, kept in [*self._record.files.items()]:
-                told.append(_put_back(name, kept))
+                lines.append(_put_back(name, kept))
                 del self._record.files[name]  # what is left can be undone later
         finally:
             self._save()
@@ -123,30 +123,30 @@ class AgentFiles:
         for folder in reversed(self._record.folders):
             with contextlib.suppress(OSError):  # the agent has put something there
                 Path(folder).rmdir()
-        return told
+        return lines
 
     def _plan(self, file: File) -> tuple[bytes | None, bytes, str]:
         """What the file holds now, what it shall hold, and what is taken out of it, in words."""
         before = _bytes(_real(file.path))
         try:
             text = (before or b"").decode()
-            taken = ", ".join(map(dotted, in_the_way(text, file)))
-            told = f"; taken out, as it would win over the proxy: {taken}" if taken else ""
+            removed = ", ".join(map(dotted, in_the_way(text, file)))
+            note = f"; taken out, as it would win over the proxy: {removed}" if removed else ""
             kept = ", ".join(map(dotted, left(text, file)))
             if kept:
-                told += f"; left, though it goes past the proxy there: {kept}"
-            return before, merged(text, file).encode(), told
+                note += f"; left, though it goes past the proxy there: {kept}"
+            return before, merged(text, file).encode(), note
         except UnicodeDecodeError as error:
             raise _unmergeable(file, "it is no UTF-8") from error
         except NotMergeableError as error:
             raise _unmergeable(file, str(error)) from error
 
     def _write(self, path: Path, before: bytes | None, after: bytes) -> str:
-        told = self._keep(path, before)
+        note = self._keep(path, before)
         mode = _FILE if before is None else path.stat().st_mode & 0o7777
         _replace(path, after, mode)
         self._record.files[str(path)].written = _digest(after)
-        return f"written{told}"
+        return f"written{note}"
 
     def _keep(self, path: Path, before: bytes | None) -> str:
         """Keep what a file holds, the first time; say where. The folders that it needs are made."""
@@ -160,8 +160,8 @@ class AgentFiles:
             return ""
         backup = path.with_name(path.name + SUFFIX)
         if backup.exists():
-            told = f"{backup} exists and is none of this record's; move it away, and try again"
-            raise CommandError(Status.NOT_WRITTEN, told)
+            error_message = f"{backup} exists and is none of this record's; move it away, and try again"
+            raise CommandError(Status.NOT_WRITTEN, error_message)
         _replace(backup, before, path.stat().st_mode & 0o7777)
         self._record.files[str(path)] = _Kept(str(backup), _digest(before))
         return f"; what was there before is in {backup}"
@@ -185,8 +185,8 @@ class AgentFiles:
 
 
 def _unmergeable(file: File, why: str) -> CommandError:
-    told = f"{file.path} is left as it is: {why}; put in by hand what the command prints without --write"
-    return CommandError(Status.NOT_WRITTEN, told)
+    error_message = f"{file.path} is left as it is: {why}; put in by hand what the command prints without --write"
+    return CommandError(Status.NOT_WRITTEN, error_message)
 
 
 def _real(path: str) -> Path:
@@ -253,9 +253,9 @@ def _digest(data: bytes) -> str:
 
 def _read_record(path: Path) -> _Record:
     try:
-        told: Any = load_json(path.read_bytes())
-        files = {name: _Kept(**kept) for name, kept in told["files"].items()}
-        return _Record(files, told["folders"], told["first"])
+        record: Any = load_json(path.read_bytes())
+        files = {name: _Kept(**kept) for name, kept in record["files"].items()}
+        return _Record(files, record["folders"], record["first"])
     except FileNotFoundError:
         return _Record()
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -41,7 +41,7 @@ def keys_there(keys: Keys) -> KeysThere:
 
 def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
     """What it is about to do, by what it is about; each text is safe to print."""
-    found = {
+    texts = {
         "listens on": f"http://{bind(settings)}",
         "paths": _paths(settings),
         "model servers": ", ".join(_servers(settings, rules)),
@@ -51,8 +51,8 @@ def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
         "limits": _limits(settings),
     }
     if settings.observe:
-        found["observes"] = "nothing is changed; the log says what would be done"
-    return {name: plain(text) for name, text in found.items()}
+        texts["observes"] = "nothing is changed; the log says what would be done"
+    return {name: plain(text) for name, text in texts.items()}
 
 
 def show(settings: Settings, rules: Rules, keys: KeysThere, stream: TextIO | None = None) -> None:
@@ -67,19 +67,19 @@ def show(settings: Settings, rules: Rules, keys: KeysThere, stream: TextIO | Non
         _write(settings, facts(settings, rules, keys), stream)
 
 
-def _write(settings: Settings, found: Mapping[str, str], stream: TextIO) -> None:
+def _write(settings: Settings, texts: Mapping[str, str], stream: TextIO) -> None:
     if not stream.isatty():
-        for line in _lines(found):
+        for line in _lines(texts):
             print(log_line(line, json_lines=settings.log_format == "json"), file=stream, flush=True)
         return
     try:
-        _table(found, stream)
+        _table(texts, stream)
     except ImportError:
-        for name, text in found.items():
+        for name, text in texts.items():
             print(f"{name:>14}  {text}", file=stream, flush=True)
 
 
-def _table(found: Mapping[str, str], stream: TextIO) -> None:
+def _table(texts: Mapping[str, str], stream: TextIO) -> None:
     from rich.console import Console  # noqa: PLC0415 (only a start on a terminal pays for it)
     from rich.panel import Panel  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -88,18 +88,18 @@ def _table(found: Mapping[str, str], stream: TextIO) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in found.items():
+    for name, text in texts.items():
         # As texts, not as markup: a path may hold what rich takes for that.
         table.add_row(Text(name, style="bold"), Text(text))
     panel = Panel(table, title=Text(f"{NAME} {__version__}"), title_align="left", expand=False)
     Console(file=stream).print(panel)
 
 
-def _lines(found: Mapping[str, str]) -> Iterator[str]:
+def _lines(texts: Mapping[str, str]) -> Iterator[str]:
     """`vllm-tool-proxy 0.2.0 listens on: http://127.0.0.1:8003; paths: …`"""
     for names in _ON_ONE_LINE:
-        said = "; ".join(f"{name}: {found[name]}" for name in names if name in found)
-        yield f"{NAME} {__version__} {said}"
+        line = "; ".join(f"{name}: {texts[name]}" for name in names if name in texts)
+        yield f"{NAME} {__version__} {line}"
 
 
 def _paths(settings: Settings) -> str:
@@ -127,14 +127,14 @@ def _entries(rules: Rules) -> str:
 
 
 def _keys(keys: KeysThere) -> str:
-    said = ["no client needs one"]
+    key_counts = ["no client needs one"]
     if keys.clients:
-        said = ["1 client" if keys.clients == 1 else f"{keys.clients} clients"]
+        key_counts = ["1 client" if keys.clients == 1 else f"{keys.clients} clients"]
     if keys.upstream:
-        said.append("one for the model server")
+        key_counts.append("one for the model server")
     if keys.admin:
-        said.append("the admin's")
-    return ", ".join(said)
+        key_counts.append("the admin's")
+    return ", ".join(key_counts)
 
 
 def _written(settings: Settings) -> Iterator[str]:

@@ -48,22 +48,22 @@ is no model server to examine
 
 def doctor_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
     """Run `doctor` with the words behind it; raises RulesError for bad input."""
-    given = _parser(name, parser_class).parse_args(argv)
+    options = _parser(name, parser_class).parse_args(argv)
     env = environment()
     folder = working_folder(env)
-    settings, rules = load({} if given.rules is None else {"rules": given.rules}, env)
-    kept = _kept_at(given, rules, folder)
-    if given.write is not None:
-        rules = rules_in(folder / given.write)
-    ask = _asker(given, settings, env)
+    settings, rules = load({} if options.rules is None else {"rules": options.rules}, env)
+    kept = _kept_at(options, rules, folder)
+    if options.write is not None:
+        rules = rules_in(folder / options.write)
+    ask = _asker(options, settings, env)
     try:
         with progress("doctor", len(PROBES)) as bar:
-            report = examine(ask, given.model, rules, bar.step)
+            report = examine(ask, options.model, rules, bar.step)
     except NoServerError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return NO_SERVER
-    notes = [*_written(given.write, folder, report), *_kept(kept, report, asked=given.keep is not None)]
-    _print(report, notes, as_text=not given.json)
+    notes = [*_written(options.write, folder, report), *_kept(kept, report, is_named=options.keep is not None)]
+    _print(report, notes, as_text=not options.json)
     return HARM if report.does_harm else 0
 
 
@@ -90,18 +90,18 @@ def _parser(name: str, parser_class: type[argparse.ArgumentParser]) -> argparse.
     return parser
 
 
-def _asker(given: argparse.Namespace, settings: Settings, env: dict[str, str]) -> Asker:
+def _asker(options: argparse.Namespace, settings: Settings, env: dict[str, str]) -> Asker:
     url = settings.upstream
-    if given.upstream is not None:
+    if options.upstream is not None:
         try:
-            url = server_url(given.upstream)
+            url = server_url(options.upstream)
         except ValueError as needed:
             raise RulesError(f"--upstream must be {needed}; write one") from None
-    seconds = _number(given.timeout, "--timeout", "seconds", _MOST_SECONDS)
-    minutes = _number(given.minutes, "--minutes", "minutes", _MOST_MINUTES)
+    seconds = _number(options.timeout, "--timeout", "seconds", _MOST_SECONDS)
+    minutes = _number(options.minutes, "--minutes", "minutes", _MOST_MINUTES)
     connect = min(seconds, _CONNECT_SECONDS)
     server = ModelServer(ServerOptions(url, connect, seconds, settings.upstream_ca, settings.max_header))
-    return Asker(server, _key(given, settings, env), seconds, minutes * 60)
+    return Asker(server, _key(options, settings, env), seconds, minutes * 60)
 
 
 def _number(text: str, option: str, unit: str, most: float) -> float:
@@ -114,24 +114,24 @@ def _number(text: str, option: str, unit: str, most: float) -> float:
     return number
 
 
-def _key(given: argparse.Namespace, settings: Settings, env: dict[str, str]) -> str:
+def _key(options: argparse.Namespace, settings: Settings, env: dict[str, str]) -> str:
     """The server's key: of the named variable, else the one that the proxy itself would use."""
-    if given.key_env is None:
+    if options.key_env is None:
         return key_files(settings, env).read().upstream_key("", passed=False)
-    key = env.get(given.key_env, "").strip()
+    key = env.get(options.key_env, "").strip()
     if not key:
-        raise RulesError(f"--key-env: the variable {given.key_env!r} is not set; put the key into it")
+        raise RulesError(f"--key-env: the variable {options.key_env!r} is not set; put the key into it")
     if not (key.isascii() and key.isprintable()):
-        raise RulesError(f"--key-env: the variable {given.key_env!r} holds what no header can; put the key into it")
+        raise RulesError(f"--key-env: the variable {options.key_env!r} holds what no header can; put the key into it")
     return key
 
 
-def _kept_at(given: argparse.Namespace, rules: Rules, folder: Path) -> Path | None:
+def _kept_at(options: argparse.Namespace, rules: Rules, folder: Path) -> Path | None:
     """Where the report is kept: where it was asked for, else beside the file that is written, or the rules in force."""
-    if given.keep is not None:
-        return folder / str(given.keep)
-    if given.write is not None:
-        return kept_beside(str((folder / given.write).absolute()))
+    if options.keep is not None:
+        return folder / str(options.keep)
+    if options.write is not None:
+        return kept_beside(str((folder / options.write).absolute()))
     return kept_beside(rules.source)
 
 
@@ -143,33 +143,33 @@ def _written(file: str | None, folder: Path, report: Report) -> list[str]:
     if written is None:
         return [f"nothing was written: {folder / file} needs no further entry for this model"]
     backup = "there was none before" if written.backup is None else f"before it was what {written.backup} is"
-    told = [f"written: {written.file} ({backup}); a reload takes it (POST /_reload, or SIGHUP)"]
+    notes = [f"written: {written.file} ({backup}); a reload takes it (POST /_reload, or SIGHUP)"]
     if written.infers_anew:
-        told.append(
+        notes.append(
             "the file had no section models: by its new one the setting infer_names is schema where it was table; "
             "set it to table if calls without a name are to be told by their usual arguments"
         )
-    return told
+    return notes
 
 
-def _kept(place: Path | None, report: Report, *, asked: bool) -> list[str]:
+def _kept(place: Path | None, report: Report, *, is_named: bool) -> list[str]:
     """Keep the report; where nobody asked for it, a folder that cannot be written is no failure."""
     if place is None:
         return []
-    if not asked and not os.access(place.parent, os.W_OK):
+    if not is_named and not os.access(place.parent, os.W_OK):
         return []
     keep(as_json(report), place)
     return [f"the report is kept in {place}"]
 
 
 def _print(report: Report, notes: Sequence[str], *, as_text: bool) -> None:
-    said = [*lines(report), *notes] if as_text else [json.dumps(as_json(report), indent=2)]
+    output_lines = [*lines(report), *notes] if as_text else [json.dumps(as_json(report), indent=2)]
     if not as_text:
         for note in notes:
             print(printable(note), file=sys.stderr)
     encoding = sys.stdout.encoding or "utf-8"
     # A line break in the name of a model begins no line; JSON has lines of its own.
-    text = "\n".join(printable(line, "" if as_text else "\n") for line in said)
+    text = "\n".join(printable(line, "" if as_text else "\n") for line in output_lines)
     try:
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except BrokenPipeError:

@@ -189,7 +189,7 @@ def _in_brackets(spec: Spec) -> str:
 def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     """The command and the flags that were given, by the settings' names; raises RulesError."""
     parser = _parser()
-    known, rest = parser.parse_known_args(argv)
+    parsed, rest = parser.parse_known_args(argv)
     options = [word.partition("=")[0] for word in rest if word.startswith("-")]
     if options:
         if instead := removed_setting(options[0].lstrip("-").replace("-", "_")):
@@ -197,7 +197,7 @@ def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
         names = ["--rules", "--migrate", "--help", "--version", *(flag for spec in SPECS for flag in spec.flags)]
         near = ", ".join(difflib.get_close_matches(options[0], names)) or f"what {NAME} --help shows"
         raise RulesError(f"there is no option {options[0]}; use {near}")
-    flags: dict[str, str] = vars(known)
+    flags: dict[str, str] = vars(parsed)
     command = flags.pop("command")
     if command not in COMMANDS:
         raise RulesError(f"there is no command {command!r}; use {' or '.join(COMMANDS)}")
@@ -273,8 +273,8 @@ def _handed_on(settings: Settings, rules: Rules, flags: Mapping[str, str], env: 
     What gunicorn itself was told stays as it is until a restart, whatever the rules file says then.
     """
     handed = {name: value for name, value in env.items() if name != "GUNICORN_CMD_ARGS"}
-    given = {**flags, **{name: str(getattr(settings, name)) for name in _GUNICORNS}}
-    handed.update({spec.variables[0]: given[spec.name] for spec in SPECS if spec.name in given})
+    values = {**flags, **{name: str(getattr(settings, name)) for name in _GUNICORNS}}
+    handed.update({spec.variables[0]: values[spec.name] for spec in SPECS if spec.name in values})
     if os.path.isabs(rules.source):
         handed[RULES_VARIABLE] = rules.source
     return handed

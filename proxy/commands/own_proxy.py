@@ -112,8 +112,8 @@ def _place(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme != "http" or host not in _LOCAL or parts.path.strip("/"):
-        told = f"--upstream starts a proxy on this machine; {url} is not on it: leave one of the two out"
-        raise CommandError(Status.USAGE, told)
+        error_message = f"--upstream starts a proxy on this machine; {url} is not on it: leave one of the two out"
+        raise CommandError(Status.USAGE, error_message)
     return host, parts.port or 80
 
 
@@ -157,8 +157,8 @@ def _free_port(host: str, taken: int) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
             return port
-    told = f"port {taken} of {host} is taken, and so are those behind it; say with --url which one is free"
-    raise CommandError(Status.NOT_THERE, told)
+    error_message = f"port {taken} of {host} is taken, and so are those behind it; say with --url which one is free"
+    raise CommandError(Status.NOT_THERE, error_message)
 
 
 def _started(words: Sequence[str], variables: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:

@@ -43,10 +43,10 @@ def parse_command(name: str, argv: Sequence[str], parser_class: type[argparse.Ar
         default="stop",
         help="why the reply ended (stop): what was cut off by its length is not completed",
     )
-    given = parser.parse_args(argv)
-    tools = _tools(given.tools)
+    options = parser.parse_args(argv)
+    tools = _tools(options.tools)
     try:
-        lines = explained(_read(given.file), tools, stopped=given.finish == "stop")
+        lines = explained(_read(options.file), tools, stopped=options.finish == "stop")
         print("\n".join(printable(line, "\n\t") for line in lines), flush=True)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read the lines has seen enough
@@ -79,7 +79,7 @@ def explained(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:
         yield f"  {call.arguments}"
     if not calls:
         yield "no call"
-    for no_call in sorted((*refused, *_in_code(data, pieces, refused)), key=lambda found: found.start):
+    for no_call in sorted((*refused, *_in_code(data, pieces, refused)), key=lambda rejected: rejected.start):
         yield f"refused at {_line(data, no_call.start)}: {_start_of(data, no_call.start)}: {no_call.why}"
     content = _content(data, pieces)
     if not content:

@@ -40,13 +40,13 @@ class Served:
     efforts: tuple[str, ...] = ()
 
 
-def plain_url(given: str) -> str:
+def plain_url(url: str) -> str:
     """The proxy's URL without `/v1` at its end; raises CommandError if it is none."""
     try:
-        return server_url(given)
+        return server_url(url)
     except ValueError as error:
-        told = f"--url {given!a} is none; give {error}, such as http://127.0.0.1:8003"
-        raise CommandError(Status.USAGE, told) from error
+        error_message = f"--url {url!a} is none; give {error}, such as http://127.0.0.1:8003"
+        raise CommandError(Status.USAGE, error_message) from error
 
 
 class ProxyFacts:
@@ -65,12 +65,12 @@ class ProxyFacts:
         status, body = self._get("/")
         about = _object(body)
         if status != 200 or about.get("service") != _SERVICE:
-            told = "--url names the proxy, not the model server; `vllm-tool-proxy serve` starts one"
-            raise CommandError(Status.NO_PROXY, f"what answers at {self._url} is no {_SERVICE}; {told}")
+            advice = "--url names the proxy, not the model server; `vllm-tool-proxy serve` starts one"
+            raise CommandError(Status.NO_PROXY, f"what answers at {self._url} is no {_SERVICE}; {advice}")
         status, _ = self._get("/_ready")
         if status != 200:
-            told = "start that, or see `vllm-tool-proxy check`"
-            raise CommandError(Status.NOT_THERE, f"the proxy at {self._url} does not reach its model server; {told}")
+            advice = "start that, or see `vllm-tool-proxy check`"
+            raise CommandError(Status.NOT_THERE, f"the proxy at {self._url} does not reach its model server; {advice}")
 
     def model_server(self) -> str:
         """The URL of its model server; "" if what answers is no proxy. Nothing is raised."""
@@ -90,8 +90,8 @@ class ProxyFacts:
             raise CommandError(Status.USAGE, self._refused(status))
         cards = read_cards(body) if status == 200 else ()
         if not cards:
-            said = "no model at all" if status == 200 and body else f"nothing that can be read (status {status})"
-            raise CommandError(Status.NO_PROXY, f"asked for its models, the proxy at {self._url} says {said}")
+            answer = "no model at all" if status == 200 and body else f"nothing that can be read (status {status})"
+            raise CommandError(Status.NO_PROXY, f"asked for its models, the proxy at {self._url} says {answer}")
         name = model or self._only(cards)
         card = next((card for card in cards if card.id == name), None)
         context, served = self._behind_alias(name, cards) if card is None else (card.max_len, name)
@@ -131,11 +131,12 @@ class ProxyFacts:
         except (UpstreamUnreachable, UpstreamSlow) as error:
             raise CommandError(Status.NOT_THERE, self._absent(error)) from error
         except UpstreamTimeout as error:
-            told = f"what is at {self._url} takes the connection, and does not answer {path} within {_SECONDS:g} s"
-            raise CommandError(Status.NOT_THERE, told) from error
+            late = f"does not answer {path} within {_SECONDS:g} s"
+            error_message = f"what is at {self._url} takes the connection, and {late}"
+            raise CommandError(Status.NOT_THERE, error_message) from error
         except UpstreamError as error:
-            told = f"what answers at {self._url} speaks no HTTP that can be read: it is no {_SERVICE}"
-            raise CommandError(Status.NO_PROXY, told) from error
+            error_message = f"what answers at {self._url} speaks no HTTP that can be read: it is no {_SERVICE}"
+            raise CommandError(Status.NO_PROXY, error_message) from error
 
 
 def _named(names: Sequence[str]) -> str:

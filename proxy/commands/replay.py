@@ -37,7 +37,7 @@ from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.formats.reasoning import Thoughts
 from proxy.thinking.families import family_of
 from proxy.thinking.splitting import thoughts_of
-from proxy.web.thinking import thoughts_told
+from proxy.web.thinking import thoughts_in_text
 
 _ABOUT = """\
 Prints what the model server said in a capture (serve --capture DIR writes them): what a client would have seen without
@@ -83,12 +83,12 @@ def replay_command(name: str, argv: Sequence[str], parser_class: type[argparse.A
     parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
     about = "take the answer for raw text, in which the proxy alone looks for calls (parse: proxy)"
     parser.add_argument("--raw-text", action="store_true", help=about)
-    given = parser.parse_args(argv)
-    settings, rules = load({} if given.rules is None else {"rules": given.rules})
-    again = partial(replay, settings=settings, rules=rules, raw_text=given.raw_text)
-    if len(given.captures) > 1 or is_folder(given.captures[0]):
-        return _replay_many(name, files_of(given.captures), again)
-    captured = read_file(given.captures[0])
+    options = parser.parse_args(argv)
+    settings, rules = load({} if options.rules is None else {"rules": options.rules})
+    again = partial(replay, settings=settings, rules=rules, raw_text=options.raw_text)
+    if len(options.captures) > 1 or is_folder(options.captures[0]):
+        return _replay_many(name, files_of(options.captures), again)
+    captured = read_file(options.captures[0])
     result = again(captured)
     _print([*lines(captured, result), *compared(captured, result)])
     return 1 if has_changed(captured, result) else 0
@@ -112,10 +112,10 @@ def _replay_many(name: str, files: Sequence[str], again: Callable[[Captured], Re
     return total.exit_code
 
 
-def _print(told: Sequence[str]) -> None:
+def _print(listed: Sequence[str]) -> None:
     """Print lines, as the terminal can show them."""
     encoding = sys.stdout.encoding or "utf-8"
-    text = "\n".join(told).encode(encoding, "backslashreplace").decode(encoding)
+    text = "\n".join(listed).encode(encoding, "backslashreplace").decode(encoding)
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -158,21 +158,21 @@ def compared(captured: Captured, result: Replayed) -> Iterator[str]:
 
 def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bool = False) -> Replayed:
     """The captured answer through engine and dialect; `raw_text` also where the capture does not say so."""
-    wanted = captured.wanted
-    profile = rules.profile(wanted.model, captured.client or settings.client)
+    chat = captured.chat
+    profile = rules.profile(chat.model, captured.client or settings.client)
     options = ChatOptions(
-        wanted.model, True, profile.clean, parsed=wanted.tools is not None, reasoning=profile.reasoning
+        chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning
     )
     raw_text = raw_text or captured.raw_text
     parse = "proxy" if raw_text else profile.parse
-    given = _thoughts(captured, thoughts_of(wanted.body, family_of(wanted.model, profile.family)))
+    family_thoughts = _thoughts(captured, thoughts_of(chat.body, family_of(chat.model, profile.family)))
     task = make_task(
-        wanted,
-        rules.policy(wanted.model),
+        chat,
+        rules.policy(chat.model),
         seed=_SEED,
         raw_text=raw_text,
         ordered=captured.ordered,
-        thoughts=thoughts_told(given, wanted.model, profile, parse, blocks=captured.ordered),
+        thoughts=thoughts_in_text(family_thoughts, chat.model, profile, parse, blocks=captured.ordered),
         max_held=settings.max_held,
         max_calls=settings.max_calls,
     )
@@ -189,7 +189,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
         swallowed = _is_empty(captured.body)
     healing = _healed_otherwise(captured, rules, crashes)
     failures = tuple(f"{type(error).__name__}: {error}" for error in crashes)
-    streamed = captured.status == 200 and wanted.stream
+    streamed = captured.status == 200 and chat.stream
     refusals = engine.refusals
     return Replayed(
         data,
@@ -198,7 +198,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
         tuple(sorted(refusals.items())),
         failures,
         swallowed and options.parsed,
-        record.told(engine.audit, refusals),
+        record.as_json(engine.audit, refusals),
         healing,
     )
 
@@ -208,17 +208,17 @@ def _healed_otherwise(captured: Captured, rules: Rules, crashes: list[Exception]
     if captured.healing is None:
         return ()
     try:
-        return tuple(healing_differences(captured.healing, rules.heal_plan(captured.wanted.model)))
+        return tuple(healing_differences(captured.healing, rules.heal_plan(captured.chat.model)))
     except Exception as error:  # the outermost boundary of the healing
         crashes.append(error)
         return ()
 
 
-def _thoughts(captured: Captured, given: Thoughts) -> Thoughts:
+def _thoughts(captured: Captured, family_thoughts: Thoughts) -> Thoughts:
     """The thoughts of the model's family, as far as the capture does not say more of the request."""
-    begun = given.begun if captured.begun is None else captured.begun
-    unknown = given.unknown if captured.unknown is None else captured.unknown
-    return dataclasses.replace(given, begun=begun, unknown=unknown)
+    begun = family_thoughts.begun if captured.begun is None else captured.begun
+    unknown = family_thoughts.unknown if captured.unknown is None else captured.unknown
+    return dataclasses.replace(family_thoughts, begun=begun, unknown=unknown)
 
 
 def lines(captured: Captured, result: Replayed) -> Iterator[str]:
@@ -244,7 +244,7 @@ def lines(captured: Captured, result: Replayed) -> Iterator[str]:
 
 
 def _title(captured: Captured) -> str:
-    words = f"capture: model {printable(captured.wanted.model)}, "
+    words = f"capture: model {printable(captured.chat.model)}, "
     words += "a stream" if captured.streamed else "a whole answer"
     words += f", status {captured.status}"
     if captured.truncated:
@@ -265,7 +265,7 @@ def _repair_lines(number: int, repair: Repair) -> Iterator[str]:
 
 def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     """The stream as the client gets it; an error before its start, which would be a status, is an event here."""
-    if not captured.wanted.stream:
+    if not captured.chat.stream:
         return error_body(UpstreamBroken("the model server answered with a stream that was not asked for"))
     data = reply.receive(captured.body)
     if captured.complete and reply.failure is None:
@@ -287,17 +287,17 @@ def _whole(
     failure: ProxyError
     try:
         answer = read_whole(captured.body)
-        if captured.wanted.stream:
+        if captured.chat.stream:
             return answer_as_stream(answer, engine, new_writer(options, expand=True), record)
         return answer_as_answer(captured.body, answer, engine, ChatDialect(options), record)
     except ProxyError as error:
         failure = error
     except Exception as error:  # the outermost boundary of the engine
         crashes.append(error)
-        if not captured.wanted.stream:
+        if not captured.chat.stream:
             return captured.body
         failure = InternalError("the proxy failed while it read the answer")
-    if captured.wanted.stream:
+    if captured.chat.stream:
         return sse.encode(error_body(failure))
     return error_body(failure)
 

@@ -69,8 +69,8 @@ class _CommandLine:
         if not self.key_name:
             return ""
         if not _VARIABLE.fullmatch(self.key_name):
-            told = f"--key-env {self.key_name!a} is no name of a variable, in capitals, such as PROXY_KEY"
-            raise CommandError(Status.USAGE, told)
+            error_message = f"--key-env {self.key_name!a} is no name of a variable, in capitals, such as PROXY_KEY"
+            raise CommandError(Status.USAGE, error_message)
         key = self.variables.get(self.key_name, "")
         if not key.strip():
             raise CommandError(Status.USAGE, f"--key-env {self.key_name}: there is no such variable, or it is empty")
@@ -93,15 +93,15 @@ def setup_command(name: str, argv: Sequence[str], parser_class: type[argparse.Ar
     parser.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
     parser.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
     parser.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
-    given = parser.parse_args(argv)
-    asked = _asked(given)
-    if given.launch:
-        return _ended(name, lambda: _launch(asked, ()))
-    if given.undo:
-        return _ended(name, lambda: _print(asked.files().restore()))
-    if given.write:
-        return _ended(name, lambda: _write(asked))
-    return _ended(name, lambda: _print(described(asked.agent, *_configured(asked))))
+    options = parser.parse_args(argv)
+    command_line = _command_line(options)
+    if options.launch:
+        return _ended(name, lambda: _launch(command_line, ()))
+    if options.undo:
+        return _ended(name, lambda: _print(command_line.files().restore()))
+    if options.write:
+        return _ended(name, lambda: _write(command_line))
+    return _ended(name, lambda: _print(described(command_line.agent, *_configured(command_line))))
 
 
 def launch_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
@@ -112,11 +112,11 @@ def launch_command(name: str, argv: Sequence[str], parser_class: type[argparse.A
     parser.usage = "%(prog)s AGENT [options] [-- what the agent itself is given]"
     about = "the model server; a proxy for it is started if none is at --url, and stopped behind the agent"
     parser.add_argument("--upstream", default="", metavar="URL", help=about)
-    given = parser.parse_args(words[:at])
-    asked = _asked(given)
-    if given.upstream:
-        return _ended(name, lambda: _launch_both(asked, given.upstream, words[at + 1 :]))
-    return _ended(name, lambda: _launch(asked, words[at + 1 :]))
+    options = parser.parse_args(words[:at])
+    command_line = _command_line(options)
+    if options.upstream:
+        return _ended(name, lambda: _launch_both(command_line, options.upstream, words[at + 1 :]))
+    return _ended(name, lambda: _launch(command_line, words[at + 1 :]))
 
 
 def _parser(prog: str, about: str, parser_class: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -135,8 +135,8 @@ def _parser(prog: str, about: str, parser_class: type[argparse.ArgumentParser]) 
     return parser
 
 
-def _asked(given: argparse.Namespace) -> _CommandLine:
-    return _CommandLine(AGENTS[given.agent], given.url, given.model, given.key_env, environment())
+def _command_line(options: argparse.Namespace) -> _CommandLine:
+    return _CommandLine(AGENTS[options.agent], options.url, options.model, options.key_env, environment())
 
 
 def _ended(name: str, step: Callable[[], int | None]) -> int:
@@ -156,23 +156,23 @@ def _print(lines: Iterator[str] | Sequence[str]) -> None:
         print(printable(line, "\n\t"), flush=True)
 
 
-def _configured(asked: _CommandLine) -> tuple[Values, Configuration]:
+def _configured(command_line: _CommandLine) -> tuple[Values, Configuration]:
     """Ask the proxy, and make the agent's configuration of what it says. Raises CommandError."""
-    url = plain_url(asked.url)
-    facts = ProxyFacts(url, asked.key, asked.key_name, asked.variables.get("SSL_CERT_FILE", ""))
+    url = plain_url(command_line.url)
+    facts = ProxyFacts(url, command_line.key, command_line.key_name, command_line.variables.get("SSL_CERT_FILE", ""))
     facts.check()
-    served = facts.served(asked.model)
+    served = facts.served(command_line.model)
     values = Values(
         url,
         served.model,
         served.context,
-        asked.key_name,
+        command_line.key_name,
         images=served.images,
         efforts=served.efforts,
-        home=str(asked.home),
-        environment=asked.variables,
+        home=str(command_line.home),
+        environment=command_line.variables,
     )
-    return values, past_web_proxy(asked.agent.configure(values), values)
+    return values, past_web_proxy(command_line.agent.configure(values), values)
 
 
 def described(agent: Agent, values: Values, configuration: Configuration) -> Iterator[str]:
@@ -226,12 +226,12 @@ def _shown(words: Sequence[str], values: Values) -> str:
     return " ".join(f'"${values.key_name}"' if word == KEY else shlex.quote(word) for word in words)
 
 
-def _write(asked: _CommandLine) -> None:
+def _write(command_line: _CommandLine) -> None:
     """Write the agent's files, or let its own command do so."""
-    values, configuration = _configured(asked)
-    _print([*_title(asked.agent, values)])
-    _print(_settle(asked, configuration, configuration.files))
-    winning = [name for name in configuration.unset if asked.variables.get(name)]
+    values, configuration = _configured(command_line)
+    _print([*_title(command_line.agent, values)])
+    _print(_settle(command_line, configuration, configuration.files))
+    winning = [name for name in configuration.unset if command_line.variables.get(name)]
     if winning:
         _print([f"\n# what this shell says wins over it; `launch` starts the agent without\nunset {' '.join(winning)}"])
     left = not any(file.optional for file in configuration.files)
@@ -240,21 +240,21 @@ def _write(asked: _CommandLine) -> None:
     _print([f"\n# {note}" for note in _notes(configuration, values)])
 
 
-def _settle(asked: _CommandLine, configuration: Configuration, files: Sequence[File]) -> Iterator[str]:
+def _settle(command_line: _CommandLine, configuration: Configuration, files: Sequence[File]) -> Iterator[str]:
     """Write these files of the configuration, and run what must have been run once; give a line for each."""
-    store = asked.files()
+    store = command_line.files()
     yield from store.write(files)
     if configuration.first:
         words = configuration.first
-        program = _program(words[0], asked)
+        program = _program(words[0], command_line)
 
         def run() -> None:
-            _run_first(program, _filled(words, asked), asked)
+            _run_first(program, _filled(words, command_line), command_line)
 
         yield store.run(words, configuration.written, run)
 
 
-def _run_first(program: str, words: Sequence[str], asked: _CommandLine) -> None:
+def _run_first(program: str, words: Sequence[str], command_line: _CommandLine) -> None:
     try:
         done = subprocess.run(
             [program, *words[1:]],
@@ -268,15 +268,17 @@ def _run_first(program: str, words: Sequence[str], asked: _CommandLine) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CommandError(Status.NOT_WRITTEN, f"{words[0]} {words[1]} did not end: {type(error).__name__}") from error
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        last = said[-1] if said else "it says nothing"
-        told = f"{words[0]} {words[1]} ended with status {done.returncode}: {last}"
-        raise CommandError(Status.NOT_WRITTEN, told.replace(asked.key, KEY) if asked.key else told)
+        output_lines = (done.stderr or done.stdout).strip().splitlines()
+        last = output_lines[-1] if output_lines else "it says nothing"
+        error_message = f"{words[0]} {words[1]} ended with status {done.returncode}: {last}"
+        if command_line.key:
+            error_message = error_message.replace(command_line.key, KEY)
+        raise CommandError(Status.NOT_WRITTEN, error_message)
 
 
-def _launch(asked: _CommandLine, words: Sequence[str]) -> None:
+def _launch(command_line: _CommandLine, words: Sequence[str]) -> None:
     """Become the agent."""
-    program, command, variables = _prepared(asked, words)
+    program, command, variables = _prepared(command_line, words)
     log_stream.drain()  # what was said on standard error is written by a thread
     try:
         os.execve(program, command, variables)
@@ -284,43 +286,44 @@ def _launch(asked: _CommandLine, words: Sequence[str]) -> None:
         raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
 
 
-def _launch_both(asked: _CommandLine, upstream: str, words: Sequence[str]) -> int:
+def _launch_both(command_line: _CommandLine, upstream: str, words: Sequence[str]) -> int:
     """Run the agent to its end, and a proxy for this model server beside it; return the agent's exit status."""
-    url = plain_url(asked.url)
-    with running_proxy(url, upstream, asked.variables, asked.state) as running:
-        told = f"a proxy for {upstream} listens at {url} already, and is used as it is"
+    url = plain_url(command_line.url)
+    with running_proxy(url, upstream, command_line.variables, command_line.state) as running:
+        notice = f"a proxy for {upstream} listens at {url} already, and is used as it is"
         if running.log:
             at = "" if running.url == url else f" at {running.url}, as something else listens at {url},"
-            told = f"a proxy for {upstream} runs{at} as long as the agent; {running.log} is its log"
-        print(printable(told), file=sys.stderr, flush=True)
-        return run_agent(*_prepared(replace(asked, url=running.url), words))
+            notice = f"a proxy for {upstream} runs{at} as long as the agent; {running.log} is its log"
+        print(printable(notice), file=sys.stderr, flush=True)
+        return run_agent(*_prepared(replace(command_line, url=running.url), words))
 
 
-def _prepared(asked: _CommandLine, words: Sequence[str]) -> tuple[str, list[str], dict[str, str]]:
+def _prepared(command_line: _CommandLine, words: Sequence[str]) -> tuple[str, list[str], dict[str, str]]:
     """Write what the agent needs in files; return its program, its command line and its environment."""
-    _, configuration = _configured(asked)
-    command = [*_filled(configuration.command, asked), *configuration.launched, *words]
+    _, configuration = _configured(command_line)
+    command = [*_filled(configuration.command, command_line), *configuration.launched, *words]
     if not command:
-        told = f"{asked.agent.name} is no program; give one behind --, which gets its variables"
-        raise CommandError(Status.USAGE, told)
-    program = _program(command[0], asked)
+        error_message = f"{command_line.agent.name} is no program; give one behind --, which gets its variables"
+        raise CommandError(Status.USAGE, error_message)
+    program = _program(command[0], command_line)
     needed = [file for file in configuration.files if not file.optional]
-    for line in _settle(asked, configuration, needed):
+    for line in _settle(command_line, configuration, needed):
         print(printable(line), file=sys.stderr, flush=True)
-    kept = {name: value for name, value in asked.variables.items() if name not in configuration.unset}
-    said = dict(zip(configuration.environment, _filled(configuration.environment.values(), asked), strict=True))
-    return program, command, {**kept, **said, **configuration.launched_with}
+    kept = {name: value for name, value in command_line.variables.items() if name not in configuration.unset}
+    values = _filled(configuration.environment.values(), command_line)
+    environment_of_agent = dict(zip(configuration.environment, values, strict=True))
+    return program, command, {**kept, **environment_of_agent, **configuration.launched_with}
 
 
-def _filled(words: Iterable[str], asked: _CommandLine) -> list[str]:
+def _filled(words: Iterable[str], command_line: _CommandLine) -> list[str]:
     """The words with the key in its place."""
-    return [asked.key if word == KEY else word for word in words]
+    return [command_line.key if word == KEY else word for word in words]
 
 
-def _program(name: str, asked: _CommandLine) -> str:
-    found = shutil.which(name, path=asked.variables.get("PATH"))
-    if found is None:
-        agent = asked.agent
-        told = f"npm install -g {agent.package}@{agent.version}" if agent.package else f"see {agent.source}"
-        raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH; install it: {told}")
-    return found
+def _program(name: str, command_line: _CommandLine) -> str:
+    program = shutil.which(name, path=command_line.variables.get("PATH"))
+    if program is None:
+        agent = command_line.agent
+        advice = f"npm install -g {agent.package}@{agent.version}" if agent.package else f"see {agent.source}"
+        raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH; install it: {advice}")
+    return program

@@ -49,12 +49,12 @@ def top_command(
     )
     parser.add_argument("--url", metavar="URL", help="where the proxy is; without it as settings and rules say")
     parser.add_argument("--key-file", metavar="FILE", help="file with the admin's key; without it admin_key_file's")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     stream = sys.stdout if stream is None else stream
     settings, _ = load()
-    url = _own_url(settings) if given.url is None else _checked(given.url)
+    url = _own_url(settings) if options.url is None else _checked(options.url)
     show = _show_live if stream.isatty() and has_rich() else _show_once
-    show(url, events(url, _key(given.key_file, settings)), stream)
+    show(url, events(url, _key(options.key_file, settings)), stream)
     return 0
 
 
@@ -106,12 +106,12 @@ def _opened(url: str, key: str) -> Iterator[JsonObject]:
             with session.get(f"{url}/_ui/events", headers=headers, stream=True, timeout=timeout) as answer:
                 _check(url, answer)
                 for part in answer.iter_content(None):
-                    yield from _told(decoder, part)
+                    yield from _updates(decoder, part)
         except requests.RequestException as error:
             raise RulesError(f"the proxy at {url} does not answer ({type(error).__name__}); give --url") from error
 
 
-def _told(decoder: sse.Decoder, part: bytes) -> Iterator[JsonObject]:
+def _updates(decoder: sse.Decoder, part: bytes) -> Iterator[JsonObject]:
     for event in decoder.feed(part):
         if event.data is not None:
             yield as_object(load_json(event.data))
@@ -126,10 +126,10 @@ def _check(url: str, answer: requests.Response) -> None:
     raise RulesError(f"{url}/_ui/events answered {answer.status_code}: {message or 'no such page'}")
 
 
-def _show_once(url: str, told: Iterator[JsonObject], stream: TextIO) -> None:
+def _show_once(url: str, updates: Iterator[JsonObject], stream: TextIO) -> None:
     shown = Shown()
-    for number, news in enumerate(told, 1):
-        shown.take(news)
+    for number, update in enumerate(updates, 1):
+        shown.take(update)
         if number == _EVENTS:
             break
     encoding = stream.encoding or "utf-8"
@@ -137,12 +137,12 @@ def _show_once(url: str, told: Iterator[JsonObject], stream: TextIO) -> None:
     print(text, file=stream, flush=True)
 
 
-def _show_live(url: str, told: Iterator[JsonObject], stream: TextIO) -> None:
+def _show_live(url: str, updates: Iterator[JsonObject], stream: TextIO) -> None:
     """Until the user has seen enough."""
     from proxy.commands.top_screen import screen  # noqa: PLC0415 (it needs rich)
 
     shown = Shown()
     with suppress(KeyboardInterrupt), screen(url, stream) as draw:
-        for news in told:
-            shown.take(news)
+        for update in updates:
+            shown.take(update)
             draw(shown)

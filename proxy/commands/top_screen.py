@@ -61,8 +61,8 @@ def picture(url: str, shown: Shown) -> Group:
 
 def _servers(shown: Shown) -> Iterator[Text]:
     for server in objects_in(shown.status.get("servers")):
-        style, said = ("green", "answers") if server.get("ready") else ("red", "does not answer")
-        yield Text(f"{word(server.get('url'))}: ").append(said, style=style)
+        style, status = ("green", "answers") if server.get("ready") else ("red", "does not answer")
+        yield Text(f"{word(server.get('url'))}: ").append(status, style=style)
 
 
 def _heads(shown: Shown) -> Iterator[Text]:
@@ -88,8 +88,8 @@ def _live_row(row: JsonObject) -> Sequence[str]:
 
 def _request_row(one: JsonObject) -> Sequence[str]:
     repairs = str(len(as_list(one["repairs"])))
-    said = [word(one[key]) for key in ("status", "model", "client", "seconds", "calls")]
-    return clock(one), *said, repairs, word(one["error"])
+    columns = [word(one[key]) for key in ("status", "model", "client", "seconds", "calls")]
+    return clock(one), *columns, repairs, word(one["error"])
 
 
 def _lines(name: str, listed: Sequence[str]) -> Group:
@@ -108,6 +108,6 @@ def _counts(shown: Shown) -> Group:
 
 def bars(numbers: Json) -> str:
     """Numbers as bars, each one sign high at most."""
-    found = [number for number in as_list(numbers) if isinstance(number, int)]
-    most = max(1, *found, 1)
-    return "".join(_BARS[-(-number * (len(_BARS) - 1) // most)] for number in found)
+    heights = [number for number in as_list(numbers) if isinstance(number, int)]
+    most = max(1, *heights, 1)
+    return "".join(_BARS[-(-number * (len(_BARS) - 1) // most)] for number in heights)

@@ -67,26 +67,26 @@ def lines(url: str, shown: Shown) -> Iterator[str]:
 
 def title(url: str, shown: Shown) -> str:
     """What is looked at."""
-    said = f"vllm-tool-proxy {word(shown.status.get('version'))} at {plain(url)}"
+    line = f"vllm-tool-proxy {word(shown.status.get('version'))} at {plain(url)}"
     if shown.status.get("observe"):
-        said += ", observing: nothing is changed"
+        line += ", observing: nothing is changed"
     lost = shown.status.get("lost")
     if lost:
-        said += f", {word(lost)} requests are not shown"
-    return said
+        line += f", {word(lost)} requests are not shown"
+    return line
 
 
 def rule_lines(shown: Shown) -> list[str]:
     """Which rules are in force, each with its place, and why newer ones are not."""
     rules = as_object(shown.status.get("rules"))
     entries = objects_in(rules.get("entries"))
-    told = f"rules {word(rules.get('source'))}: {len(entries)} in force"
+    heading = f"rules {word(rules.get('source'))}: {len(entries)} in force"
     if rules.get("error"):
-        told += f", newer ones are not: {_long(rules['error'])}"
+        heading += f", newer ones are not: {_long(rules['error'])}"
     listed = [_rule_line(entry) for entry in entries[:MOST_RULES]]
     if len(entries) > MOST_RULES:
         listed.append(f"and {len(entries) - MOST_RULES} more")
-    return [told, *listed]
+    return [heading, *listed]
 
 
 def _rule_line(entry: JsonObject) -> str:
@@ -101,9 +101,9 @@ def doctor_lines(shown: Shown) -> list[str]:
         return []
     about = as_object(report)
     findings = sorted(objects_in(about.get("findings")), key=_order)
-    told = " ".join(word(about.get(name)) for name in ("at", "url", "model") if about.get(name))
+    examined = " ".join(word(about.get(name)) for name in ("at", "url", "model") if about.get(name))
     listed = [_finding_line(finding) for finding in findings if finding.get("level") in _TOLD_LEVELS]
-    return [f"doctor {told}".rstrip() + f": {len(listed)} of {len(findings)} findings to look at", *listed[:SHOWN]]
+    return [f"doctor {examined}".rstrip() + f": {len(listed)} of {len(findings)} findings to look at", *listed[:SHOWN]]
 
 
 def _order(finding: JsonObject) -> bool:
@@ -121,8 +121,8 @@ def _named(listed: Sequence[str]) -> Iterator[str]:
     yield from (f"  {line}" for line in listed[1:])
 
 
-def _block(name: str, found: Iterator[str]) -> Iterator[str]:
-    listed = [*found]
+def _block(name: str, block_lines: Iterator[str]) -> Iterator[str]:
+    listed = [*block_lines]
     yield f"{name}: {'' if listed else 'nothing'}".rstrip()
     yield from (f"  {line}" for line in listed)
 
@@ -137,20 +137,20 @@ def live_line(row: JsonObject) -> str:
 
 def request_line(one: JsonObject) -> str:
     """A request that has ended."""
-    said = f"{clock(one)} {word(one['status'])} {word(one['model'])} in {word(one['seconds'])} s"
-    said += f", {word(one['calls'])} calls, {len(as_list(one['repairs']))} repairs"
+    line = f"{clock(one)} {word(one['status'])} {word(one['model'])} in {word(one['seconds'])} s"
+    line += f", {word(one['calls'])} calls, {len(as_list(one['repairs']))} repairs"
     if one["error"]:
-        said += f": {word(one['error'])}"
-    return said
+        line += f": {word(one['error'])}"
+    return line
 
 
 def repair_line(one: JsonObject, repair: JsonObject) -> str:
     """A repair, or what was healed in a request."""
     kind = "healed in the request, " if repair.get("side") == "request" else ""
-    said = f"{clock(one)} {kind}{word(repair['fix'])} {word(repair['tool'])}".rstrip() + f": {word(repair['why'])}"
+    line = f"{clock(one)} {kind}{word(repair['fix'])} {word(repair['tool'])}".rstrip() + f": {word(repair['why'])}"
     if "before" in repair:
-        said += f": {word(repair['before'])} -> {word(repair['after'])}"
-    return said
+        line += f": {word(repair['before'])} -> {word(repair['after'])}"
+    return line
 
 
 def refusal_line(shown: Shown, one: JsonObject, reason: str, count: Json) -> str:

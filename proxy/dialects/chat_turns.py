@@ -145,8 +145,8 @@ def is_own(part: JsonObject) -> bool:
 
 def reminders(text: str) -> list[str]:
     """What clients add to a text."""
-    found: list[str] = _REMINDERS.findall(text)
-    return found
+    matches: list[str] = _REMINDERS.findall(text)
+    return matches
 
 
 def remind(turn: UserTurn, text: str) -> None:

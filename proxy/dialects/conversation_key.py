@@ -36,10 +36,10 @@ def _digest(*texts: str) -> bytes:
 def _beginning(body: JsonObject) -> tuple[str, str]:
     """The first system message and the first user message; "" for what is not there."""
     system = content_text(body.get("system")) or content_text(body.get("instructions"))
-    given = body.get("input")
-    if isinstance(given, str):
-        return system, given
-    for message in objects_in(body.get("messages")) or objects_in(given):
+    input_value = body.get("input")
+    if isinstance(input_value, str):
+        return system, input_value
+    for message in objects_in(body.get("messages")) or objects_in(input_value):
         role = message.get("role")
         if role == "user":
             return system, content_text(message.get("content"))

@@ -48,28 +48,28 @@ class SurrogateFilter:
         """Take the next text; give what is decided."""
         if not self._pending and "\\u" not in text and not text.endswith("\\"):
             return text
-        given: list[str] = []
+        decided: list[str] = []
         high = ""
         self._pending, text = "", self._pending + text
-        for found in _TOKEN.finditer(text):
-            token = found[0]
+        for match in _TOKEN.finditer(text):
+            token = match[0]
             kind = _kind(token)
-            if kind is _Token.HALF and found.end() == len(text):
+            if kind is _Token.HALF and match.end() == len(text):
                 self._pending = high + token
-                return "".join(given)
+                return "".join(decided)
             if kind is _Token.LOW:
-                given.append(_pair(high, token))
+                decided.append(_pair(high, token))
                 high = ""
                 continue
             if high:
-                given.append(_REPLACEMENT)
+                decided.append(_REPLACEMENT)
                 high = ""
             if kind is _Token.HIGH:
                 high = token
             else:
-                given.append(token)
+                decided.append(token)
         self._pending = high
-        return "".join(given)
+        return "".join(decided)
 
     def finish(self) -> str:
         """The rest: what waited for the other half of a pair has none."""

@@ -97,10 +97,10 @@ class DroppedFields:
             raise place.bad(f"{what} works only on {where}; leave it out of the request, or {_RULE}")
         self.lost(kind or place.kind, f"only {self._whose}'s own servers do this")
 
-    def leave(self, fields: JsonObject, known: Mapping[str, str], place: FieldPath) -> None:
-        """Count what is not carried of the object here. `known`: "" for fields that are, the reason for others."""
+    def leave(self, fields: JsonObject, reasons: Mapping[str, str], place: FieldPath) -> None:
+        """Count what is not carried of the object here. `reasons`: "" for fields that are, the reason for others."""
         for name, value in fields.items():
-            why = known.get(name, NO_FIELD)
+            why = reasons.get(name, NO_FIELD)
             if why and value is not None:
                 self.lost(place.field(name if _NAME.fullmatch(name) else "(odd name)").kind, why)
 

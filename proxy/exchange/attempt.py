@@ -26,6 +26,7 @@ from proxy.exchange.guided import answer_instead, guided_call
 from proxy.exchange.healing_record import Healing
 from proxy.exchange.lane import ReplyLane, notes_of
 from proxy.exchange.observe import ObservedReply, observed
+from proxy.exchange.outcome import ReplyFacts
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
@@ -223,7 +224,7 @@ class Attempt:
         broken = self.broken
         assert broken is not None, "for that it was asked for again"
         answer = answer_instead(self._answer, broken, call, counts)
-        return self._made(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
+        return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
 
     def _healing(self) -> Healing | None:
         """What was done to the request, unless it is another one than came, or went up as it was."""
@@ -242,9 +243,9 @@ class Attempt:
 
     def fail(self, error: ProxyError) -> bytes:
         """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
-        tail = self._unsent + self._reply.fail(error)
+        ending = self._unsent + self._reply.fail(error)
         self.spoke = self.spoke or self._reply.started
-        return tail
+        return ending
 
     def note(self) -> None:
         """Tell the outcome what was done."""
@@ -256,13 +257,17 @@ class Attempt:
             broken = (earlier or self)._engine.broken_call
         again = record(outcome.again, broken, "" if self._call is None else self._call.arguments)
         before = () if earlier is None else earlier._engine.audit
-        outcome.healed = tuple(self._up.healed)
-        outcome.audit = (*outcome.request_audit, *outcome.healed, *before, *again, *self._engine.audit)
-        if self._watch is not None:
-            outcome.audit += self._watch.record
-        outcome.calls = self._engine.calls
-        outcome.refusals, outcome.empty_calls = self._engine.refusals, self._engine.empty_calls
-        outcome.swallowed = self._swallowed or self._reply.swallowed
+        ended = () if self._watch is None else self._watch.record
+        outcome.end_try(
+            ReplyFacts(
+                healed=tuple(self._up.healed),
+                audit=(*before, *again, *self._engine.audit, *ended),
+                calls=self._engine.calls,
+                refusals=self._engine.refusals,
+                empty_calls=self._engine.empty_calls,
+                swallowed=self._swallowed or self._reply.swallowed,
+            )
+        )
         if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
             self._would_fail(self._reply.would_fail)
 
@@ -281,9 +286,9 @@ class Attempt:
             # Another worker may hold the lock of what they share.
             yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
-        self._exchange.outcome.headers = response_headers(call, REPLY)
         as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
-        self._exchange.outcome.content_type = call.header("Content-Type") if as_it_came else ""
+        content_type = call.header("Content-Type") if as_it_came else ""
+        self._exchange.outcome.receive_head(response_headers(call, REPLY), content_type)
         return first
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
@@ -358,13 +363,13 @@ class Attempt:
             yield self._ready() + self._beat()
             self._unsent += self._measured(reply.receive, b"", _slice())
 
-    def _measured(self, step: Callable[P, bytes], *given: P.args, **named: P.kwargs) -> bytes:
+    def _measured(self, step: Callable[P, bytes], *arguments: P.args, **named: P.kwargs) -> bytes:
         """What a step gives; how long it took is told if something was repaired in it."""
         repairs, began = self._engine.repairs, time.monotonic()
-        made = step(*given, **named)
+        written = step(*arguments, **named)
         if self._engine.repairs != repairs:
             self._times.repair.add(time.monotonic() - began)
-        return made
+        return written
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """What may go to the client now: a role-only chunk waits for what comes after it."""
@@ -381,7 +386,7 @@ class Attempt:
         if not wait.heartbeat_due:
             return b""
         wait.wrote()
-        self._exchange.outcome.heartbeats += 1
+        self._exchange.outcome.count_heartbeat()
         return self._reply.heartbeat()
 
     def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
@@ -435,7 +440,7 @@ class Attempt:
             body = body if answer is own else dump_json(answer)
         try:
             counted = self._counted(answer)
-            return self._made(body if counted is answer else dump_json(counted), counted, self._engine)
+            return self._repaired_answer(body if counted is answer else dump_json(counted), counted, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -466,28 +471,28 @@ class Attempt:
             answer = read_whole(body)
             self._swallowed = says_nothing(answer)
             self.left = EarlierTry(as_object(answer.get("usage")))
-            self._made(body, answer, self._engine)
+            self._repaired_answer(body, answer, self._engine)
         except ProxyError as error:
             self._would_fail(error)
         except Exception as error:  # the outermost boundary of the engine
             log_crash(error)
         if self._exchange.dialect.verbatim:
             return body
-        return self._made(body, answer or read_whole(body), unrepaired())
+        return self._repaired_answer(body, answer or read_whole(body), unrepaired())
 
     def _would_fail(self, error: ProxyError) -> None:
         redact_error(error, self._exchange.secrets)
         self._exchange.outcome.would_fail(error)
 
-    def _made(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
+    def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
         dialect, content = self._exchange.dialect, ReplyContent()
         content.observe_body(answer)
-        heard: list[Listener] = [content]
+        listeners: list[Listener] = [content]
         if self._record is not None and engine is self._engine:
-            heard.append(self._record)
+            listeners.append(self._record)
         if self._exchange.request.stream:
-            made = answer_as_stream(answer, engine, dialect.writer(expand=True), *heard)
+            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), *listeners)
         else:
-            made = answer_as_answer(body, answer, engine, dialect, *heard)
+            reply = answer_as_answer(body, answer, engine, dialect, *listeners)
         self.silence = why_again(content, self.left.tokens, engine.broken_call)
-        return made
+        return reply

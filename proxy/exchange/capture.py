@@ -16,7 +16,7 @@ from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.codec.masking import Secrets
 from proxy.codec.redaction import redact, redact_end, redact_stream
 from proxy.config.settings import Occasion
-from proxy.dialects.chat.request import ChatRequest, read_chat
+from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.errors import RulesError
 from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.healing_record import Healing, without_values
@@ -66,7 +66,7 @@ class Captured:
     `healing` is what was healed in the request (`exchange/healing_record.py`), None where that is not recorded.
     """
 
-    wanted: ChatRequest
+    chat: ChatRequest
     raw_text: bool
     status: int
     content_type: str
@@ -123,7 +123,7 @@ class Recorder:
         if capture is None or call is None:
             return
         if call.status:
-            self._outcome.later.append(lambda: self._save(capture, call.status, call.header("Content-Type")))
+            self._outcome.do_later(lambda: self._save(capture, call.status, call.header("Content-Type")))
 
     @property
     def listens(self) -> bool:
@@ -161,7 +161,7 @@ class Recorder:
         capture.folder.keep(capture.id, data)
 
     def _file(self, capture: Capture, status: int, content_type: str) -> bytes:
-        about = told_of_request(
+        about = request_facts(
             self._request,
             raw_text=self._raw_text,
             client=capture.client,
@@ -193,7 +193,7 @@ class Answer:
 def capture_bytes(
     request: JsonObject, answer: Answer, credential: Secrets, healing: JsonObject | None = None
 ) -> bytes:
-    """The capture of an answer to a request of which `told_of_request` tells, without secrets; without the values of
+    """The capture of an answer to a request of which `request_facts` tells, without secrets; without the values of
     `healing` where there is no room for them.
     """
     about: JsonObject = {
@@ -216,17 +216,17 @@ def capture_bytes(
 
 def _occasions(outcome: Outcome, status: int) -> set[str]:
     """What a request has come to, in the words of the setting."""
-    found: set[str] = {Occasion.ALL}
+    occasions: set[str] = {Occasion.ALL}
     if outcome.repaired:
-        found.add(Occasion.REPAIRED)
+        occasions.add(Occasion.REPAIRED)
     if outcome.refusals:
-        found.add(Occasion.REFUSED)
+        occasions.add(Occasion.REFUSED)
     if outcome.healed:
-        found.add(Occasion.HEALED)
+        occasions.add(Occasion.HEALED)
     failed = outcome.error and not outcome.gone
     if failed or status >= 400:
-        found.add(Occasion.ERROR)
-    return found
+        occasions.add(Occasion.ERROR)
+    return occasions
 
 
 def is_stream(content_type: str) -> bool:
@@ -242,15 +242,14 @@ def read_capture(data: bytes, source: str) -> Captured:
         raise RulesError(f"{source} is no capture; give a file that serve --capture DIR wrote")
     request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
     request["stream_options"] = {"include_usage": True}
-    wanted = replace(
-        read_chat(line, request), results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids"))
-    )
+    known = KnownFields(results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids")))
+    chat = read_chat(line, request, known)
     status, content_type = about.get("status"), about.get("content_type")
     thoughts = as_object(about.get("thoughts"))
     begun, unknown = thoughts.get("begun"), thoughts.get("unknown")
     healing = about.get("healing")
     return Captured(
-        wanted=wanted,
+        chat=chat,
         raw_text=about.get("raw_text") is True,
         status=status if isinstance(status, int) else 200,
         content_type=content_type if isinstance(content_type, str) else "",
@@ -293,7 +292,7 @@ def _about(request: ChatRequest) -> JsonObject:
     return {**kept, "stream": request.stream, "call_ids": ids, "results": results}
 
 
-def told_of_request(
+def request_facts(
     request: ChatRequest, *, raw_text: bool, client: str, ordered: bool, thoughts: Thoughts
 ) -> JsonObject:
     """The members of a capture that describe a request: what the engine needs of it, and was told beside it."""

@@ -73,8 +73,8 @@ class CaptureFolder:
         if self.path in _logged:
             return
         _logged.add(self.path)
-        known = isinstance(error, OSError)
-        log.error("no capture can be written to %s: %s", self.path, error, exc_info=None if known else error)
+        expected = isinstance(error, OSError)
+        log.error("no capture can be written to %s: %s", self.path, error, exc_info=None if expected else error)
 
     def tidy(self) -> None:
         """Remove what is over the bounds, the oldest first."""
@@ -107,13 +107,13 @@ class CaptureFolder:
         """The files that the proxy made."""
         with os.scandir(self.path) as entries:
             for entry in entries:
-                found = _NAME.fullmatch(entry.name)
-                if found is None or not entry.is_file(follow_symlinks=False):
+                match = _NAME.fullmatch(entry.name)
+                if match is None or not entry.is_file(follow_symlinks=False):
                     continue
                 about = entry.stat(follow_symlinks=False)
-                at = _moment(found[1])
+                at = _moment(match[1])
                 if at is not None and about.st_uid == os.geteuid():
-                    yield _File(entry.path, at, about.st_size, is_whole=not found[2])
+                    yield _File(entry.path, at, about.st_size, is_whole=not match[2])
 
 
 def _newest_first(file: _File) -> tuple[float, str]:

@@ -132,7 +132,7 @@ class Exchange:
         if silence not in self.ask_again:
             return None
         if self.observe:
-            self.outcome.again = silence
+            self.outcome.ask_again(silence)
             return None
         yield from self.wait.on_a_thread()
         again = replace(plan, again=silence)

@@ -48,10 +48,10 @@ class ReplyLane:
         body = self._call.look()
         if not body:
             return body
-        given = self._reply.pass_by(body)
-        if given is None:
+        leaving = self._reply.pass_by(body)
+        if leaving is None:
             return None
         self._call.take()
         for note in self._notes:
             note(body)
-        return self._wait.leaves(given)
+        return self._wait.leaves(leaving)

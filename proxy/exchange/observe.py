@@ -36,17 +36,17 @@ class VerbatimReply:
         """Bytes of the upstream's body to the same bytes, up to the end of an event."""
         self._pending += data
         end = self._end(data)
-        given = bytes(self._pending[:end])
+        events = bytes(self._pending[:end])
         del self._pending[:end]
-        if given:
+        if events:
             self.started = True
-        return given
+        return events
 
     def finish(self) -> bytes:
         """The upstream's body ended properly: what is left of it, whatever it is."""
-        given = bytes(self._pending)
+        rest = bytes(self._pending)
         self._pending.clear()
-        return given
+        return rest
 
     def release(self) -> bytes:
         """Nothing is ever held."""

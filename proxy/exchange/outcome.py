@@ -12,9 +12,21 @@ from proxy.exchange.second_try import Why
 from proxy.upstream.event_times import EventTimes
 
 
+@dataclass(frozen=True, slots=True)
+class ReplyFacts:
+    """What is known of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it."""
+
+    healed: tuple[Repair, ...]
+    audit: tuple[Repair, ...]
+    calls: int
+    refusals: Mapping[str, int]
+    empty_calls: int
+    swallowed: bool
+
+
 @dataclass(slots=True)
 class Outcome:
-    """What became of a request. Whoever learns how it ended says so here, and nowhere else.
+    """What became of a request. Whoever learns how it ended says so here, by a method, and nowhere else.
 
     `request_audit` is what a translation changed in the request, `healed` what was healed in it, `audit` all that was
     changed. `observe`: nothing was changed, `audit` and `calls` are what would have been; then `content_type` is the
@@ -48,6 +60,49 @@ class Outcome:
         """True if something of the answer was changed."""
         return len(self.audit) > len(self.request_audit) + len(self.healed)
 
+    def observe_only(self) -> None:
+        """Nothing of the request or of its answer is changed; the record says what would have been."""
+        self.observe = True
+
+    def begin_try(self, plan: Plan) -> None:
+        """The request goes up by this plan, for the first time or once more."""
+        self.tries += 1
+        self.plan = plan
+
+    def ask_again(self, why: Why) -> None:
+        """The reply is asked for once more; under `observe` it would have been."""
+        self.again = why
+
+    def translate_request(self, audit: tuple[Repair, ...]) -> None:
+        """The request was translated, which made these changes in it."""
+        self.request_audit = audit
+
+    def receive_head(self, headers: tuple[tuple[str, str], ...], content_type: str) -> None:
+        """The server's answer has begun; `content_type` is empty unless the answer leaves as it came."""
+        self.headers = headers
+        self.content_type = content_type
+
+    def count_heartbeat(self) -> None:
+        """The client got a heartbeat."""
+        self.heartbeats += 1
+
+    def end_try(self, reply: ReplyFacts) -> None:
+        """A try has ended, and this is known of its reply; what was known of an earlier try's is forgotten."""
+        self.healed = reply.healed
+        self.audit = (*self.request_audit, *reply.healed, *reply.audit)
+        self.calls = reply.calls
+        self.refusals = reply.refusals
+        self.empty_calls = reply.empty_calls
+        self.swallowed = reply.swallowed
+
+    def do_later(self, step: Callable[[], None]) -> None:
+        """This is to be done once the client has its answer."""
+        self.later.append(step)
+
+    def stop_loop(self) -> None:
+        """The loop guard answered; the model was not asked."""
+        self.error = "loop guard"
+
     def fail(self, error: ProxyError) -> None:
         """The request ends with this error, whose secrets were taken out."""
         self.error, self.failure = error.logged, error
@@ -55,6 +110,11 @@ class Outcome:
     def leave(self) -> None:
         """The client did not wait for the end."""
         self.error, self.gone = "client gone", True
+
+    def lose_client(self, error: ProxyError) -> None:
+        """The client went before its answer had begun."""
+        self.fail(error)
+        self.gone = True
 
     def break_off(self, error: Exception) -> None:
         """The body cannot be finished."""
@@ -64,3 +124,7 @@ class Outcome:
         """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
         if not self.error:
             self.error = f"would fail: {error.logged}"
+
+    def release_failure(self) -> None:
+        """The request was told of: let go of the exception, whose traceback refers to all of the request's way."""
+        self.failure = None

@@ -30,7 +30,7 @@ class RepetitionWatch:
 
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._tail = ""
+        self._recent = ""
         self._new = 0
         self.found = ""
 
@@ -48,18 +48,18 @@ class RepetitionWatch:
     def feed(self, text: str) -> None:
         """Take the next text; `found` is the piece that repeats, once one does."""
         period = self._period
-        self._tail = (self._tail + text)[-period.stretch :]
+        self._recent = (self._recent + text)[-period.stretch :]
         self._new += len(text)
-        if self._new >= period.longest and len(self._tail) == period.stretch:
+        if self._new >= period.longest and len(self._recent) == period.stretch:
             self._new = 0
             self.found = self._repeated()
 
     def _repeated(self) -> str:
-        tail = self._tail
+        recent = self._recent
         for size in range(1, self._period.longest + 1):
             # The two characters tell nearly always that it is none; only then the whole is compared.
-            if tail[-1] == tail[-1 - size] and tail.startswith(tail[size:]):
-                return tail[-size:]
+            if recent[-1] == recent[-1 - size] and recent.startswith(recent[size:]):
+                return recent[-size:]
         return ""
 
     @property

@@ -98,18 +98,18 @@ class ReplyRecord:
     def _choice(self, number: int) -> _Choice:
         return self._choices.setdefault(number, _Choice())
 
-    def told(self, repairs: Sequence[Repair], refusals: Mapping[str, int]) -> JsonObject:
+    def as_json(self, repairs: Sequence[Repair], refusals: Mapping[str, int]) -> JsonObject:
         """The record as JSON, with what was repaired and what was no call."""
-        choices: list[Json] = [_told(number, choice) for number, choice in sorted(self._choices.items())]
+        choices: list[Json] = [_choice_json(number, choice) for number, choice in sorted(self._choices.items())]
         fixes: list[Json] = [{"fix": repair.id, "tool": repair.tool} for repair in repairs]
         counts: JsonObject = {reason: count for reason, count in sorted(refusals.items()) if count}
         return {"choices": choices, "repairs": fixes, "refusals": counts}
 
 
-def _told(number: int, choice: _Choice) -> JsonObject:
+def _choice_json(number: int, choice: _Choice) -> JsonObject:
     calls: list[Json] = [{"name": call.name, "arguments": call.arguments} for _, call in sorted(choice.calls.items())]
-    said: JsonObject = {"text": "".join(choice.text), "reasoning": "".join(choice.reasoning)}
-    return {"index": number, **said, "calls": calls, "finish": choice.finish}
+    texts: JsonObject = {"text": "".join(choice.text), "reasoning": "".join(choice.reasoning)}
+    return {"index": number, **texts, "calls": calls, "finish": choice.finish}
 
 
 def recorded(record: ReplyRecord | None, engine: Engine, outcome: Outcome) -> JsonObject | None:
@@ -118,7 +118,7 @@ def recorded(record: ReplyRecord | None, engine: Engine, outcome: Outcome) -> Js
         return None
     if outcome.gone or outcome.again is not None:
         return None
-    return record.told(engine.audit, engine.refusals)
+    return record.as_json(engine.audit, engine.refusals)
 
 
 @dataclass(frozen=True, slots=True)

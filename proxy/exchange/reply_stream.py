@@ -213,11 +213,11 @@ class StreamReply:
         texts = None if self._lane is None else self._lane.texts(body)
         if texts is None:
             return None
-        given = body if self._teller is None else self._teller.tell(texts)
-        if given is not None:
+        leaving = body if self._teller is None else self._teller.tell(texts)
+        if leaving is not None:
             self._passed += texts
             self._passed_size += len(body)
-        return given
+        return leaving
 
     def _catch_up(self) -> None:
         """Tell the engine what has left by the lane."""
@@ -250,10 +250,10 @@ class StreamReply:
             except ProxyError as error:
                 self.failure = error
                 return b""
-        given: list[bytes] = []
+        written: list[bytes] = []
         try:
             while self._events:
-                given.append(self._event(self._events.popleft()))
+                written.append(self._event(self._events.popleft()))
                 if is_enough():
                     break
         except Exception as error:  # a defect of the writer; what was written before it is not lost
@@ -261,25 +261,25 @@ class StreamReply:
             self.failure = InternalError("the proxy failed while it wrote the reply; its log says why")
         if self.failure is not None:
             self._events.clear()
-        return b"".join(given)
+        return b"".join(written)
 
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
         self._leave_lane()
-        given = b""
+        written = b""
         try:
-            given = b"".join(self._event(event, last=True) for event in self._decoder.finish())
+            written = b"".join(self._event(event, last=True) for event in self._decoder.finish())
         except ProxyError as error:
             self.failure = error
         if self.cut and not self._done:
-            given += self._cut_off()
+            written += self._cut_off()
         if self.failure is not None:
-            return given
+            return written
         if self._state is not _PASSING:
-            given += self._written(self._last_events())
+            written += self._written(self._last_events())
         if self.kept:
-            return given
-        return given + self._end()
+            return written
+        return written + self._end()
 
     def _cut_off(self) -> bytes:
         """What the upstream would have said had it been told to stop: its finish, and that it is done."""
@@ -458,11 +458,11 @@ class StreamReply:
                 self._changed = True
                 self._unsent.clear()
             try:
-                given = self._writer.write(event)
+                data = self._writer.write(event)
             except ProxyError as error:
                 self._fail(error)
                 break
-            if given and not self.started:
+            if data and not self.started:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
             if not (self._content.answered or self._state is _ENDED):
                 self._content.observe((event,))
@@ -470,7 +470,7 @@ class StreamReply:
                 self._watch.observe(event)
             if self._record is not None:
                 self._record.observe((event,))
-            out.append(given)
+            out.append(data)
         return b"".join(out)
 
     def _fail(self, error: ProxyError) -> None:

@@ -121,17 +121,17 @@ def _fitting(request: ChatRequest, plan: Plan, error: UpstreamRefused, least: in
 
     Where the server did not count the whole prompt, it is asked without a number: then it gives what is left.
     """
-    found = read_overflow(error.message, error.body)
+    overflow = read_overflow(error.message, error.body)
     limit = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
-    if found is None or not isinstance(limit, int):
+    if overflow is None or not isinstance(limit, int):
         return None
     unlimited = replace(plan, without=(*plan.without, *_MAX_TOKENS))
-    if found.prompt is None:
+    if overflow.prompt is None:
         return unlimited
-    left = found.limit - found.prompt
+    left = overflow.limit - overflow.prompt
     if not least <= left < limit:
         return None
-    return unlimited if found.least else replace(plan, max_tokens=left)
+    return unlimited if overflow.least else replace(plan, max_tokens=left)
 
 
 def _refused_field(request: ChatRequest, message: str) -> str | None:

@@ -10,7 +10,7 @@ from proxy.repair.policy import Policy
 
 
 def make_task(
-    wanted: ChatRequest,
+    request: ChatRequest,
     policy: Policy,
     *,
     seed: bytes,
@@ -24,16 +24,16 @@ def make_task(
     `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text.
     """
     return Task(
-        tools=wanted.tools,
+        tools=request.tools,
         seed=seed,
         raw_text=raw_text,
-        json_reply=wanted.json_reply,
-        results=wanted.results,
-        ids=wanted.ids,
-        one_call=wanted.one_call,
+        json_reply=request.json_reply,
+        results=request.results,
+        ids=request.ids,
+        one_call=request.one_call,
         ordered=ordered,
         thoughts=thoughts,
-        forced=wanted.forced_tool,
+        forced=request.forced_tool,
         policy=policy,
         max_held=max_held,
         max_calls=max_calls,

@@ -37,17 +37,17 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             if goes_on:
                 continue
             yield from attempt.before_it_is_kept()
-            tail = tries.fail(attempt, error)
-            if tail is None:
+            ending = tries.fail(attempt, error)
+            if ending is None:
                 raise
-            yield tail
+            yield ending
             return
         except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
             yield from attempt.before_it_is_kept()
-            tail = tries.crash(attempt, error)
-            if tail is None:
+            ending = tries.crash(attempt, error)
+            if ending is None:
                 raise
-            yield tail
+            yield ending
             return
         finally:
             tries.current.note()
@@ -68,9 +68,7 @@ class _Tries:
 
     def begin(self) -> Attempt:
         """The next try."""
-        outcome = self._exchange.outcome
-        outcome.tries += 1
-        outcome.plan = self._plan
+        self._exchange.outcome.begin_try(self._plan)
         self.current = Attempt(self._exchange, self._plan, self._earlier)
         return self.current
 
@@ -84,7 +82,8 @@ class _Tries:
             self._exchange.note_calls(self._plan, attempt.calls)
             return False
         self._plan, self._earlier = plan, attempt
-        self._exchange.outcome.again = plan.again
+        if plan.again is not None:
+            self._exchange.outcome.ask_again(plan.again)
         return True
 
     def try_again(self, attempt: Attempt, error: ProxyError) -> Generator[bytes, None, bool]:
@@ -104,10 +103,10 @@ class _Tries:
         if instead is not None:
             return instead
         exchange.outcome.fail(error)
-        tail = attempt.fail(error)
+        ending = attempt.fail(error)
         if not self.committed and not (attempt.spoke and exchange.request.stream):
             return None
-        return tail
+        return ending
 
     def crash(self, attempt: Attempt, error: Exception) -> bytes | None:
         """The end of a reply in which the proxy failed; None where the error can be a status."""

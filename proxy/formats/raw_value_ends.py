@@ -118,7 +118,7 @@ class ValueEnds:
             yield from self.seen.read_opening(mark, start)
             return None
         if line_ended:
-            self.seen.begun = False
+            self.seen.end_value()
         return (yield from self._read_end_tags(EndTag(mark, start, cursor.pos)))
 
     def _read_end_tags(self, first: EndTag) -> Parsing[ValueEnd | None]:
@@ -128,7 +128,7 @@ class ValueEnds:
         chain = yield from cursor.ahead(read_chain(cursor, self._markup))
         known = self._last
         judged = self._judge(chain)
-        self.seen.begun = False
+        self.seen.end_value()
         cursor.pos = first.end if judged is Shown.FIRST_TAG else chain.end
         self.seen.end = cursor.pos
         if first.level is Level.VALUE and self._last is known:
@@ -139,15 +139,16 @@ class ValueEnds:
         """Where the value ends if this chain says so, else what of it the value shows."""
         if self._cursor.void:
             return self._judge_void(chain)
-        self.seen.placed = self._is_placed(chain)
-        if not self.seen.placed:
+        placed = self._is_placed(chain)
+        self.seen.take_chain(placed=placed)
+        if not placed:
             return self._judge_in_a_line(chain)
         return self._judge_placed(chain)
 
     def _judge_placed(self, chain: Chain) -> Judgement:
         """Judge a chain that stands where the template writes one, or that is known to end the call."""
         shows_keys = self.seen.names_keys
-        self.seen.ended_other = False
+        self.seen.begin_chain()
         at = self.seen.first_unmatched(chain)
         if at is None:
             return self._judge_matched(chain)

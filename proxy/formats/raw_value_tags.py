@@ -14,8 +14,19 @@ from dataclasses import dataclass, replace
 
 from proxy.formats.end_tag_chains import FOREIGN, Chain, EndTag, Level, Lines, Mark, Markup
 from proxy.formats.nested_tags import OpenTags, Quotations, Quoted
+from proxy.formats.seen_tag_states import (
+    BEGUN,
+    INNER_VALUES,
+    LAST_TAGS,
+    PLACED,
+    InnerStep,
+    InnerValues,
+    LastTag,
+    TagStep,
+)
 from proxy.parsing.cursor import MAX_BLANKS, Cursor, Parsing
 from proxy.tools.key_spelling import respelled
+from proxy.transitions import next_state
 
 LINE_ENDS = (b"\n", b"\r\n")
 
@@ -39,8 +50,7 @@ class SeenTags:
     `others` are the keys that the call may still have, `own_line` says that the value begins on a line of its own
     behind its opening tag, and `lines` how the call is written.
 
-    `placed` says whether the last tag stood where the template writes one like it, `begun` whether it began a value on
-    this line, and `end` is where it ends.
+    `end` is where the last tag ends (its state: formats/seen_tag_states.py).
     """
 
     def __init__(
@@ -55,8 +65,8 @@ class SeenTags:
         self._spellings: dict[str, str] = {}
         self._quotations = Quotations(cursor.pos)
         self.end = cursor.pos
-        self.placed = True
-        self.begun = False
+        self._last = LastTag.PLACED
+        self._inner = InnerValues.NONE
         # The first opening tag of another key that could end the value.
         self.first: OtherKey | None = None
         # Keys of other values whose opening tags stand in the middle of a line.
@@ -68,13 +78,46 @@ class SeenTags:
         # Tags opened where the template writes them, and those in the middle of a line, which count up to its end.
         self.open = OpenTags()
         self.in_line = OpenTags()
-        # Whether the value of a key that cannot follow begins in it where the template writes one.
-        self.shows_value = False
-        # Whether a value begins in it, wherever that stands.
-        self.begins_value = False
         # The last end tag of a value that was text, and whether one ended a value of another key.
         self.last_end: EndTag | None = None
         self.ended_other = False
+
+    @property
+    def placed(self) -> bool:
+        """Whether the last tag stood where the template writes one like it."""
+        return self._last in PLACED
+
+    @property
+    def begun(self) -> bool:
+        """Whether the last tag began a value on this line."""
+        return self._last in BEGUN
+
+    @property
+    def begins_value(self) -> bool:
+        """Whether a value begins in it, wherever that stands."""
+        return self._inner is not InnerValues.NONE
+
+    @property
+    def shows_value(self) -> bool:
+        """Whether the value of a key that cannot follow begins in it where the template writes one."""
+        return self._inner is InnerValues.UNDECLARED
+
+    def end_value(self) -> None:
+        """The line of the last tag is over, or what it began is: it begins no value on this line."""
+        self._last = next_state(LAST_TAGS, self._last, TagStep.END_VALUE)
+
+    def take_chain(self, *, placed: bool) -> None:
+        """A chain of end tags is the last that was read; `placed` says whether the template writes one there."""
+        self._last = next_state(LAST_TAGS, self._last, TagStep.TAKE_PLACED if placed else TagStep.TAKE_IN_LINE)
+
+    def _take_opening(self, mark: Mark, *, placed: bool) -> None:
+        """The same for an opening tag."""
+        if mark.level is not Level.VALUE:
+            step = TagStep.TAKE_PLACED if placed else TagStep.TAKE_IN_LINE
+        else:
+            step = TagStep.BEGIN_PLACED if placed else TagStep.BEGIN_IN_LINE
+            self._inner = next_state(INNER_VALUES, self._inner, InnerStep.BEGIN)
+        self._last = next_state(LAST_TAGS, self._last, step)
 
     @property
     def names_keys(self) -> bool:
@@ -92,14 +135,14 @@ class SeenTags:
     def read_opening(self, mark: Mark, start: int) -> Parsing[None]:
         """Take an opening tag inside the value, which was just read."""
         alike = yield from self._begins_alike(mark)
+        placed = self.placed
         if self.end != start:
-            self.placed = alike or self._stands_as_written(mark, start)
+            placed = alike or self._stands_as_written(mark, start)
         mark = replace(mark, key=self._meant(mark.key))
-        self.begun = mark.level is Level.VALUE
-        self.begins_value |= self.begun
+        self._take_opening(mark, placed=placed)
         alone = self._is_alone()
-        if alone:
-            self.shows_value |= self._begins_undeclared(mark)
+        if alone and self._begins_undeclared(mark):
+            self._inner = next_state(INNER_VALUES, self._inner, InnerStep.BEGIN_UNDECLARED)
         quoted = yield from self._quoted(mark, start)
         if alone:
             self._note_key(mark, start, quoted)
@@ -124,7 +167,7 @@ class SeenTags:
         """Whether an opening tag that was read last begins a value, in front of the one that may be next, of a key that
         cannot follow: `<parameter=old>⏎a⏎<parameter=KEY>⏎b⏎</parameter>`.
         """
-        if not self.begun or not self.placed:
+        if self._last is not LastTag.VALUE_PLACED:
             return False
         if self.first is not None:
             return False
@@ -214,6 +257,10 @@ class SeenTags:
             return False
         self.ended_other = bool(first.key)
         return True
+
+    def begin_chain(self) -> None:
+        """No end tag of the next chain has ended a value of another key yet."""
+        self.ended_other = False
 
     def first_unmatched(self, chain: Chain) -> int | None:
         """The first tag of a chain that closes nothing inside the value, by its place in the chain."""

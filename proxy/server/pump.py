@@ -4,7 +4,8 @@ It waits in one epoll for the upstreams' and the clients' sockets of all streams
 deadlines; a stream costs no thread. The body of a response is still an iterator of bytes as WSGI wants it: it gives
 `b""` where it has nothing now, and its wait object (upstream/answer_wait.py) says what it waits for:
 
-    wait.driven        set here: the body may not block any more
+    wait.drive()       said here: the body may not block any more
+    wait.let_go()      said here: the body may block, on a thread of its own
     wait.parked        the body has nothing before `wait.descriptor` can be read, or `wait.deadline` has come
     wait.blocks        the next step of the body may block
     wait.computes      the next step of the body may compute for long
@@ -78,10 +79,10 @@ class Pump(threading.Thread):
 
     def add(self, stream: Any) -> bool:
         """Take a stream over; False if the pump cannot any more, and the stream is still the caller's."""
-        stream.wait.driven = True
+        stream.wait.drive()
         if self._hand_in(stream, b""):
             return True
-        stream.wait.driven = False
+        stream.wait.let_go()
         return False
 
     def stop(self) -> None:
@@ -411,7 +412,7 @@ class Pump(threading.Thread):
 
     def _run_alone(self, stream: Any, data: bytes | None) -> None:
         """Take a stream to its end without the pump, blocking; the body learns that its worker ends."""
-        stream.wait.driven = False
+        stream.wait.let_go()
         stream.wait.worker_ends()
         try:
             while data is not None:

@@ -58,7 +58,7 @@ def _reading(story: Story) -> Iterator[str]:
     captured = _captured(story)
     if captured is None or captured.status != 200:
         return
-    tools = captured.wanted.tools
+    tools = captured.chat.tools
     if tools is None:
         yield "the request offers no tools, so its text is not read"
         return

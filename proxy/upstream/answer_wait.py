@@ -10,12 +10,13 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from proxy.errors import ClientGone, ProxyError, Unavailable, UpstreamTimeout
+from proxy.transitions import next_state
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.event_times import MASK, EventTimes
+from proxy.upstream.wait_state import TRANSITIONS, WaitState, WaitStep
 
 
 class HasDescriptor(Protocol):
@@ -57,24 +58,15 @@ class Timeouts:
     total: float = NEVER
 
 
-class Stage(Enum):
-    """What the reading of an answer waits for, as whoever drives it must know."""
-
-    GOING = "going"  # nothing: there is more to do at once
-    PARKED = "parked"  # the upstream's bytes, or a deadline
-    BLOCKS = "blocks"  # a thread: the next step may block
-    COMPUTES = "computes"  # a thread: the next step may compute for long
-
-
 class AnswerWait:
     """Waits for one answer on behalf of one client. `drain` is the descriptor that can be read once the worker is about
     to end.
 
-    By itself it blocks, in a poll of its own. Once it is `driven` (server/pump.py) it never does: where nothing has
-    come `receive` gives None, and `parked`, `descriptor` and `deadline` say what for. What the driver has seen it says
-    by `readable`, `client_left` and `worker_ends`; then the next step follows. `came` is when it saw that there is
-    something to receive. `times` is told how long the events took, `began` is when the request was read. A `turn` is
-    given back while it blocks.
+    By itself it blocks, in a poll of its own. From `drive` to `let_go` (server/pump.py) it never does: where nothing
+    has come `receive` gives None, and `parked`, `descriptor` and `deadline` say what for (upstream/wait_state.py). What
+    the driver has seen it says by `readable`, `client_left` and `worker_ends`; then the next step follows. `came` is
+    when it saw that there is something to receive. `times` is told how long the events took, `began` is when the
+    request was read. A `turn` is given back while it blocks.
     """
 
     def __init__(
@@ -87,7 +79,7 @@ class AnswerWait:
         began: float | None = None,
         turn: HasTurn | None = None,
     ) -> None:
-        self.driven = False
+        self._state = WaitState.ALONE
         self.descriptor = -1
         self._client = client
         self._turn = turn
@@ -98,11 +90,11 @@ class AnswerWait:
         self.lane: Callable[[], bytes | None] | None = None
         # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
         self.outlet: Callable[[bytes], bytes] | None = None
-        self._written = self._heard = self.came = time.monotonic()
+        self._written = self._received_at = self.came = time.monotonic()
         self._last = self._written + patience.total
         self.times = EventTimes() if times is None else times
         self._began = self._written if began is None else began
-        self._asked = self._began
+        self._requested_at = self._began
         # When the model server's first bytes came, and the last that were taken; how many arrivals there were between.
         self._first_came: float | None = None
         self._taken = self._written
@@ -112,8 +104,6 @@ class AnswerWait:
         self._end = NEVER
         self._rest = 0.0
         self._silent_until = NEVER
-        self._stage = Stage.GOING
-        self._is_readable = False
         self._ended_by: ProxyError | None = None
 
     def wrote(self) -> None:
@@ -127,7 +117,7 @@ class AnswerWait:
             return
         if not self._has_answered:
             self._has_answered = True
-            first = self._first_came - self._asked
+            first = self._first_came - self._requested_at
             self.times.first.add(first)
             self.times.added_first.add(now - self._began - first)
         elif self._arrivals & MASK == 1:
@@ -140,7 +130,7 @@ class AnswerWait:
 
     def leaves(self, body: bytes) -> bytes:
         """The next bytes of the upstream go to the client as they came, by the lane; give them as they leave."""
-        self._written = self._heard = now = time.monotonic()
+        self._written = self._received_at = now = time.monotonic()
         self._arrivals += 1
         if self._arrivals & MASK == 1:
             self.times.gap.add(self.came - self._taken)
@@ -172,7 +162,7 @@ class AnswerWait:
         self._rest = 0.0
         if self._turn is not None:
             self._turn.give_back()
-        self._asked = time.monotonic()
+        self._requested_at = time.monotonic()
         self._first_came = None
         self._arrivals = 0
 
@@ -180,20 +170,36 @@ class AnswerWait:
         """The body should end by itself now; after so many seconds it counts as ended."""
         self._end = min(self._end, time.monotonic() + seconds)
 
+    def drive(self) -> None:
+        """From now on somebody else waits: nothing here blocks any more."""
+        self._move(WaitStep.DRIVE)
+
+    def let_go(self) -> None:
+        """Nobody else waits any more: from now on it blocks."""
+        self._move(WaitStep.LET_GO)
+
+    def _move(self, step: WaitStep) -> None:
+        self._state = next_state(TRANSITIONS, self._state, step)
+
+    @property
+    def driven(self) -> bool:
+        """True while somebody else waits."""
+        return self._state is not WaitState.ALONE
+
     @property
     def parked(self) -> bool:
         """True while nothing can be done before `descriptor` can be read or `deadline` has come."""
-        return self._stage is Stage.PARKED
+        return self._state is WaitState.PARKED
 
     @property
     def blocks(self) -> bool:
         """True if the next step may block."""
-        return self._stage is Stage.BLOCKS
+        return self._state is WaitState.BLOCKS
 
     @property
     def computes(self) -> bool:
         """True if the next step may compute for long."""
-        return self._stage is Stage.COMPUTES
+        return self._state is WaitState.COMPUTES
 
     @property
     def deadline(self) -> float:
@@ -203,7 +209,7 @@ class AnswerWait:
 
     def readable(self) -> None:
         """There is something to receive."""
-        self._is_readable = True
+        self._move(WaitStep.BYTES_CAME)
 
     def client_left(self) -> None:
         """The client has closed the connection, or its sending half."""
@@ -217,17 +223,22 @@ class AnswerWait:
 
     def on_a_thread(self) -> Iterator[bytes]:
         """Say that what follows may block: a driver is given `b""`, and takes the next step on a thread."""
-        yield from self._leave_driver(Stage.BLOCKS)
+        yield from self._leave_driver(WaitStep.BLOCK)
 
     def on_a_long_step(self) -> Iterator[bytes]:
         """Say that what follows may compute for long: the same, on the thread for such steps."""
-        yield from self._leave_driver(Stage.COMPUTES)
+        yield from self._leave_driver(WaitStep.COMPUTE)
 
-    def _leave_driver(self, stage: Stage) -> Iterator[bytes]:
-        if self.driven:
-            self._stage = stage
-            yield b""
-            self._stage = Stage.GOING
+    def _leave_driver(self, step: WaitStep) -> Iterator[bytes]:
+        if not self.driven:
+            return
+        before = self._state
+        self._move(step)
+        yield b""
+        self._move(WaitStep.RESUME)
+        if before is WaitState.READABLE:
+            # The thread's step took nothing of it.
+            self._move(WaitStep.BYTES_CAME)
 
     def receive(self, call: UpstreamCall) -> Iterator[bytes | None]:
         """The parts of the answer's body as they arrive, the first as soon as the head is whole; None when a heartbeat
@@ -236,19 +247,21 @@ class AnswerWait:
         Raises ClientGone, UpstreamTimeout, UpstreamBroken, or Unavailable (the worker is about to end); ends when the
         body has properly ended.
         """
+        # The reading of an earlier answer may have been left while it was parked.
+        self._move(WaitStep.RESUME)
         self.descriptor = call.fileno()
         poll = self._poll_of(call)
-        self._heard = time.monotonic()
+        self._received_at = time.monotonic()
         headless = True
         while not call.complete:
             whole = headless or self._patience.whole
-            self._silent_until = self._heard + self._limit(whole=whole)
+            self._silent_until = self._received_at + self._limit(whole=whole)
             if self._must_park(call):
-                self._stage = Stage.PARKED
+                self._move(WaitStep.PARK)
                 yield None
-                self._stage = Stage.GOING
+                self._move(WaitStep.RESUME)
                 self.lane = None
-                self._silent_until = self._heard + self._limit(whole=whole)
+                self._silent_until = self._received_at + self._limit(whole=whole)
             ready = self._is_ready(poll, call)
             now = time.monotonic()
             if now >= self._end:
@@ -267,7 +280,7 @@ class AnswerWait:
                 yield data
             if not self._patience.whole:
                 # What the reader took, perhaps waiting for a thread, is no silence of the server's.
-                self._heard = time.monotonic()
+                self._received_at = time.monotonic()
 
     def _note_arrival(self, now: float) -> None:
         """Bytes of the body were taken just now. A driver has said when they came, but not of what was left of them."""
@@ -290,7 +303,7 @@ class AnswerWait:
 
     def _must_park(self, call: UpstreamCall) -> bool:
         """True where a driver has to wait for what comes."""
-        return self.driven and not (self._is_readable or call.more or self._ended_by)
+        return self._state is WaitState.RUNNING and not (call.more or self._ended_by)
 
     def _is_ready(self, poll: select.poll, call: UpstreamCall) -> bool:
         """True if the upstream can be read; without a driver that, or a deadline, is waited for."""
@@ -302,8 +315,8 @@ class AnswerWait:
         return ready
 
     def _take_ready(self, call: UpstreamCall) -> bool:
-        ready = self._is_readable or call.more
-        self._is_readable = False
+        ready = self._state is WaitState.READABLE or call.more
+        self._move(WaitStep.TAKE)
         return ready
 
     def _limit(self, *, whole: bool) -> float:

@@ -82,8 +82,8 @@ class UpstreamCall:
     @property
     def coding(self) -> str:
         """How the body is compressed; empty if it is not."""
-        given = ",".join(self._decoder.headers.get_all("content-encoding") or []).lower().split(",")
-        return ", ".join(coding for coding in map(str.strip, given) if coding not in ("", "identity"))
+        codings = ",".join(self._decoder.headers.get_all("content-encoding") or []).lower().split(",")
+        return ", ".join(coding for coding in map(str.strip, codings) if coding not in ("", "identity"))
 
     @property
     def length(self) -> int | None:
@@ -143,10 +143,10 @@ class UpstreamCall:
         """The next bytes that have come."""
         if not self._ahead:
             return self._socket.recv(_RECEIVE)
-        found = self._ahead.pop()
-        if isinstance(found, OSError):
-            raise found
-        return found
+        ahead = self._ahead.pop()
+        if isinstance(ahead, OSError):
+            raise ahead
+        return ahead
 
     def _read_into(self, parts: list[bytes], most: int) -> None:
         size = 0
@@ -240,11 +240,11 @@ def _is_connect_timeout(error: BaseException) -> bool:
 
 def _causes(error: BaseException) -> list[BaseException]:
     """The exception and everything it was made of, outermost first."""
-    found: list[BaseException] = []
+    causes: list[BaseException] = []
     todo: list[object] = [error]
-    while todo and len(found) < 32:
+    while todo and len(causes) < 32:
         cause = todo.pop(0)
-        if isinstance(cause, BaseException) and cause not in found:
-            found.append(cause)
+        if isinstance(cause, BaseException) and cause not in causes:
+            causes.append(cause)
             todo += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
-    return found
+    return causes

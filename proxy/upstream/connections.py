@@ -119,14 +119,14 @@ def _pool_class(pool: type[HTTPConnectionPool], connection: type[HTTPConnection]
             self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, within: float
         ) -> HTTPConnection:
             """Connect within so many seconds, and send."""
-            made: HTTPConnection = self._new_conn()
-            made.timeout = within
+            opened: HTTPConnection = self._new_conn()
+            opened.timeout = within
             try:
-                made.request(method, target, body, headers)
+                opened.request(method, target, body, headers)
             except BaseException:
-                made.close()
+                opened.close()
                 raise
-            return made
+            return opened
 
     return Pool
 
@@ -162,22 +162,22 @@ class Connections(HTTPAdapter):
 
         Raises what requests, urllib3 and sockets raise.
         """
-        made: HTTPConnection = self._connections().send(method, self._target(path), headers, body, within)
-        return made
+        connection: HTTPConnection = self._connections().send(method, self._target(path), headers, body, within)
+        return connection
 
     def _connections(self) -> Any:
         """The pool that makes connections: the same one each time."""
         if self._pool is None:
-            asked = self._prepared("/")
-            pool = self.get_connection_with_tls_context(asked, self._verify)
-            self.cert_verify(pool, asked.url, self._verify, None)  # type: ignore[no-untyped-call]
+            prepared = self._prepared("/")
+            pool = self.get_connection_with_tls_context(prepared, self._verify)
+            self.cert_verify(pool, prepared.url, self._verify, None)  # type: ignore[no-untyped-call]
             self._pool = pool
         return self._pool
 
     def _target(self, path: str) -> str:
-        known = self._targets.get(path)
-        if known is not None:
-            return known
+        target = self._targets.get(path)
+        if target is not None:
+            return target
         target = self._prepared(path).path_url
         if len(self._targets) < _MAX_TARGETS:
             self._targets[path] = target

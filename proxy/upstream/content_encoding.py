@@ -32,12 +32,12 @@ class Decoder:
         self._undoing: zlib._Decompress | None = None
         self._first = b""
         self._step = _STEP
-        self._came = 0
-        self._gave = 0
+        self._received = 0
+        self._decoded = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Return what the next bytes add to the decoded body, in pieces that are not too large."""
-        self._came += len(data)
+        self._received += len(data)
         if self._undoing is None:
             # Some servers mean deflate without its header; two bytes tell.
             data = self._first = self._first + data
@@ -77,28 +77,28 @@ class Decoder:
         """
         full = True
         while full or part:
-            given = self._piece(undoing, part)
-            if given:
-                yield given
+            piece = self._piece(undoing, part)
+            if piece:
+                yield piece
             if undoing.eof:
                 return
-            full = len(given) == _PIECE
+            full = len(piece) == _PIECE
             part = undoing.unconsumed_tail
 
     def _piece(self, undoing: zlib._Decompress, part: bytes | memoryview) -> bytes:
         """The next piece. Raises UpstreamBroken and LimitExceeded."""
         try:
-            given = undoing.decompress(part, _PIECE)
+            piece = undoing.decompress(part, _PIECE)
         except zlib.error:
             raise UpstreamBroken("the model server's compressed answer cannot be read") from None
-        self._gave += len(given)
-        if self._gave > max(MAX_ANSWER, _MAX_RATIO * self._came):
+        self._decoded += len(piece)
+        if self._decoded > max(MAX_ANSWER, _MAX_RATIO * self._received):
             raise LimitExceeded("the size of an answer that is compressed", MAX_ANSWER)
-        return given
+        return piece
 
     def finish(self) -> None:
         """The body ended: what was compressed must have, too."""
-        if not self._came:
+        if not self._received:
             return
         if self._undoing is None or not self._undoing.eof:
             raise UpstreamBroken("the model server's compressed answer broke off")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _LONGEST = 4096
 # Each server's words. What they leave out is not known.
 _WORDS = tuple(
-    re.compile(re.sub("LIMIT|PROMPT|REQUESTED", lambda found: rf"(?P<{found[0].lower()}>\d{{1,9}})", words), re.DOTALL)
+    re.compile(re.sub("LIMIT|PROMPT|REQUESTED", lambda name: rf"(?P<{name[0].lower()}>\d{{1,9}})", words), re.DOTALL)
     for words in (
         # vLLM, newest first, and OpenAI.
         r"max_tokens=REQUESTED ?cannot be greater than max_model_len=(?:max_total_tokens=)?LIMIT",
@@ -50,18 +50,18 @@ class Overflow:
 
 def read_overflow(message: str, body: bytes | None = None) -> Overflow | None:
     """The numbers that a refusal names, in its words or in its JSON body (llama.cpp); None if it is about others."""
-    found = _numbers(message[:_LONGEST])
-    if found is not None:
-        return found
+    overflow = _numbers(message[:_LONGEST])
+    if overflow is not None:
+        return overflow
     if body is None:
         return None
     return _numbers(body[:_LONGEST].decode("utf-8", "replace"))
 
 
 def _numbers(text: str) -> Overflow | None:
-    found = next((found for words in _WORDS if (found := words.search(text))), None)
-    if found is None:
+    match = next((match for words in _WORDS if (match := words.search(text))), None)
+    if match is None:
         return None
-    numbers = found.groupdict()
+    numbers = match.groupdict()
     requested, prompt = (int(numbers[name]) if numbers.get(name) else None for name in ("requested", "prompt"))
     return Overflow(int(numbers["limit"]), prompt, requested or None, bool(numbers.get("least")))

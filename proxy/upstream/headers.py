@@ -28,5 +28,5 @@ SHOWN_TO_PAGES = ("X-Request-Id", "Request-Id", "Retry-After", "X-Should-Retry",
 
 def response_headers(call: UpstreamCall, allowed: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Those of the allowed headers that the answer has, as name and value."""
-    found = ((name, call.header(name)) for name in allowed)
-    return tuple((name, value) for name, value in found if value)
+    headers = ((name, call.header(name)) for name in allowed)
+    return tuple((name, value) for name, value in headers if value)

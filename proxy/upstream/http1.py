@@ -130,10 +130,10 @@ class ResponseDecoder:
         del self._buffer[: end + 4]
         self._searched = 0
         first, _, rest = head.partition(b"\r\n")
-        found = _STATUS_LINE.match(first)
-        if found is None:
+        status_line = _STATUS_LINE.match(first)
+        if status_line is None:
             raise UpstreamBroken("the model server did not answer in HTTP/1.1")
-        code = int(found[1])
+        code = int(status_line[1])
         try:
             headers = _headers(rest)
         except http.client.HTTPException as error:

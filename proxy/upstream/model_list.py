@@ -131,14 +131,14 @@ def listed_aliases(cards: Sequence[ModelCard], rules: Rules) -> tuple[ModelCard,
     name is listed only if it means that model, and no name of the server's own is listed again.
     """
     served = {card.id: card for card in cards}
-    found: dict[str, ModelCard] = {}
+    listed: dict[str, ModelCard] = {}
     for glob, model in rules.aliases:
         card, name = served.get(model), _listed_name(glob, model)
         if card is None or name in served or rules.alias(name) != model:
             continue
         if name.lower().startswith(_DISCOVERED):
-            found.setdefault(name, replace(card, id=name, root=card.root or card.id, alias_of=model))
-    return tuple(found.values())
+            listed.setdefault(name, replace(card, id=name, root=card.root or card.id, alias_of=model))
+    return tuple(listed.values())
 
 
 def _listed_name(glob: str, model: str) -> str:

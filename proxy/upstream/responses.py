@@ -26,21 +26,21 @@ def read_body(
 
     Over the limit, and where the answer breaks off, it raises if `strict`; else it gives what came until there.
     """
-    found: list[bytes] = []
+    received: list[bytes] = []
     size = 0
     try:
         for part in parts:
             if part is None:
                 yield
                 continue
-            found.append(part)
+            received.append(part)
             size += len(part)
             if size > limit:
                 raise UpstreamBroken(f"the model server's answer is longer than {limit} bytes")
     except UpstreamBroken:
-        if strict or not found:
+        if strict or not received:
             raise
-    return b"".join(found)[:limit]
+    return b"".join(received)[:limit]
 
 
 def error_of_response(call: UpstreamCall, body: bytes, secrets: Secrets = ()) -> ProxyError:
@@ -64,26 +64,26 @@ def _error_of(call: UpstreamCall, body: bytes, secrets: Secrets) -> UpstreamRefu
     except ValueError:
         parsed = None
     if isinstance(parsed, dict):
-        given = parsed.get("error")
-        if isinstance(given, dict):
-            return refusal(given, status=call.status, body=body)
+        error = parsed.get("error")
+        if isinstance(error, dict):
+            return refusal(error, status=call.status, body=body)
         if isinstance(parsed.get("message"), str):
             return refusal(parsed, status=call.status)  # vLLM's older, flat form
-        text = clean(_words(given or parsed.get("detail")), secrets)
+        text = clean(_words(error or parsed.get("detail")), secrets)
         if text:
             return refusal(text[:_MAX_QUOTED], status=call.status)
     return refusal(_described(call, body), status=call.status)
 
 
-def _words(given: Json) -> str:
+def _words(error: Json) -> str:
     """vLLM's 401 has a string for an error, FastAPI's 422 a list of what is wrong where; the SDKs expect an object.
 
     Of that list only place and message are said: it also holds the client's own input.
     """
-    if not isinstance(given, list):
-        return given if isinstance(given, str) else ""
+    if not isinstance(error, list):
+        return error if isinstance(error, str) else ""
     lines = []
-    for item in given:
+    for item in error:
         if isinstance(item, dict) and isinstance(item.get("msg"), str):
             place = item.get("loc")
             lines.append(f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"]))

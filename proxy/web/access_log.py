@@ -86,8 +86,8 @@ def _model(ctx: RequestContext, named: str) -> str:
     """
     if not named:
         return ""
-    known = ctx.snapshot.known_models()
-    if known and named not in known:
+    known_models = ctx.snapshot.known_models()
+    if known_models and named not in known_models:
         return OTHER
     holds_key = clean(named, ctx.secrets) != named
     return OTHER if holds_key else named
@@ -113,14 +113,14 @@ def _upstream(ctx: RequestContext, status: int) -> str:
     return "ok" if answered else ""
 
 
-def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
+def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     """Tell what was done to a reply: without values in the log, with them in the audit file."""
     outcome = ctx.outcome
     word = "would repair" if outcome.observe else "repair"
     # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
     repairs = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.request_audit) :]
     for repair in repairs[:MAX_LINES]:
-        about = {"id": ctx.id, "model": wanted.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
+        about = {"id": ctx.id, "model": chat.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
         _log(ctx, logging.INFO, word, about)
         if log.isEnabledFor(logging.DEBUG):
             _log(ctx, logging.DEBUG, word, {"id": ctx.id, "before": repair.before, "after": repair.after})
@@ -129,7 +129,7 @@ def _audit(ctx: RequestContext, wanted: ChatRequest) -> None:
     audit_log = ctx.snapshot.audit
     if audit_log is None or not outcome.audit:
         return
-    audited = Audited(ctx.id, wanted.model, ctx.client, outcome.audit, observed=outcome.observe)
+    audited = Audited(ctx.id, chat.model, ctx.client, outcome.audit, observed=outcome.observe)
     if not audit_log.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
         count_audit_lost(ctx.worker.memory.counters)
 
@@ -141,8 +141,8 @@ def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object
     clean = facts if _is_clean(facts, ctx.secrets) else _cleaned(facts, ctx.secrets)
     start = "" if event == "request" else f"{event} "
     # `log.log` would look through the stack for who calls it, which no line tells.
-    told = {"event": event, "facts": clean}
-    log.handle(log.makeRecord(log.name, level, "", 0, f"{start}{_line(clean)}", (), None, extra=told))
+    extra = {"event": event, "facts": clean}
+    log.handle(log.makeRecord(log.name, level, "", 0, f"{start}{_line(clean)}", (), None, extra=extra))
 
 
 def _is_clean(facts: Mapping[str, object], secrets: tuple[str, ...]) -> bool:
@@ -167,9 +167,9 @@ def _line(facts: Mapping[str, object]) -> str:
     return " ".join([f"{name}={_shown(value)}" for name, value in facts.items()])
 
 
-def _chat_facts(ctx: RequestContext, wanted: ChatRequest) -> dict[str, object]:
+def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
     outcome = ctx.outcome
-    facts: dict[str, object] = {"model": wanted.model, "stream": wanted.stream, "calls": outcome.calls}
+    facts: dict[str, object] = {"model": chat.model, "stream": chat.stream, "calls": outcome.calls}
     if outcome.observe:
         facts["observe"] = True
     fixes = total(outcome.audit)
@@ -177,10 +177,10 @@ def _chat_facts(ctx: RequestContext, wanted: ChatRequest) -> dict[str, object]:
         facts["fixes"] = fixes
     if outcome.tries > 1:
         facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
-    if outcome.swallowed and wanted.tools is not None:
+    if outcome.swallowed and chat.tools is not None:
         log.warning(
             "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; %s",
-            _shown(clean(wanted.model, ctx.secrets)),
+            _shown(clean(chat.model, ctx.secrets)),
             _ADVICE_BY_PROXY if outcome.plan.parse == "proxy" else _ADVICE,
         )
     return facts

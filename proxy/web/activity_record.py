@@ -16,7 +16,7 @@ from proxy.activity.recording import MAX_KEPT, Recording, TryRecording
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, JsonObject
 from proxy.codec.redaction import clean, redact_end, redact_stream
-from proxy.exchange.capture import Answer, capture_bytes, told_of_request
+from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.worker.audit_log import total
 from proxy.worker.metrics import upstream_kind
@@ -144,15 +144,15 @@ def _about(ctx: RequestContext) -> JsonObject:
 
 def _repair(ctx: RequestContext, repair: Repair) -> JsonObject:
     """One repair; what was before and after only where values may be shown."""
-    told: dict[str, Json] = {
+    record: dict[str, Json] = {
         "fix": _clean(ctx, repair.id),
         "tool": _clean(ctx, repair.tool),
         "why": _clean(ctx, repair.why),
         "side": "request" if _is_of_request(ctx, repair) else "reply",
     }
     if ctx.recording is not None:
-        told |= {"before": _clean(ctx, repair.before, MAX_VALUE), "after": _clean(ctx, repair.after, MAX_VALUE)}
-    return told
+        record |= {"before": _clean(ctx, repair.before, MAX_VALUE), "after": _clean(ctx, repair.after, MAX_VALUE)}
+    return record
 
 
 def _is_of_request(ctx: RequestContext, repair: Repair) -> bool:
@@ -171,19 +171,19 @@ def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, byt
     """What was said, without secrets: by the client, to and by the model server, and to the client."""
     yield "asked", redact_end(recording.asked.data, ctx.secrets)
     # What leaves as it came need not be looked through twice: that is most of what this costs.
-    known: dict[bytes, bytes] = {}
+    captured_bodies: dict[bytes, bytes] = {}
     for number, one in enumerate(recording.tries, 1):
         yield f"up {number}", redact_end(one.up.data, ctx.secrets)
         if ctx.prepared is not None and one.status:
             capture = _capture(ctx, ctx.prepared, one)
-            known[one.answer.data] = capture.partition(b"\n")[2]
+            captured_bodies[one.answer.data] = capture.partition(b"\n")[2]
             yield f"capture {number}", capture
     sent = recording.sent.data
-    yield "sent", known[sent] if sent in known else redact_stream(sent, ctx.secrets, within=())
+    yield "sent", captured_bodies[sent] if sent in captured_bodies else redact_stream(sent, ctx.secrets, within=())
 
 
 def _capture(ctx: RequestContext, prepared: PreparedRequest, one: TryRecording) -> bytes:
-    about = told_of_request(
+    about = request_facts(
         prepared.chat,
         raw_text=one.raw_text,
         client=ctx.client,

@@ -52,8 +52,8 @@ def check_page(environ: Mapping[str, Any], keys: Keys, is_signed_in: Callable[[s
     if not keys.admin:
         reason = _why_not_local(environ, ignored=_OWN_PAGE if is_of_own_page(environ) else frozenset())
         if reason or comes_from_elsewhere(environ):
-            told = reason or "this request comes from another page"
-            raise Forbidden(f"{_LOCAL_ONLY}, and {told}; ask there, or set admin_key_file", "admin")
+            problem = reason or "this request comes from another page"
+            raise Forbidden(f"{_LOCAL_ONLY}, and {problem}; ask there, or set admin_key_file", "admin")
         return
     if comes_from_elsewhere(environ):
         raise Forbidden("the live page is for itself alone, and this request comes from another page", "page")
@@ -117,8 +117,8 @@ def _is_loopback(address: str) -> bool:
 
 
 def _is_literal(host: str) -> bool:
-    found = _HOST.fullmatch(host)
-    if found is None:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return False
-    address = found[1]
+    address = match[1]
     return address is None or _is_loopback(address)

@@ -246,7 +246,7 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
             step()
     for step in ctx.afterwards:
         step()
-    ctx.outcome.failure = None  # its traceback refers to all of the request's way
+    ctx.outcome.release_failure()
 
 
 def _mask(response: Response, secrets: tuple[str, ...]) -> None:
@@ -268,10 +268,10 @@ def _proxy_error(error: ProxyError) -> Response:
     """An error of ours in the dialect of the path."""
     ctx = request_context()
     redact_error(error, ctx.secrets)
-    ctx.outcome.fail(error)
     if isinstance(error, ClientGone):
-        ctx.outcome.gone = True
+        ctx.outcome.lose_client(error)
         return Response(status=error.status)
+    ctx.outcome.fail(error)
     if isinstance(error, Denied):
         ctx.denied = error.reason
     if _asks_in_messages():

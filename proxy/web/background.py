@@ -85,10 +85,10 @@ class BackgroundRun:
         """Renew the row of the response; without one, leave as a client does."""
         while not self._over.wait(BEAT):
             try:
-                wanted = self.store.beat(self.pending.id)
+                is_wanted = self.store.beat(self.pending.id)
             except NotKept:
                 continue  # the file may be usable again before the response ends
-            if not wanted:
+            if not is_wanted:
                 client.shutdown(socket.SHUT_RDWR)
                 return
 

@@ -129,8 +129,8 @@ def client_name(key: ClientKey | None, snapshot: Snapshot, named: str | None) ->
             return key.client
         return snapshot.settings.client
     if named not in rules.clients:
-        known = ", ".join(rules.client_names) or "none"
-        raise NotFound(f"there is no client {named!r} in the rules; known are: {known} (clients: in rules.yaml)")
+        known_names = ", ".join(rules.client_names) or "none"
+        raise NotFound(f"there is no client {named!r} in the rules; known are: {known_names} (clients: in rules.yaml)")
     return named
 
 
@@ -152,6 +152,6 @@ def read(context: RequestContext, route: Route, environ: Mapping[str, Any]) -> b
 
 def secrets_of(environ: Mapping[str, Any]) -> tuple[str, ...]:
     """The secrets of a request, which from now on no log line shows."""
-    found = secrets(environ)
-    keep_secret(found)
-    return found
+    request_secrets = secrets(environ)
+    keep_secret(request_secrets)
+    return request_secrets

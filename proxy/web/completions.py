@@ -50,7 +50,7 @@ from proxy.web.context import PreparedRequest, RequestContext, json_response, re
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import healed_body, model_server, named_model
 from proxy.web.routes import shown_paths
-from proxy.web.thinking import thoughts_told
+from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
 from proxy.worker.captures import capture_folder
@@ -83,22 +83,22 @@ def reply(prepare: Prepare) -> Response:
 
 def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     """The reply to a request that was read."""
-    wanted, settings = prepared.chat, ctx.snapshot.settings
-    ctx.outcome.observe = settings.observe
+    chat, settings = prepared.chat, ctx.snapshot.settings
     if settings.observe:
+        ctx.outcome.observe_only()
         # It goes up as it came, and once.
         prepared = replace(prepared, profile=replace(prepared.profile, parse="server", upstream="live"))
-    ending = _ending(ctx, wanted) if prepared.ends_loops else None
+    ending = _ending(ctx, chat) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
-        ctx.outcome.error = "loop guard"
-        data = render_limit_answer(ending, prepared.dialect, stream=wanted.stream)
-        return Response(data, 200, list(_SSE_HEADERS)) if wanted.stream else json_response(data)
-    if wanted.stream:
+        ctx.outcome.stop_loop()
+        data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
+        return Response(data, 200, list(_SSE_HEADERS)) if chat.stream else json_response(data)
+    if chat.stream:
         ctx.take_stream()
     begin_activity(ctx)
     exchange = _exchange(ctx, prepared)
     parts = run_exchange(exchange)
-    if not wanted.stream:
+    if not chat.stream:
         return _whole(ctx, parts)
     first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
@@ -115,16 +115,16 @@ def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     return response
 
 
-def _ending(ctx: RequestContext, wanted: ChatRequest) -> JsonObject | None:
+def _ending(ctx: RequestContext, chat: ChatRequest) -> JsonObject | None:
     """The answer without the model to a conversation that went on for too long, or that turns in a circle; the log is
     told of a model that has just made the same call with the same result again (F92).
     """
-    tools = ctx.heal_plan(wanted.model).tools
-    name, count = repeat = newest_repeat(objects_in(wanted.body.get("messages")), tools.polls)
+    tools = ctx.heal_plan(chat.model).tools
+    name, count = repeat = newest_repeat(objects_in(chat.body.get("messages")), tools.polls)
     if count >= TOLD_IN_THE_LOG:
         words = "model %r has made the same call of %r with the same result %d times in this conversation"
-        log.warning(words, wanted.model[:100], name[:100], count)
-    return limit_answer(wanted, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
+        log.warning(words, chat.model[:100], name[:100], count)
+    return limit_answer(chat, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
@@ -244,20 +244,20 @@ def ready() -> Response:
 
 
 def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
-    snapshot, settings, wanted, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
+    snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     seed = secrets.token_bytes(16)
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
-    policy = snapshot.rules.policy(wanted.model)
-    plan = _plan(prepared, server, ctx.heal_plan(wanted.model))
+    policy = snapshot.rules.policy(chat.model)
+    plan = _plan(prepared, server, ctx.heal_plan(chat.model))
 
-    ask_again = reasons_to_ask_again(wanted, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
+    ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
 
     def engine(raw_text: bool, forced: str) -> Engine:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not prepared.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else plan.parse
-        apart = thoughts_told(prepared.thoughts, wanted.model, profile, parse, blocks=ordered)
-        task = make_task(wanted, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
+        apart = thoughts_in_text(prepared.thoughts, chat.model, profile, parse, blocks=ordered)
+        task = make_task(chat, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
         if forced:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
@@ -268,12 +268,12 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
         upstream=server,
         path=CHAT_COMPLETIONS,
         headers=prepared.headers,
-        request=wanted,
+        request=chat,
         plan=plan,
         auto=profile.parse == "auto",
         wait=AnswerWait(
             ctx.socket,
-            _patience(settings, wanted, profile),
+            _patience(settings, chat, profile),
             ctx.worker.drain,
             times=ctx.outcome.times,
             began=ctx.began,
@@ -287,7 +287,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
         capture=_capture(ctx, prepared),
         recording=ctx.recording,
         observe=ctx.outcome.observe,
-        count=lambda text: tokens_of(text, wanted.model, prepared.server, prepared.headers),
+        count=lambda text: tokens_of(text, chat.model, prepared.server, prepared.headers),
         ask_again=ask_again,
         repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
@@ -325,8 +325,8 @@ class _ServerOfRequest:
         return self.prepared.server
 
     def kind(self) -> str:
-        known = self.prepared.profile.server
-        return known or self.snapshot.server_kind(self.prepared.headers, self.server)
+        configured_kind = self.prepared.profile.server
+        return configured_kind or self.snapshot.server_kind(self.prepared.headers, self.server)
 
     def remember_parser_failure(self) -> None:
         self.snapshot.remember(self.prepared.chat.model)
@@ -356,12 +356,12 @@ def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -
     return Plan(parse, profile.upstream, kind, heal=heal)
 
 
-def _patience(settings: Settings, wanted: ChatRequest, profile: Profile) -> Timeouts:
+def _patience(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeouts:
     return Timeouts(
         header=settings.header_timeout,
         idle=settings.idle_timeout,
-        heartbeat=settings.heartbeat if wanted.stream else 0.0,
-        whole=not wanted.stream or profile.upstream == "whole",
+        heartbeat=settings.heartbeat if chat.stream else 0.0,
+        whole=not chat.stream or profile.upstream == "whole",
         total=settings.total_timeout,
     )
 

@@ -78,14 +78,14 @@ def key_bytes(environ: Mapping[str, Any]) -> bytes:
 
 def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
     """All that a request brings, or goes up with, that is to be in no log and no error."""
-    found = [str(environ.get(UPSTREAM_KEY, "")), credential(environ)]
+    values = [str(environ.get(UPSTREAM_KEY, "")), credential(environ)]
     for name in [name for name in environ if name[:5] == "HTTP_"]:
         if not SECRET_WORDS.isdisjoint(name.split("_")):
-            found += _tokens(str(environ[name]).strip())
+            values += _tokens(str(environ[name]).strip())
     query = str(environ.get("QUERY_STRING", ""))
     if query:
-        found += [value for name, value in parse_qsl(query) if _names_secret(name)]
-    return tuple(dict.fromkeys(filter(None, found)))[:_MAX_SECRETS]
+        values += [value for name, value in parse_qsl(query) if _names_secret(name)]
+    return tuple(dict.fromkeys(filter(None, values)))[:_MAX_SECRETS]
 
 
 def _names_secret(name: str) -> bool:
@@ -102,8 +102,8 @@ def _tokens(value: str) -> list[str]:
 
 def request_id(environ: Mapping[str, Any]) -> str:
     """The client's own request id if it is a plain word, and no key, else a new one."""
-    given = str(environ.get("HTTP_X_REQUEST_ID", ""))
-    if not _REQUEST_ID.fullmatch(given):
+    client_id = str(environ.get("HTTP_X_REQUEST_ID", ""))
+    if not _REQUEST_ID.fullmatch(client_id):
         return token_hex(16)
-    holds_key = mask_of(secrets(environ)).text(given) != given
-    return token_hex(16) if holds_key else given
+    holds_key = mask_of(secrets(environ)).text(client_id) != client_id
+    return token_hex(16) if holds_key else client_id

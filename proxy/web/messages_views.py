@@ -31,12 +31,12 @@ def count_tokens() -> Response:
     """`POST /v1/messages/count_tokens`: the number, and in a header the way it came (F95)."""
     ctx = request_context()
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
-    given = translated(ctx, request.environ, body, translate_count)
+    outgoing = translated(ctx, request.environ, body, translate_count)
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:
-        return ask("POST", path, data, given.server, given.headers)
+        return ask("POST", path, data, outgoing.server, outgoing.headers)
 
-    number, method = count(post, healed_conversation(ctx, given.body), body)
+    number, method = count(post, healed_conversation(ctx, outgoing.body), body)
     response = json_response(dump_json({"input_tokens": number}))
     response.headers[HEADER] = method
     return response
@@ -45,10 +45,10 @@ def count_tokens() -> Response:
 def models() -> Response:
     """`GET /v1/models` of a Messages client, the names of the rules behind those of the server."""
     ctx = request_context()
-    given = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
+    query = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
     cards = _cards(model_server(ctx))
     cards = (*cards, *listed_aliases(cards, ctx.snapshot.rules))
-    return json_response(dump_json(models_page(cards, **given)))
+    return json_response(dump_json(models_page(cards, **query)))
 
 
 def openai_models() -> Response:

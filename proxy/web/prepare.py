@@ -15,7 +15,7 @@ from proxy.codec.json_access import as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.config.rules import Profile
 from proxy.dialects.chat.answer import ChatDialect
-from proxy.dialects.chat.request import ChatRequest, read_chat
+from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
@@ -60,6 +60,14 @@ class _Translation(Protocol):
     def dropped(self) -> tuple[Repair, ...]:
         """A record for each kind of field that could not be carried."""
 
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The texts of the tool results since the last message of the user's own."""
+
+    @property
+    def json_reply(self) -> bool:
+        """True if the client asked for JSON."""
+
 
 _Made = TypeVar("_Made", bound=_Translation)
 
@@ -93,11 +101,11 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     if other != model and not ctx.snapshot.settings.observe:
         body["model"] = other
         raw = dump_request(body)
-    wanted = read_chat(raw, body)
-    ctx.check_model(wanted.model)
-    profile = ctx.snapshot.profile(wanted.model, ctx.client)
-    dialect = ChatDialect(_chat_options(wanted, profile))
-    prepared = PreparedRequest(wanted, profile, dialect, model_server(ctx, wanted.model), headers)
+    chat = read_chat(raw, body)
+    ctx.check_model(chat.model)
+    profile = ctx.snapshot.profile(chat.model, ctx.client)
+    dialect = ChatDialect(_chat_options(chat, profile))
+    prepared = PreparedRequest(chat, profile, dialect, model_server(ctx, chat.model), headers)
     if ctx.snapshot.settings.observe:
         return prepared
     return _thinking(ctx, prepared, as_text(model))
@@ -105,12 +113,12 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
 
 def _thinking(ctx: RequestContext, prepared: PreparedRequest, requested: str) -> PreparedRequest:
     """A chat request in the words of the model's family."""
-    wanted = prepared.chat
-    made = with_thinking(wanted.body, ctx.snapshot.rules, prepared.profile, model=wanted.model, requested=requested)
-    ctx.outcome.request_audit = made.audit
-    if made.body is not wanted.body:
-        wanted = replace(wanted, raw=dump_request(made.body), body=made.body)
-    return replace(prepared, chat=wanted, thoughts=made.thoughts)
+    chat = prepared.chat
+    rewritten = with_thinking(chat.body, ctx.snapshot.rules, prepared.profile, model=chat.model, requested=requested)
+    ctx.outcome.translate_request(rewritten.audit)
+    if rewritten.body is not chat.body:
+        chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
+    return replace(prepared, chat=chat, thoughts=rewritten.thoughts)
 
 
 def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -119,22 +127,27 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
     It may ask the model server which models it has.
     """
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
-    given = translated(ctx, environ, body, translate)
-    translation = given.translation
-    ctx.outcome.request_audit = given.audit
-    wanted = read_chat(dump_request(given.body), given.body)
-    wanted = replace(wanted, results=translation.results, json_reply=_wants_json(body))
+    outgoing = translated(ctx, environ, body, translate)
+    translation = outgoing.translation
+    ctx.outcome.translate_request(outgoing.audit)
+    chat = _read_translation(outgoing)
     # llama.cpp repeats what the client began the answer with, but not in streams.
-    repeats = given.server_kind == "llamacpp" and not wanted.stream
+    repeats = outgoing.server_kind == "llamacpp" and not chat.stream
     options = ReplyOptions(
         str(body["model"]),
-        _stop_sequences(body),
+        translation.stop_sequences,
         ctx.id,
         translation.prefill if repeats else "",
         leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE),
     )
     dialect = MessagesDialect(options)
-    return PreparedRequest(wanted, given.profile, dialect, given.server, given.headers, given.thoughts)
+    return PreparedRequest(chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts)
+
+
+def _read_translation(outgoing: TranslatedRequest[_Made]) -> ChatRequest:
+    """The chat request of a translation; what the translation knows of it is not looked for again."""
+    known = KnownFields(results=outgoing.translation.results, json_reply=outgoing.translation.json_reply)
+    return read_chat(dump_request(outgoing.body), outgoing.body, known)
 
 
 def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -157,32 +170,31 @@ def prepare_compact(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepared
 
 
 def _prepared_response(
-    ctx: RequestContext, environ: Mapping[str, Any], request: Resumed, dialect: type[ResponsesDialect]
+    ctx: RequestContext, environ: Mapping[str, Any], request: Resumed, dialect_type: type[ResponsesDialect]
 ) -> PreparedRequest:
     body = request.body
-    given = translated(ctx, environ, body, responses.translate)
-    translation = given.translation
-    ctx.outcome.request_audit = given.audit
-    wanted = read_chat(dump_request(given.body), given.body)
-    wanted = replace(wanted, results=translation.results, json_reply=responses.wants_json(body))
-    limit = given.body.get("max_tokens")
+    outgoing = translated(ctx, environ, body, responses.translate)
+    translation = outgoing.translation
+    ctx.outcome.translate_request(outgoing.audit)
+    chat = _read_translation(outgoing)
+    limit = outgoing.body.get("max_tokens")
     run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
         token_hex(12) if run is None else run.id.removeprefix("resp_"),
         echo(body) | request.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
-        given.context,
+        outgoing.context,
         int(time.time()),
         lambda: int(time.time()),
         _keeper(ctx, environ, request),
     )
     compacts = translation.compacts
-    made = dialect(options, compacts, translation.written)
+    dialect = dialect_type(options, compacts, translation.written)
     prepared = PreparedRequest(
-        wanted, given.profile, made, given.server, given.headers, given.thoughts, ends_loops=not compacts
+        chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts, ends_loops=not compacts
     )
-    if not request.background or wanted.stream or run is not None:
+    if not request.background or chat.stream or run is not None:
         return prepared
     return replace(prepared, later=Pending(output.begun_response(options, "queued"), request))
 
@@ -215,27 +227,11 @@ def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -
     return lambda response: keep(response, request.given, request.conversation)
 
 
-def _stop_sequences(body: JsonObject) -> frozenset[str]:
-    """The stop sequences that a Messages client names."""
-    stops = body.get("stop_sequences")
-    if not isinstance(stops, list):
-        return frozenset()
-    return frozenset(stop for stop in stops if isinstance(stop, str))
-
-
-def _wants_json(body: JsonObject) -> bool:
-    """True if a Messages client asked for JSON; it did so also where the server is not told (C3)."""
-    if body.get("output_format"):
-        return True
-    config = body.get("output_config")
-    return isinstance(config, dict) and bool(config.get("format"))
-
-
 def translated(
     ctx: RequestContext,
     environ: Mapping[str, Any],
     body: JsonObject,
-    how: Callable[[JsonObject, ModelOptions], _Made],
+    translate_body: Callable[[JsonObject, ModelOptions], _Made],
 ) -> TranslatedRequest[_Made]:
     """A body of a dialect that is translated, in chat completions, for the model that the upstream knows.
 
@@ -262,16 +258,18 @@ def translated(
         grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)
-    made = how(body, options)
-    thought = with_thinking(made.body, snapshot.rules, profile, model=served, requested=model)
-    audit = (*made.dropped, *thought.audit)
-    return TranslatedRequest(made, thought.body, audit, profile, server, kind, headers, context, thought.thoughts)
+    translation = translate_body(body, options)
+    rewritten = with_thinking(translation.body, snapshot.rules, profile, model=served, requested=model)
+    audit = (*translation.dropped, *rewritten.audit)
+    return TranslatedRequest(
+        translation, rewritten.body, audit, profile, server, kind, headers, context, rewritten.thoughts
+    )
 
 
 def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str:
     """Where a translated client's earlier thinking goes (F74)."""
-    wanted = WANTS_REASONING in ctx.heal_plan(model).ids
-    return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wanted)
+    wants_reasoning = WANTS_REASONING in ctx.heal_plan(model).ids
+    return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wants_reasoning)
 
 
 def healed_body(ctx: RequestContext, data: bytes) -> bytes:
@@ -318,13 +316,13 @@ def named_model(ctx: RequestContext) -> str | None:
     return model if isinstance(model, str) else None
 
 
-def _chat_options(wanted: ChatRequest, profile: Profile) -> ChatOptions:
+def _chat_options(chat: ChatRequest, profile: Profile) -> ChatOptions:
     return ChatOptions(
-        model=wanted.model,
-        usage=wanted.usage,
+        model=chat.model,
+        usage=chat.usage,
         clean=profile.clean,
         heartbeat_chunk=profile.heartbeat == "chunk",
-        parsed=wanted.tools is not None,
+        parsed=chat.tools is not None,
         reasoning=profile.reasoning,
         calls_as_text=profile.calls == "text",
     )

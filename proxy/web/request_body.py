@@ -124,16 +124,16 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)
 
 
 def _place_of_constant(raw: bytes) -> str:
-    for found in _TOKEN.finditer(raw):
-        if found.group()[:1] in b"NI-":
-            return f", at byte {found.start()}"
+    for token in _TOKEN.finditer(raw):
+        if token.group()[:1] in b"NI-":
+            return f", at byte {token.start()}"
     return ""
 
 
 def _too_deep(raw: bytes, limit: int) -> BadRequest:
     depth = 0
-    for found in _TOKEN.finditer(raw):
-        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(found.group(), 0)
+    for token in _TOKEN.finditer(raw):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token.group(), 0)
         if depth > limit:
-            return BadRequest(f"the body is nested more than {limit} levels deep (max_depth), at byte {found.start()}")
+            return BadRequest(f"the body is nested more than {limit} levels deep (max_depth), at byte {token.start()}")
     return BadRequest(f"the body is nested more than {limit} levels deep (max_depth)")

@@ -33,12 +33,12 @@ def input_tokens() -> Response:
     ctx = request_context()
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     body = resumed(ctx, request.environ, body).body
-    given = translated(ctx, request.environ, body, translate_count)
+    outgoing = translated(ctx, request.environ, body, translate_count)
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:
-        return ask("POST", path, data, given.server, given.headers)
+        return ask("POST", path, data, outgoing.server, outgoing.headers)
 
-    number, method = count(post, healed_conversation(ctx, given.body))
+    number, method = count(post, healed_conversation(ctx, outgoing.body))
     response = json_response(dump_json({"object": "response.input_tokens", "input_tokens": number}))
     response.headers[HEADER] = method
     return response
@@ -58,10 +58,10 @@ def one_response(name: str) -> Response:
 
 def cancel(name: str) -> Response:
     """`POST /v1/responses/{response}/cancel`: what is being made in the background ends; else it is as it is."""
-    found = _store().cancel(name)
-    if found is None:
+    response = _store().cancel(name)
+    if response is None:
         raise _unknown(name)
-    return json_response(dump_json(found))
+    return json_response(dump_json(response))
 
 
 def input_items(name: str) -> Response:
@@ -81,10 +81,10 @@ def _store() -> ResponseStore:
 
 
 def _kept(store: ResponseStore, id_: str) -> JsonObject:
-    found = store.response(id_)
-    if found is None:
+    response = store.response(id_)
+    if response is None:
         raise _unknown(id_)
-    return found
+    return response
 
 
 def _unknown(id_: str) -> NotFound:

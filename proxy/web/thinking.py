@@ -33,8 +33,8 @@ def switch_of(rules: Rules, profile: Profile, model: str) -> str:
     return "enable_thinking"
 
 
-def thoughts_told(given: Thoughts, model: str, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
-    """The thoughts that are told from the text of a reply, `given` as the family has them; None if none are. `parse`
+def thoughts_in_text(own: Thoughts, model: str, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
+    """The thoughts that are told from the text of a reply, `own` as the family has them; None if none are. `parse`
     says who looks for calls in it. A client that has thoughts in `blocks` of their own gets those that the reply itself
     marks in any case.
     """
@@ -42,5 +42,5 @@ def thoughts_told(given: Thoughts, model: str, profile: Profile, parse: Parse, *
     if profile.telling == "auto":
         split = parse == "proxy" and family_of(model, profile.family) is not None
     if split:
-        return given
+        return own
     return Thoughts() if blocks else None

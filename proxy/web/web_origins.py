@@ -49,8 +49,8 @@ def web_page_of(environ: Mapping[str, Any]) -> WebPage | None:
 
 
 def _origin_of(url: str) -> str:
-    found = _URL.fullmatch(url.lower())
-    return found[1] if found else ""
+    match = _URL.fullmatch(url.lower())
+    return match[1] if match else ""
 
 
 def check_web_page(environ: Mapping[str, Any], origins: Sequence[str], hosts: Sequence[str]) -> None:
@@ -72,10 +72,10 @@ def _allows(origins: Sequence[str], origin: str) -> bool:
     if ANY in origins:
         return True
     origin = origin.lower()
-    found = _ORIGIN.fullmatch(origin)
-    if found is None:  # `null` is every sandbox and every file
+    match = _ORIGIN.fullmatch(origin)
+    if match is None:  # `null` is every sandbox and every file
         return False
-    scheme, host = found[1], found[2]
+    scheme, host = match[1], match[2]
     if host and not _HOST.fullmatch(host):
         return False
     if not {origin, f"{scheme}://"}.isdisjoint(origins):
@@ -95,14 +95,14 @@ def _is_loopback(host: str) -> bool:
 
 def _read_host(host: str) -> tuple[str, _Address | None]:
     """The name of a host without its port, or its address; ("", None) for what is no host."""
-    found = _HOST.fullmatch(host)
-    if found is None:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return "", None
-    name = found[1] or ""
+    name = match[1] or ""
     try:
         if name:
             return name, ipaddress.IPv4Address(name)
-        address = ipaddress.IPv6Address(found[2])
+        address = ipaddress.IPv6Address(match[2])
     except ValueError:
         return name, None
     return "", address.ipv4_mapped or address
@@ -127,9 +127,9 @@ def cors(environ: Mapping[str, Any]) -> dict[str, str]:
     if environ.get("REQUEST_METHOD") != "OPTIONS":
         return headers
     headers |= {"Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": _REMEMBERED}
-    wanted = str(environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", ""))
-    if _PLAIN_LIST.fullmatch(wanted):
-        headers["Access-Control-Allow-Headers"] = wanted
+    requested_headers = str(environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", ""))
+    if _PLAIN_LIST.fullmatch(requested_headers):
+        headers["Access-Control-Allow-Headers"] = requested_headers
     if environ.get("HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK") == "true":
         headers["Access-Control-Allow-Private-Network"] = "true"
     return headers

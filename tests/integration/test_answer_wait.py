@@ -191,7 +191,7 @@ def test_what_the_reader_takes_is_no_silence_of_the_servers() -> None:
             parts = wait.receive(call)
             assert next(parts) == b"one"
             gate.open()
-            wait.driven = True
+            wait.drive()
             time.sleep(0.4)  # the reader's own time
             assert next(parts) is None and wait.parked and wait.deadline > time.monotonic()
             wait.readable()

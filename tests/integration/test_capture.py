@@ -126,7 +126,7 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
     assert (about["call_ids"], about["results"]) == (["c1"], ["a result"])
     assert "hidden" not in files(tmp_path)[0].read_text()
     read = read_capture(files(tmp_path)[0].read_bytes(), "a file")
-    wanted = read.wanted
+    wanted = read.chat
     assert (wanted.forced, wanted.one_call, wanted.json_reply, wanted.stream) == (True, True, True, False)
     assert (wanted.results, wanted.ids, wanted.model) == (("a result",), frozenset({"c1"}), "tiny")
     assert wanted.tools is not None and wanted.tools.names == ("write_file",)

@@ -83,7 +83,7 @@ def drive(
     with client.post(path, json=body, buffered=False, environ_overrides=given) as response:
         assert response.status_code == 200, response.data
         [wait] = waits
-        wait.driven = True
+        wait.drive()
         for part in response.iter_encoded():
             driven.data += part
             driven.needs.append("bytes" if wait.parked else "a long step" if wait.computes else "a turn")

@@ -146,10 +146,13 @@ def test_no_stream_waits_for_50_requests_that_come_at_once(proxy: Start) -> None
 class Parts:
     """The body of a stream that says what each of its steps needs, and its own wait object."""
 
-    parked = blocks = computes = driven = False
+    parked = blocks = computes = False
 
     def __init__(self, *steps: Callable[[], bytes]) -> None:
         self._steps = steps
+
+    def drive(self) -> None:
+        """The pump takes it."""
 
     def body(self) -> Iterator[bytes]:
         for step in self._steps:

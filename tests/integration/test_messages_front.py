@@ -625,8 +625,8 @@ def test_a_captured_message_can_be_replayed(
     (file,) = tmp_path.iterdir()
     data = file.read_bytes()
     captured = read_capture(data, "a file")
-    assert (captured.wanted.model, captured.streamed, captured.complete) == ("tiny", streamed, True)
-    assert captured.wanted.tools is not None and captured.wanted.tools.names == ("write_file",)
+    assert (captured.chat.model, captured.streamed, captured.complete) == ("tiny", streamed, True)
+    assert captured.chat.tools is not None and captured.chat.tools.names == ("write_file",)
     assert b"hidden" not in data and b"key-12345" not in data
     assert cli.main(["replay", str(file)]) == 0
     told = capsys.readouterr().out

@@ -452,7 +452,7 @@ def test_a_stream_that_fails_is_the_only_one() -> None:
                 ends[number] = whole
                 done.release()
 
-            wait = SimpleNamespace(parked=False, blocks=False, computes=False)
+            wait = SimpleNamespace(parked=False, blocks=False, computes=False, drive=lambda: None)
             given = pumped_stream.PumpedStream(body(number == 2), wait, near, finished, chunked=True, idle=5.0)
             assert pump.add(given)
         for _ in range(5):

@@ -258,7 +258,7 @@ def told(**choice: Any) -> dict[str, Any]:
             told(calls=[{"name": "a", "arguments": "{}"}]),
             [Difference("call 0", "a (never whole)", "a {}")],
         ),
-        ({}, ReplyRecord().told((), {}), []),
+        ({}, ReplyRecord().as_json((), {}), []),
         ({"choices": 7, "repairs": "x", "refusals": []}, {}, []),
         (
             {"choices": [{}, {"text": "a"}]},

@@ -409,7 +409,7 @@ def test_a_captured_reply_can_be_read(inside: Inside, tmp_path: Path) -> None:
         response_of(inside(server.url, capture=str(tmp_path)).post(RESPONSES, json=ask(tools=[TOOL])))
     (found,) = tmp_path.iterdir()
     captured = read_capture(found.read_bytes(), "a file")
-    assert captured.wanted.tools is not None and captured.wanted.tools.names == ("write_file",)
+    assert captured.chat.tools is not None and captured.chat.tools.names == ("write_file",)
 
 
 def test_a_conversation_is_told_by_its_key_and_else_by_its_beginning() -> None:

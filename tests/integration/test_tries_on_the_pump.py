@@ -56,7 +56,8 @@ def test_what_may_block_is_done_on_a_thread(inside: Inside, name: str, monkeypat
             [wait] = waits
             parts: Any = iter(response.response)
             data: bytes = next(parts)
-            wait.driven = on_pump = True
+            wait.drive()
+            on_pump = True
             gate.open()
             for part in parts:
                 data += part

@@ -155,7 +155,7 @@ def _entry(entry: JsonObject, contents: dict[int, _ChoiceContent], number: int) 
     thoughts = "".join(now.thoughts)
     if thoughts not in ("", message.get("reasoning"), message.get("reasoning_content")):
         changed[APART] = thoughts
-    if now.calls != _known(message.get("tool_calls")):
+    if now.calls != _calls_of_server(message.get("tool_calls")):
         changed.pop("tool_calls", None)
         if now.calls:
             changed["tool_calls"] = [*now.calls]
@@ -164,15 +164,15 @@ def _entry(entry: JsonObject, contents: dict[int, _ChoiceContent], number: int) 
     return {**entry, "message": changed, "finish_reason": now.finish}
 
 
-def _known(calls: Json) -> list[JsonObject]:
+def _calls_of_server(calls: Json) -> list[JsonObject]:
     """The server's own calls in the words in which `_note` says them, to see whether something changed."""
-    known: list[JsonObject] = []
+    rebuilt_calls: list[JsonObject] = []
     for call in objects_in(calls):
         function = call.get("function")
         if isinstance(function, dict):
             rebuilt = _call(call.get("id"), function.get("name"), function.get("arguments"))
-            known.append(_with_fields(rebuilt, other_fields(call, function)))
-    return known
+            rebuilt_calls.append(_with_fields(rebuilt, other_fields(call, function)))
+    return rebuilt_calls
 
 
 def _call(id_: Json, name: Json, arguments: Json) -> JsonObject:

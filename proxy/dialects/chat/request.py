@@ -33,7 +33,19 @@ class ChatRequest:
     forced_tool: str = ""
 
 
-def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
+@dataclass(frozen=True, slots=True)
+class KnownFields:
+    """What whoever made a chat request knows of it, so that it is not looked for in it; None: it is read there."""
+
+    results: tuple[str, ...] | None = None
+    ids: frozenset[str] | None = None
+    json_reply: bool | None = None
+
+
+_NOTHING_KNOWN = KnownFields()
+
+
+def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN) -> ChatRequest:
     """Read what matters of a request body. Its tools become the very ones of an earlier request that offered the same:
     of a stream that waits they would be the larger part.
     """
@@ -51,9 +63,9 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
         tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
         forced_tool=_forced_tool(choice, tools.names),
-        json_reply=as_object(body.get("response_format")).get("type") in ("json_object", "json_schema"),
-        results=tool_results(body.get("messages")),
-        ids=call_ids(body.get("messages")),
+        json_reply=_wants_json(body) if known.json_reply is None else known.json_reply,
+        results=tool_results(body.get("messages")) if known.results is None else known.results,
+        ids=call_ids(body.get("messages")) if known.ids is None else known.ids,
         one_call=body.get("parallel_tool_calls") is False,
     )
 
@@ -66,6 +78,11 @@ def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
     if choice == "required" and len(names) == 1:
         return names[0]
     return ""
+
+
+def _wants_json(body: JsonObject) -> bool:
+    """True if the client asked for JSON."""
+    return as_object(body.get("response_format")).get("type") in ("json_object", "json_schema")
 
 
 def is_true(value: Json) -> bool:

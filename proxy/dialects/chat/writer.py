@@ -427,8 +427,8 @@ def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, 
 
 def _renamed(content: JsonObject, names: tuple[str, ...]) -> JsonObject:
     """The same with its reasoning, if it holds any, under these names, in the place where it stood."""
-    found = (content.get(name) for name in _REASONING)
-    texts = [text for text in found if isinstance(text, str) and text]
+    thoughts = (content.get(name) for name in _REASONING)
+    texts = [text for text in thoughts if isinstance(text, str) and text]
     if not texts:
         return content
     result: JsonObject = {}

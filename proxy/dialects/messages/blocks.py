@@ -117,11 +117,11 @@ class Blocks:
     def observe_body(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
         self._keep_counts(as_object(body.get("usage")))
-        said = first_choice(body)
-        words = as_text(said.get("refusal"))
+        choice = first_choice(body)
+        words = as_text(choice.get("refusal"))
         if words:
             self._refusal.append(words)
-        self._field = _reasoning_field(said) or self._field
+        self._field = _reasoning_field(choice) or self._field
         if not self._name:
             self._name = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
 
@@ -134,7 +134,7 @@ class Blocks:
         """One event of the engine to events of the stream."""
         match event:
             case Unchanged():
-                return [given for inner in event.events for given in self.take(inner)]
+                return [written for inner in event.events for written in self.take(inner)]
             case Usage():
                 self._keep_counts(event.usage)
             case Finished() if event.choice == 0:
@@ -378,9 +378,9 @@ class Blocks:
         return None
 
 
-def _reasoning_field(said: JsonObject) -> str:
+def _reasoning_field(delta: JsonObject) -> str:
     """The field in which a delta, or a message, says a thought, "" if it says none."""
-    return next((name for name in FIELDS if name and as_text(said.get(name))), "")
+    return next((name for name in FIELDS if name and as_text(delta.get(name))), "")
 
 
 def _letters(text: str) -> str:
@@ -407,8 +407,8 @@ def usage(counts: Mapping[str, Json]) -> JsonObject:
 
 
 def _count(counts: Mapping[str, Json], name: str) -> int:
-    given = counts.get(name)
-    if type(given) is not int:
+    count = counts.get(name)
+    if type(count) is not int:
         return 0
-    return max(0, given)
+    return max(0, count)
 

@@ -71,10 +71,10 @@ def blocks(value: Json, place: FieldPath) -> list[tuple[JsonObject, FieldPath]]:
     if not isinstance(value, list):
         raise place.bad("Field required" if value is None else "must be a string or a list of blocks")
     places = [place.at(index) for index in range(len(value))]
-    found = [entry(block, where) for block, where in zip(value, places, strict=True)]
-    for block, where in zip(found, places, strict=True):
+    entries = [entry(block, where) for block, where in zip(value, places, strict=True)]
+    for block, where in zip(entries, places, strict=True):
         nonempty_string(block, "type", where)
-    return [*zip(found, places, strict=True)]
+    return [*zip(entries, places, strict=True)]
 
 
 def skip_block(block: JsonObject, place: FieldPath, losses: DroppedFields) -> bool:
@@ -127,11 +127,11 @@ def tool_result(block: JsonObject, place: FieldPath, losses: DroppedFields) -> t
     losses.leave(block, FIELDS["tool_result"], place)
     call = server_id(nonempty_string(block, "tool_use_id", place))
     inner = place.field("content")
-    given = block.get("content")
+    content = block.get("content")
     parts = [
         part
-        for found, where in ([] if given is None else blocks(given, inner))
-        for part in _result_parts(found, where, losses)
+        for inner_block, where in ([] if content is None else blocks(content, inner))
+        for part in _result_parts(inner_block, where, losses)
     ]
     text = joined(parts)
     if flag(block, "is_error", place) and not _FAILED.match(text):

@@ -39,13 +39,16 @@ class Translation:
     `results`: the texts of the tool results since the last message of the user's own, and of the reminders and
     documents there, with line numbers and without (C3, F89). `dropped`: one audit record for each kind of field that
     could not be carried. `prefill`: the text that the client wrote as the beginning of the answer; llama.cpp repeats it
-    in whole answers (not in streams), where a Messages client does not expect it.
+    in whole answers (not in streams), where a Messages client does not expect it. `json_reply`: the client asked for
+    JSON; it did so also where the server is not told (C3). `stop_sequences` are those that it named.
     """
 
     body: JsonObject
     results: tuple[str, ...]
     dropped: tuple[Repair, ...]
     prefill: str = ""
+    json_reply: bool = False
+    stop_sequences: frozenset[str] = frozenset()
 
 
 # The fields of the body: "" for those that are read below, else the reason why they go.
@@ -125,7 +128,9 @@ def _translated(body: JsonObject, options: ModelOptions, first: JsonObject) -> T
     _let_call(body, translated, options.server, losses)
     translated |= _prefill(talk, body, options, losses)
     translated["messages"] = [*talk.messages]
-    return Translation(translated, talk.results, losses.records(), talk.prefill)
+    return Translation(
+        translated, talk.results, losses.records(), talk.prefill, _wants_json(body), _stop_sequences(body)
+    )
 
 
 def _refusals(body: JsonObject, losses: DroppedFields) -> None:
@@ -155,6 +160,22 @@ def _sampling(body: JsonObject, losses: DroppedFields) -> JsonObject:
     return fields | _user(body, losses)
 
 
+def _stop_sequences(body: JsonObject) -> frozenset[str]:
+    """The stop sequences that the client names."""
+    stops = body.get("stop_sequences")
+    if not isinstance(stops, list):
+        return frozenset()
+    return frozenset(stop for stop in stops if isinstance(stop, str))
+
+
+def _wants_json(body: JsonObject) -> bool:
+    """True if the client asked for JSON, in either of the API's two fields."""
+    if body.get("output_format"):
+        return True
+    config = body.get("output_config")
+    return isinstance(config, dict) and bool(config.get("format"))
+
+
 def _user(body: JsonObject, losses: DroppedFields) -> JsonObject:
     place = BODY.field("metadata")
     fields = mapping(body, "metadata", BODY, needed=False)
@@ -181,8 +202,8 @@ def _output(body: JsonObject, options: ModelOptions, losses: DroppedFields) -> J
     """`output_config` and `thinking`: the form of the answer, and how much thinking goes before it."""
     place = BODY.field("output_config")
     config = mapping(body, "output_config", BODY, needed=False)
-    known = {"format": "", "effort": "", "task_budget": "a chat server keeps no budget across requests"}
-    losses.leave(config, known, place)
+    config_fields = {"format": "", "effort": "", "task_budget": "a chat server keeps no budget across requests"}
+    losses.leave(config, config_fields, place)
     fields = _thinking(body, _effort(config, place, options.thinking, losses), options.thinking, losses)
     if config.get("format") is not None:
         if body.get("output_format") is not None:
@@ -272,8 +293,8 @@ def _format(fields: JsonObject, name: str, place: FieldPath, losses: DroppedFiel
     if kind != "json_schema":
         raise here.field("type").bad(f"{shown(kind)} is not json_schema")
     losses.leave(form, {"type": "", "schema": ""}, here)
-    wanted: JsonObject = {"name": "output", "schema": mapping(form, "schema", here), "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+    json_schema: JsonObject = {"name": "output", "schema": mapping(form, "schema", here), "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
 def _let_call(body: JsonObject, fields: JsonObject, server: str, losses: DroppedFields) -> None:

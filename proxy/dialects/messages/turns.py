@@ -158,12 +158,12 @@ def _quoted(block: JsonObject, parts: list[JsonObject]) -> list[str]:
 
 def _instruction(message: JsonObject, place: FieldPath, losses: DroppedFields, *, over: bool) -> str:
     """The text of a system message; "" if it was for one turn, and that is `over`."""
-    given = message.get("content")
-    if given is None:
+    content = message.get("content")
+    if content is None:
         return ""
     if over and message.get("clear_at") == "next_user_message":
         return ""
-    return _system_text(given, place.field("content"), losses)
+    return _system_text(content, place.field("content"), losses)
 
 
 def _system_text(value: Json, place: FieldPath, losses: DroppedFields) -> str:
@@ -180,11 +180,11 @@ def _system_text(value: Json, place: FieldPath, losses: DroppedFields) -> str:
 
 
 def _without_billing(text: str, losses: DroppedFields) -> str:
-    found = _BILLING.match(text)
-    if found is None:
+    match = _BILLING.match(text)
+    if match is None:
         return text
     losses.lost("x-anthropic-billing-header", "it changes each time, and would void the server's prefix cache")
-    return text[found.end() :]
+    return text[match.end() :]
 
 
 def _answer(turn: AssistantTurn, message: JsonObject, place: FieldPath, losses: DroppedFields, history: str) -> None:

@@ -56,7 +56,7 @@ class MessagesDialect:
         """A whole answer as a message; raises the error of a `Failed` event."""
         blocks = Blocks(self.options)
         blocks.observe_body(answer)
-        stream_events = [given for event in events for given in blocks.take(event)]
+        stream_events = [written for event in events for written in blocks.take(event)]
         return dump_strict(_continued(assemble([*stream_events, *blocks.end()]), self.options.prefill))
 
 
@@ -245,15 +245,16 @@ def _words(error: ProxyError) -> str:
     """A context that is too small is told in the words by which clients know to compact (F95)."""
     if not isinstance(error, UpstreamRefused):
         return error.message
-    found = read_overflow(error.message, error.body)
-    if found is None or found.prompt is None:
+    overflow = read_overflow(error.message, error.body)
+    if overflow is None or overflow.prompt is None:
         return error.message
-    if found.prompt >= found.limit:
-        return f"prompt is too long: {max(found.prompt, found.limit + 1)} tokens > {found.limit} maximum"
-    if found.requested is None:
+    if overflow.prompt >= overflow.limit:
+        return f"prompt is too long: {max(overflow.prompt, overflow.limit + 1)} tokens > {overflow.limit} maximum"
+    if overflow.requested is None:
         return error.message
     return (
-        f"input length and `max_tokens` exceed context limit: {found.prompt} + {found.requested} > {found.limit}, "
+        "input length and `max_tokens` exceed context limit: "
+        f"{overflow.prompt} + {overflow.requested} > {overflow.limit}, "
         "decrease input length or `max_tokens` and try again"
     )
 

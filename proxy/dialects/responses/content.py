@@ -23,9 +23,9 @@ def parts_of(value: Json, place: FieldPath, losses: DroppedFields) -> list[JsonO
     if not isinstance(value, list):
         raise place.bad("Field required" if value is None else "must be a string or a list of parts")
     parts: list[JsonObject] = []
-    for index, given in enumerate(value):
+    for index, raw_part in enumerate(value):
         here = place.at(index)
-        part = _part(entry(given, here), here, losses)
+        part = _part(entry(raw_part, here), here, losses)
         if part is not None:
             parts.append(part)
     return parts

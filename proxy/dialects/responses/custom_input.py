@@ -94,25 +94,25 @@ class CustomInput:
 
     def _opened(self) -> bool:
         """True once the input has begun."""
-        found = _OPENING.match(self._pending)
-        if found is None:
+        match = _OPENING.match(self._pending)
+        if match is None:
             if len(self._pending) > _LONGEST_OPENING:
                 self._state = _State.WHOLE
             return False
-        self._pending = self._pending[found.end() :]
+        self._pending = self._pending[match.end() :]
         self._state = _State.FIRST
         return True
 
     def _decode(self) -> str:
         """Decode what is pending, up to half an escape or the end of the string."""
-        given: list[str] = []
+        decoded: list[str] = []
         at = 0
         text = self._pending
         while at < len(text):
-            found = _PLAIN.match(text, at)
-            if found is not None:
-                given.append(found[0])
-                at = found.end()
+            plain = _PLAIN.match(text, at)
+            if plain is not None:
+                decoded.append(plain[0])
+                at = plain.end()
             elif text[at] == '"':
                 self._closed = True
                 at = len(text)
@@ -120,23 +120,23 @@ class CustomInput:
                 size, character = _escape(text, at)
                 if not size:
                     break
-                given.append(character)
+                decoded.append(character)
                 at += size
         self._pending = text[at:]
-        self._decoded += given
-        return "".join(given)
+        self._decoded += decoded
+        return "".join(decoded)
 
 
 def _escape(text: str, at: int) -> tuple[int, str]:
     """The length of the escape at a place, and its character; 0 if it has not come whole."""
-    found = _ESCAPE.match(text, at)
-    if found is None:
+    match = _ESCAPE.match(text, at)
+    if match is None:
         if _CUT.match(text, at):
             return 0, ""
         return 2, text[at : at + 2]  # no escape of JSON's
-    if found["code"] is None:
-        return 2, _ESCAPES.get(found["letter"], found[0])
-    code = int(found["code"], 16)
+    if match["code"] is None:
+        return 2, _ESCAPES.get(match["letter"], match[0])
+    code = int(match["code"], 16)
     if 0xD800 <= code < 0xDC00:
         return _pair(text, at, code)
     if 0xDC00 <= code < 0xE000:
@@ -170,9 +170,9 @@ def plain_input(arguments: str) -> str:
 def _unwrapped(text: str) -> str:
     """A patch without the fence or the object around it; any other text as it is."""
     inner = _in_object(text)
-    found = _in_fence(inner)
-    if found.lstrip().startswith(_PATCH):
-        return found
+    patch = _in_fence(inner)
+    if patch.lstrip().startswith(_PATCH):
+        return patch
     return text
 
 

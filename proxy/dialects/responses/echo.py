@@ -37,11 +37,11 @@ _FIXED: JsonObject = {
 
 def echo(body: JsonObject) -> JsonObject:
     """These fields for a request that was translated, in the response's words."""
-    given: JsonObject = {name: body[name] for name in _DEFAULTS if body.get(name) is not None}
+    echoed: JsonObject = {name: body[name] for name in _DEFAULTS if body.get(name) is not None}
     effort = as_object(body.get("reasoning")).get("effort")
     return {
         **_DEFAULTS,
-        **given,
+        **echoed,
         **_FIXED,
         "text": {**_TEXT, **{key: value for key, value in as_object(body.get("text")).items() if value is not None}},
         "reasoning": {"effort": effort, "summary": None},

@@ -62,12 +62,12 @@ class Conversation:
 
 def input_items(body: JsonObject) -> list[tuple[JsonObject, FieldPath]]:
     """The items of a request, each with its place; a string is one message of the user's."""
-    given = body.get("input")
-    if isinstance(given, str):
-        return [({"type": "message", "role": "user", "content": given}, _PLACE)]
-    if not isinstance(given, list):
-        raise _PLACE.bad("Field required" if given is None else "must be a string or a list of items")
-    return [(entry(value, _PLACE.at(index)), _PLACE.at(index)) for index, value in enumerate(given)]
+    input_value = body.get("input")
+    if isinstance(input_value, str):
+        return [({"type": "message", "role": "user", "content": input_value}, _PLACE)]
+    if not isinstance(input_value, list):
+        raise _PLACE.bad("Field required" if input_value is None else "must be a string or a list of items")
+    return [(entry(value, _PLACE.at(index)), _PLACE.at(index)) for index, value in enumerate(input_value)]
 
 
 def kind_of(item: JsonObject, place: FieldPath) -> str:
@@ -209,12 +209,12 @@ class History:
         self._call(name, text, nonempty_string(item, "call_id", place))
 
     def _search_call(self, item: JsonObject, place: FieldPath) -> None:
-        given = item.get("arguments")
+        arguments = item.get("arguments")
         text = ""
-        if isinstance(given, str):
-            text = given
-        elif given is not None:
-            text = _compact(given, place.field("arguments"))
+        if isinstance(arguments, str):
+            text = arguments
+        elif arguments is not None:
+            text = _compact(arguments, place.field("arguments"))
         self._call(SEARCH, _object_text(text), optional(item, "call_id", place))
 
     def _local_shell_call(self, item: JsonObject, place: FieldPath) -> None:
@@ -320,8 +320,8 @@ class History:
 def _texts(item: JsonObject, name: str, place: FieldPath) -> list[str]:
     """The texts of a list of parts, whatever their type."""
     here = place.field(name)
-    given = listing(item, name, place, needed=False)
-    return [string(entry(value, here.at(index)), "text", here.at(index)) for index, value in enumerate(given)]
+    parts = listing(item, name, place, needed=False)
+    return [string(entry(value, here.at(index)), "text", here.at(index)) for index, value in enumerate(parts)]
 
 
 def _object_text(text: str) -> str:

@@ -80,7 +80,7 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
     if conversation:
         start = kept.newest(conversation)
     _check_ended(start, kept, "conversation" if conversation else "previous_response_id")
-    given = [*_up_to(start, kept), *_own_items(body, kept)]
+    items = [*_up_to(start, kept), *_own_items(body, kept)]
     keep = _is_to_be_kept(body)
     background = body.get("background") is True
     echo: JsonObject = {"store": keep, "background": background}
@@ -88,13 +88,13 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
     if conversation:
         echo["conversation"] = {"id": conversation}
     stateless = {name: value for name, value in body.items() if name not in _STATE}
-    return Resumed({**stateless, "input": given}, given, echo, keep, conversation, background)
+    return Resumed({**stateless, "input": items}, items, echo, keep, conversation, background)
 
 
 def _check_ended(id_: str, kept: Kept, name: str) -> None:
     """BadRequest for a response from which nothing can go on yet."""
-    found = kept.response(id_) if id_ else None
-    if found is not None and found.get("status") in ("queued", "in_progress"):
+    response = kept.response(id_) if id_ else None
+    if response is not None and response.get("status") in ("queued", "in_progress"):
         raise BODY.field(name).bad(f"the response {shown(id_)} has not ended yet; wait for it, or cancel it")
 
 
@@ -116,14 +116,14 @@ def _conversation(body: JsonObject) -> str:
 
 def _up_to(id_: str, kept: Kept) -> list[Json]:
     """All items up to the end of a response; a summary stands for those before it."""
-    found = kept.response(id_) if id_ else None
-    if found is None:
+    response = kept.response(id_) if id_ else None
+    if response is None:
         return []
-    output = as_list(found.get("output"))
-    given = kept.given(id_)
+    output = as_list(response.get("output"))
+    items = kept.given(id_)
     if any(item.get("type") == "compaction" for item in objects_in(output)):
-        given = [item for item in objects_in(given) if item.get("role") in _STAYS]
-    return [*given, *output]
+        items = [item for item in objects_in(items) if item.get("role") in _STAYS]
+    return [*items, *output]
 
 
 def _own_items(body: JsonObject, kept: Kept) -> list[Json]:
@@ -134,10 +134,10 @@ def _own_items(body: JsonObject, kept: Kept) -> list[Json]:
             items.append(item)
             continue
         id_ = nonempty_string(item, "id", place)
-        found = _item(id_, kept)
-        if found is None:
+        kept_item = _item(id_, kept)
+        if kept_item is None:
             raise place.bad(f"the item {shown(id_)} is not kept here; send the item itself")
-        items.append(found)
+        items.append(kept_item)
     return items
 
 
@@ -152,24 +152,24 @@ def _item(id_: str, kept: Kept) -> JsonObject | None:
     return next((item for item in items if item.get("id") == id_), None)
 
 
-def listed(response_id: str, given: list[Json]) -> list[JsonObject]:
+def listed(response_id: str, items: list[Json]) -> list[JsonObject]:
     """The input of a response as `input_items` lists it: each item with an id, each text as a part."""
-    return [_with_id(response_id, index, item) for index, item in enumerate(objects_in(given))]
+    return [_with_id(response_id, index, item) for index, item in enumerate(objects_in(items))]
 
 
 def _with_id(response_id: str, index: int, item: JsonObject) -> JsonObject:
     kind = item.get("type") or "message"
-    found: JsonObject = {**item, "type": kind}
+    listed_item: JsonObject = {**item, "type": kind}
     if not item.get("id"):
         prefix = _PREFIXES.get(str(kind), "item")
-        found["id"] = f"{prefix}_{response_id.removeprefix('resp_')}_in{index}"
+        listed_item["id"] = f"{prefix}_{response_id.removeprefix('resp_')}_in{index}"
     if kind == "message":
-        found.setdefault("status", "completed")
+        listed_item.setdefault("status", "completed")
         content = item.get("content")
         if isinstance(content, str):
             part = "output_text" if item.get("role") == "assistant" else "input_text"
-            found["content"] = [{"type": part, "text": content}]
-    return found
+            listed_item["content"] = [{"type": part, "text": content}]
+    return listed_item
 
 
 def page(items: list[JsonObject], *, limit: str, after: str, order: str) -> JsonObject:

@@ -100,8 +100,8 @@ class CallItem:
         if self.called.kind is Kind.CUSTOM:
             return self.item(status, self.custom.finish()[0])
         if self.called.kind is Kind.SEARCH:
-            found = object_in(self.arguments)
-            return self.item(status, self.arguments if found is None else found)
+            arguments = object_in(self.arguments)
+            return self.item(status, self.arguments if arguments is None else arguments)
         return self.item(status, self.arguments)
 
 

@@ -101,7 +101,7 @@ class Output:
     def take(self, event: Event) -> list[JsonObject]:
         """One event of the engine to events of the stream."""
         if isinstance(event, Unchanged):
-            return [given for inner in event.events for given in self.take(inner)]
+            return [written for inner in event.events for written in self.take(inner)]
         match event:
             case Text() if event.choice == 0:
                 return self._say("text", event.text)
@@ -170,8 +170,8 @@ class Output:
         item = self._text
         if item is None or item.half:
             return None
-        wanted = "thinking" if reasoning else "text"
-        return item if item.kind == wanted else None
+        kind = "thinking" if reasoning else "text"
+        return item if item.kind == kind else None
 
     def open_function(self, index: int) -> CallItem | None:
         """The call whose next arguments leave at once, as they are; None for one of another kind."""
@@ -283,10 +283,10 @@ class Output:
             return []
         if call.called.kind is Kind.FUNCTION:
             return [call_delta_event(call, text)]
-        given = call.custom.feed(text)
-        if not given:
+        decoded = call.custom.feed(text)
+        if not decoded:
             return []
-        return [self._of_item("response.custom_tool_call_input.delta", call, delta=given)]
+        return [self._of_item("response.custom_tool_call_input.delta", call, delta=decoded)]
 
     def _end_newest(self) -> list[JsonObject]:
         """Another item opens: the call that opened last is done if it is whole, else it may go on."""
@@ -428,21 +428,21 @@ def call_delta_event(call: CallItem, text: str) -> JsonObject:
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:
     """The server's token counts in the words of this API, always whole: Codex asks again where a detail is missing."""
-    given = _count(counts, "prompt_tokens")
+    prompt = _count(counts, "prompt_tokens")
     written = _count(counts, "completion_tokens")
     cached = _count(as_object(counts.get("prompt_tokens_details")), "cached_tokens")
     thought = _count(as_object(counts.get("completion_tokens_details")), "reasoning_tokens")
     return {
-        "input_tokens": given,
+        "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": written,
         "output_tokens_details": {"reasoning_tokens": thought},
-        "total_tokens": given + written,
+        "total_tokens": prompt + written,
     }
 
 
 def _count(counts: Mapping[str, Json], name: str) -> int:
-    given = counts.get(name)
-    if type(given) is not int:
+    count = counts.get(name)
+    if type(count) is not int:
         return 0
-    return max(0, given)
+    return max(0, count)

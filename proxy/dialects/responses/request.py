@@ -40,7 +40,8 @@ class Translation:
     `results`: the texts of the outputs since the last message of the user's own, and of the reminders there (C3, F89).
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
     the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
-    `written`: the tool whose input the model writes as its text, "" if it calls as it will.
+    `written`: the tool whose input the model writes as its text, "" if it calls as it will. `json_reply`: the client
+    asked for JSON; it did so also where the server is not told (C3).
     """
 
     body: JsonObject
@@ -49,6 +50,7 @@ class Translation:
     tools: OfferedTools
     compacts: bool
     written: str = ""
+    json_reply: bool = False
 
 
 # What needs a store, and what to do instead.
@@ -81,6 +83,7 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     losses.leave(body, BODY_FIELDS, BODY)
     _check_state(body, losses)
     _check_echoed(body)
+    json_reply = _wants_json(body)
     items = input_items(body)
     tools = offered_tools(body, items, losses)
     history = History(tools, losses, options.reasoning_history)
@@ -109,7 +112,9 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     if options.grammars == "structured_outputs" and options.server == "vllm":
         written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, conversation.results, losses.records(), tools, compacts, written)
+    return Translation(
+        translated, conversation.results, losses.records(), tools, compacts, written, json_reply=json_reply
+    )
 
 
 def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
@@ -137,12 +142,12 @@ def _without_choice(body: JsonObject, losses: DroppedFields) -> JsonObject:
 
 def compacting(body: JsonObject) -> JsonObject:
     """A request of `compact` as one that ends with the wish to compact."""
-    given = body
+    with_input = body
     if body.get("input") is None:
-        given = {**body, "input": []}
-    found = input_items(given)
-    items: list[Json] = [item for item, _ in found]
-    if not asks_for_summary(found):
+        with_input = {**body, "input": []}
+    items_before = input_items(with_input)
+    items: list[Json] = [item for item, _ in items_before]
+    if not asks_for_summary(items_before):
         items.append({"type": TRIGGER})
     return {**body, "input": items, "stream": None, "background": None}
 
@@ -154,8 +159,8 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     return Translation(counted, whole.results, whole.dropped, whole.tools, whole.compacts)
 
 
-def wants_json(body: JsonObject) -> bool:
-    """True if the client asked for JSON; it did so also where the server is not told (C3)."""
+def _wants_json(body: JsonObject) -> bool:
+    """True if the client asked for JSON."""
     form = as_object(as_object(body.get("text")).get("format"))
     return as_text(form.get("type")) in ("json_object", "json_schema")
 
@@ -257,12 +262,12 @@ def _format(form: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonOb
     if kind != "json_schema":
         raise place.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
     losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), place)
-    wanted: JsonObject = {"name": nonempty_string(form, "name", place), "schema": mapping(form, "schema", place)}
+    json_schema: JsonObject = {"name": nonempty_string(form, "name", place), "schema": mapping(form, "schema", place)}
     if form.get("strict") is not None:
-        wanted["strict"] = flag(form, "strict", place)
+        json_schema["strict"] = flag(form, "strict", place)
     if form.get("description") is not None:
-        wanted["description"] = optional(form, "description", place)
-    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+        json_schema["description"] = optional(form, "description", place)
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
 def _let_call(fields: JsonObject, server: str, losses: DroppedFields) -> None:

@@ -78,9 +78,9 @@ class OfferedTools:
         Models leave out a namespace: to the client that is a tool which it does not know. If only one has the name, it
         is meant.
         """
-        known = self.by_name.get(name)
-        if known is not None:
-            return known
+        offered = self.by_name.get(name)
+        if offered is not None:
+            return offered
         alike = [called for called in self.by_name.values() if called.name == name]
         if len(alike) == 1:
             return alike[0]
@@ -111,8 +111,8 @@ class OfferedTools:
 
     def only(self, names: Iterable[str]) -> list[Json]:
         """The functions of these names."""
-        wanted = frozenset(names)
-        return [tool for tool in self.functions if as_object(as_object(tool).get("function")).get("name") in wanted]
+        allowed = frozenset(names)
+        return [tool for tool in self.functions if as_object(as_object(tool).get("function")).get("name") in allowed]
 
 
 def joined_name(namespace: str, name: str) -> str:
@@ -120,10 +120,10 @@ def joined_name(namespace: str, name: str) -> str:
     if not namespace:
         return name
     plain = f"{namespace}__{name}"
-    found = _ODD.sub("_", plain)
-    if found != plain or len(found) > _LONGEST:
-        return _distinct(namespace, name, found)
-    return found
+    spelled = _ODD.sub("_", plain)
+    if spelled != plain or len(spelled) > _LONGEST:
+        return _distinct(namespace, name, spelled)
+    return spelled
 
 
 def _distinct(namespace: str, name: str, plain: str) -> str:
@@ -140,12 +140,12 @@ def offered_tools(
         if item.get("type") in ("additional_tools", "tool_search_output"):
             lists.append((listing(item, "tools", place), place.field("tools")))
     tools = OfferedTools()
-    for given, _ in lists:
-        for tool in objects_in(given):
+    for listed, _ in lists:
+        for tool in objects_in(listed):
             if tool.get("type") in ("function", "custom") and isinstance(tool.get("name"), str):
                 tools.reserve(as_text(tool["name"]))
-    for given, place in lists:
-        for index, value in enumerate(given):
+    for listed, place in lists:
+        for index, value in enumerate(listed):
             here = place.at(index)
             _offer(entry(value, here), here, tools, losses)
     return tools
@@ -323,10 +323,10 @@ def _named(choice: JsonObject, tools: OfferedTools, place: FieldPath) -> str:
     if choice.get("type") != SEARCH:
         name = nonempty_string(choice, "name", place)
     namespace = optional(choice, "namespace", place)
-    found = tools.name_of(name, namespace)
-    if found in tools.by_name:
-        return found
-    alike = [known for known, called in tools.by_name.items() if called.name == name]
+    server_name = tools.name_of(name, namespace)
+    if server_name in tools.by_name:
+        return server_name
+    alike = [offered_name for offered_name, called in tools.by_name.items() if called.name == name]
     if len(alike) == 1 and not namespace:
         return alike[0]
     raise place.field("name").bad(f"{shown(name)} is none of the tools; name one of them")
@@ -360,9 +360,9 @@ def _of_namespace(namespace: str, by_name: Mapping[str, Called]) -> list[str]:
 
 def tool_names(tools: Json) -> list[str]:
     """The names of tools that a search found, for the model; those of a namespace with it."""
-    found: list[str] = []
+    names: list[str] = []
     for tool in objects_in(as_list(tools)):
         name = as_text(tool.get("name"))
         inner = [as_text(each.get("name")) for each in objects_in(tool.get("tools"))]
-        found += [joined_name(name, each) for each in inner if each] or ([name] if name else [])
-    return found
+        names += [joined_name(name, each) for each in inner if each] or ([name] if name else [])
+    return names

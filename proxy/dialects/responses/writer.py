@@ -26,8 +26,8 @@ class _Names(dict[Json, bytes]):
     """The names of events as bytes."""
 
     def __missing__(self, name: Json) -> bytes:
-        self[name] = known = str(name).encode()
-        return known
+        self[name] = encoded = str(name).encode()
+        return encoded
 
 
 _NAMES = _Names()
@@ -146,11 +146,11 @@ class ResponsesWriter:
     def heartbeat(self) -> bytes:
         """`response.created`, then `response.in_progress` again and again: comments reset no client's timer."""
         self._go_on()
-        given = self._encode([self._output.heartbeat()])
+        data = self._encode([self._output.heartbeat()])
         if not self._output.spoke:
             self._progress.begun = True
             self._progress.sequence = self._sequence
-        return given
+        return data
 
     def _go_on(self) -> None:
         """Until the reply speaks its numbers go on from the heartbeats of all tries: another one may have failed since
@@ -167,12 +167,12 @@ class ResponsesWriter:
 
     def _encode(self, events: Iterable[JsonObject]) -> bytes:
         """Events with their names and numbers, of which none is left out."""
-        given: list[bytes] = []
+        written: list[bytes] = []
         for event in events:
             event["sequence_number"] = self._sequence  # each event is made for this stream, and said once
-            given.append(b"event: %b\ndata: %b\n\n" % (_NAMES[event["type"]], dump_strict(event)))
+            written.append(b"event: %b\ndata: %b\n\n" % (_NAMES[event["type"]], dump_strict(event)))
             self._sequence += 1
-        return b"".join(given)
+        return b"".join(written)
 
 
 class ItemTeller:

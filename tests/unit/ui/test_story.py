@@ -8,7 +8,7 @@ import pytest
 
 from proxy.activity.ring import Story
 from proxy.config.settings import Settings
-from proxy.exchange.capture import Answer, capture_bytes, told_of_request
+from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.formats.reasoning import Thoughts
 from proxy.ui.story import last_capture, replayed, told
 from tests.support.answered_exchange import SSE, request
@@ -22,7 +22,7 @@ SETTINGS = Settings(upstream="http://127.0.0.1:9")
 
 def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **asked: Any) -> bytes:
     """What is kept of an answer."""
-    about = told_of_request(
+    about = request_facts(
         request(**asked), raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True)
     )
     return capture_bytes(about, Answer(status, SSE, body, 1_000_000, complete=complete), ())

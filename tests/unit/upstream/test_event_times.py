@@ -54,7 +54,7 @@ class Reply:
         self.times = EventTimes()
         patience = Timeouts(600, 600, whole=whole)
         self.wait = AnswerWait(None, patience, times=self.times, began=began)
-        self.wait.driven = True
+        self.wait.drive()
         self.call = Call()
         self.parts: Iterator[bytes | None] = iter(())
 
@@ -182,7 +182,7 @@ def test_a_whole_answer_has_no_events(clock: Clock) -> None:
 
 def test_without_a_driver_an_arrival_is_when_the_poll_has_told_of_it(clock: Clock) -> None:
     one = Reply(clock, began=1000.0)
-    one.wait.driven = False
+    one.wait.let_go()
     os.eventfd_write(one.call.fileno(), 1)
     one.wait.start_over()
     one.call.parts = [b"a", b"b", b""]

@@ -98,6 +98,26 @@ def test_the_proxy_reads_its_own_translation() -> None:
     assert request.tools is not None
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, False),
+        ({"output_format": {"type": "json_schema", "schema": {}}}, True),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, True),
+        ({"output_config": {"effort": "low"}}, False),
+    ],
+)
+def test_a_translation_knows_whether_json_was_asked_for(fields: dict[str, Any], expected: bool) -> None:
+    """C3: also where no server is told."""
+    assert translate({**captured(2), **fields}, OPTIONS).json_reply is expected
+
+
+def test_a_translation_knows_the_stop_sequences() -> None:
+    given = captured(2)
+    assert translate(given, OPTIONS).stop_sequences == frozenset()
+    assert translate({**given, "stop_sequences": ["END", "STOP"]}, OPTIONS).stop_sequences == {"END", "STOP"}
+
+
 def test_the_same_request_gives_the_same_bytes_and_stays_as_it_was() -> None:
     given = captured(2)
     before = json.dumps(given)
