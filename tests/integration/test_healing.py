@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import parse_rules
 from proxy.exchange import plan
-from proxy.healing.heal import IDS, heal_request
+from proxy.healing.heal import heal_request
 from proxy.tools.short_names import short_name
 from proxy.web import prepare
-from proxy.worker.lessons import Lessons
-from proxy.worker.shared_memory import SIZE, Memory
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
 from tests.support.messages_ask import ask
@@ -479,32 +474,10 @@ def test_a_name_that_the_server_does_not_take_comes_back_as_the_clients_own(insi
     assert LONG in response.text and short not in response.text
 
 
-@contextmanager
-def shared() -> Iterator[int]:
-    descriptor = os.memfd_create("test")
-    os.ftruncate(descriptor, SIZE)
-    yield descriptor
-    os.close(descriptor)
 
 
-def test_workers_share_what_was_learnt_until_the_rules_change() -> None:
-    with shared() as descriptor:
-        one, other = Memory(descriptor), Memory(descriptor)
-        mine, yours = Lessons(one), Lessons(other)
-        assert mine.of("m") == set()
-        assert mine.add("m", ("one_call",)) and yours.add("m", ("pictures",)) and yours.add("n", ("alternate",))
-        assert mine.of("m") == {"one_call", "pictures"} and mine.of("n") == {"alternate"}
-        assert not mine.add("m", ("pictures",)), "it was known"
-        with one.locked():
-            one.publish(b"", "r.yaml")
-        assert yours.of("m") == set() and yours.add("m", ("one_call",)) and mine.of("m") == {"one_call"}
 
 
-def test_lessons_have_an_end() -> None:
-    lessons = Lessons(Memory())
-    kept = [lessons.add(f"model-{number}-{'x' * 200}", IDS) for number in range(100)]
-    assert kept[0] and not kept[-1]
-    assert lessons.of(f"model-0-{'x' * 200}") == {*IDS}
 
 
 USAGE_BY_RULE = 'models: [{match: "*", sampling: {default: {stream_options: {include_usage: true}}}}]'

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from proxy.server import refusals
-from proxy.web.routes import API
 from tests.faults.bench import Bench, Benches
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import PATIENCE
@@ -113,10 +111,6 @@ def test_a_line_that_names_no_path_leaves_it_to_the_header(bench: Bench, said: s
         assert (status, bool(DIALECTS[dialect].error(body, 400).error)) == (400, True)
 
 
-def test_it_knows_the_paths_that_the_proxy_has() -> None:
-    """It can import nothing of the package, so it has a list of its own."""
-    chats = {route.path for route in API if not route.path.startswith(("/v1/messages", "/v1/responses", "/v1/models"))}
-    assert chats == set(refusals.CHAT_PATHS)
 
 
 def test_the_log_says_it_without_the_key(bench: Bench) -> None:

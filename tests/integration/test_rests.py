@@ -7,19 +7,10 @@ import json
 import pytest
 
 from proxy.exchange import attempt
-from proxy.upstream.answer_wait import rest_after
 from tests.conftest import Inside
 from tests.support.scripted import DONE, LAST, ROLE, SSE, WRITE_FILE, Gate, Upstream, chat, chunked, finish, text
 
 CALL = json.dumps({"name": "write_file", "arguments": {"path": "a.py", "content": "print(1)\n" * 20}})
-
-
-@pytest.mark.parametrize(
-    ("quiet", "rest"), [(0.0, 0.0), (0.49, 0.0), (0.5, 0.05), (0.8, 0.08), (1.0, 0.1), (3.0, 0.1), (600.0, 0.1)]
-)
-def test_the_longer_nothing_could_leave_the_longer_it_rests(quiet: float, rest: float) -> None:
-    assert rest_after(quiet, spoke=False) == pytest.approx(rest)
-    assert rest_after(quiet, spoke=True) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ Answers = Callable[[str, JsonObject], Made]
 class _Come:
     """In the place of a socket: all that it gives is there."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, stays: bool = False) -> None:
         self._data = data
+        self._stays = stays
         self._file = os.open(os.devnull, os.O_RDONLY)
 
     def fileno(self) -> int:
@@ -34,6 +35,8 @@ class _Come:
     def recv(self, most: int) -> bytes:
         """The next bytes."""
         piece, self._data = self._data[:most], self._data[most:]
+        if not piece and self._stays:
+            raise BlockingIOError
         return piece
 
     def close(self) -> None:
@@ -62,8 +65,18 @@ class Socketless(ModelServer):
         made = self._answers(path, asked)
         if isinstance(made, ProxyError):
             raise made
-        status, data = made
-        connection = HTTPConnection("h")
-        head = f"HTTP/1.1 {status} Said\r\nContent-Length: {len(data)}\r\n\r\n".encode()
-        connection.sock = _Come(head + data)
-        return UpstreamCall(connection)
+        return answer_with(*made)
+
+
+def answer_with(status: int, data: bytes, headers: Mapping[str, str] | None = None) -> UpstreamCall:
+    """An answer that has come, of which nothing is read yet."""
+    named = {**({} if headers is None else headers), "Content-Length": str(len(data))}
+    lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in named.items()), "", ""]
+    return bytes_came("\r\n".join(lines).encode() + data)
+
+
+def bytes_came(data: bytes, *, stays: bool = False) -> UpstreamCall:
+    """The same, of these very bytes; behind them the server `stays`, and says no more."""
+    connection = HTTPConnection("h")
+    connection.sock = _Come(data, stays=stays)
+    return UpstreamCall(connection)

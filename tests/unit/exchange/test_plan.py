@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json
-from proxy.dialects.chat.request import ChatRequest, content_text, count_tool_results, read_chat, tool_results
+from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from tests.support.scripted import WRITE_FILE, chat
 
@@ -127,41 +126,3 @@ def test_the_client_s_body_is_not_touched() -> None:
 def test_what_matters_of_a_request_is_read_whatever_it_holds(more: dict[str, Any], facts: dict[str, object]) -> None:
     wanted = request(**more)
     assert {name: getattr(wanted, name) for name in facts} == facts
-
-
-def result(text: object, role: str = "tool") -> dict[str, Any]:
-    return {"role": role, "tool_call_id": "c", "content": text}
-
-
-def test_the_tool_results_since_the_last_user_message_are_known() -> None:
-    """C3, F89."""
-    parts = [{"type": "text", "text": "b"}, {"type": "image_url"}, 5, {"type": "text", "text": "c"}]
-    messages: list[Any] = [
-        result("old"),
-        {"role": "user", "content": "do"},
-        {"role": "assistant", "content": "x"},
-        result("a"),
-        result(parts),
-        result(None),
-        result("d", "function"),
-    ]
-    assert set(tool_results(messages)) == {"a", "b\nc", "", "d"}
-
-
-def test_content_that_is_no_text_has_none() -> None:
-    values: tuple[Json, ...] = (None, 5, [], {"text": "a"}, [{"text": 5}])
-    assert [content_text(value) for value in values] == [""] * 5
-
-
-def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> None:
-    """A1: as the OpenClaw proxy counted."""
-    messages: list[Any] = [
-        {"role": "user", "content": "a"},
-        {"role": "tool", "content": "x"},
-        {"role": "user", "content": "b", "tool_call_id": "c1"},
-        {"role": "assistant", "tool_call_id": ""},
-        result("z"),
-        5,
-    ]
-    assert count_tool_results(messages) == 3
-    assert count_tool_results(None) == 0

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat.writer import ChatWriter
-from proxy.exchange.observe import ObservedReply, VerbatimReply
 from proxy.exchange.reply_stream import LONG
 from tests.support.helpers import RECORDINGS, call_json, calls, ends, new_engine, piece, says
 from tests.unit.exchange.test_reply_stream import (
@@ -16,7 +14,6 @@ from tests.unit.exchange.test_reply_stream import (
     TEXT,
     WEAK,
     Crashes,
-    options,
     reply,
     sent,
     wire,
@@ -98,11 +95,6 @@ def test_the_end_of_a_large_call_takes_a_long_step_and_its_middle_none() -> None
     assert one.ends_long
 
 
-def test_an_observed_reply_takes_long_where_its_reader_does() -> None:
-    one = ObservedReply(VerbatimReply(ChatWriter(options())), reply(), Crashes().append)
-    assert one.takes_long(says(LARGE).raw) and not one.takes_long(says("a").raw)
-    one.receive(says(LARGE).raw)
-    assert not one.unread and not one.ends_long
 
 
 def test_what_has_crashed_takes_no_long_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from proxy.dialects.chat.request import read_chat
 from proxy.engine.engine import Engine, Task
 from proxy.tools.toolset import read_tools
 from tests.support.helpers import SEED, all_cuts, ends, run, says, view
@@ -95,20 +93,3 @@ def test_what_was_cut_off_is_text() -> None:
 @pytest.mark.parametrize("more", [{"forced": ""}, {"json_reply": True}])
 def test_only_where_the_choice_was_forced_and_no_json_was_asked_for(more: dict[str, Any]) -> None:
     assert reply(LS, **more) == ([], LS)
-
-
-@pytest.mark.parametrize(
-    "tools,choice,name",
-    [
-        ([RUN, READ], FORCED, "run"),
-        ([RUN, READ], "required", ""),
-        ([RUN], "required", "run"),
-        ([RUN], "auto", ""),
-        ([RUN], None, ""),
-        ([READ], FORCED, ""),
-        ([], FORCED, ""),
-    ],
-)
-def test_which_tool_is_forced(tools: list[Any], choice: Any, name: str) -> None:
-    body = {"model": "m", "messages": [], "tools": tools, "tool_choice": choice}
-    assert read_chat(json.dumps(body).encode(), body).forced_tool == name

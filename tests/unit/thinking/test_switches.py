@@ -8,7 +8,6 @@ import pytest
 
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.thinking.families import FAMILIES, family_of
-from proxy.thinking.request import ThinkingRules, think
 from proxy.thinking.switches import SUFFIXES, effort_words, switched
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
@@ -102,12 +101,6 @@ def test_every_family_with_a_switch_takes_every_word(suffix: str) -> None:
         assert (made is BODY) == (family.switch is None and family.efforts is None) or family.efforts is not None
 
 
-def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:
-    made = think(BODY, ThinkingRules(None, "enable_thinking", suffix="nothink"))
-    assert without_messages(made.body) == OFF
-    made = think(BODY, ThinkingRules(None, "reasoning_effort", suffix="high"))
-    assert without_messages(made.body) == {"reasoning_effort": "high"}
-    assert think(BODY, ThinkingRules(None, "none", suffix="high")).body is BODY
 
 
 def test_new_fields_stand_before_the_messages() -> None:

@@ -1,4 +1,6 @@
-"""What a translated client says of thinking reaches a model in the words of its family."""
+"""What of a request, and of the rules, says how its model thinks; what a client says of it goes up in the words of
+the model's family.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,23 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import Rules, parse_rules
+from proxy.config.rules import Parse, Profile, Rules, parse_rules
 from proxy.dialects.messages.request import translate as of_messages
 from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.responses.request import translate as of_responses
-from proxy.web.thinking import switch_of, with_thinking
+from proxy.formats.reasoning import Thoughts
+from proxy.web.thinking import switch_of, thoughts_in_text, with_thinking
 
+BODY: JsonObject = {"model": "m", "messages": []}
+OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
+GIVEN = Thoughts(begun="<think>")
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
 ASKED: dict[str, Any] = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 HY3, KIMI, SOLAR = "tencent/Hy3", "moonshotai/Kimi-K3", "upstage/solar-open-100b"
 GPT, QWEN = "gpt-oss-20b", "Qwen3.5-9B"
 
 
-def rules(entry: str) -> Rules:
+def rules_of_entry(entry: str) -> Rules:
     """Rules with this one entry."""
     return parse_rules(f"models: [{{match: '*', {entry}}}]".encode(), "rules.yaml")
 
@@ -97,9 +103,9 @@ def test_so_is_that_of_messages(model: str, said: dict[str, Any], up: JsonObject
 
 
 def test_the_rules_can_turn_it_off_and_name_a_switch_of_a_family() -> None:
-    assert responses("low", KIMI, rules("thinking: none")) == {}
-    assert responses("low", KIMI, rules("arguments: live")) == kwargs(thinking_effort="low")
-    mine = rules("thinking: enable_thinking, family: kimi-k3")
+    assert responses("low", KIMI, rules_of_entry("thinking: none")) == {}
+    assert responses("low", KIMI, rules_of_entry("arguments: live")) == kwargs(thinking_effort="low")
+    mine = rules_of_entry("thinking: enable_thinking, family: kimi-k3")
     assert switch_of(mine, mine.profile("mine", ""), "mine") == OWN_WORDS
 
 
@@ -108,3 +114,57 @@ def test_a_beginning_that_llama_cpp_is_to_continue_switches_thinking_off_in_thes
     said: dict[str, Any] = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}
     up = told(of_messages, KIMI, server="llamacpp", max_tokens=9, messages=begun, **said)
     assert up == kwargs(thinking=False)
+
+
+def rules(text: str) -> Rules:
+    return parse_rules(text.encode(), "r.yaml", Rules())
+
+
+def test_the_family_is_known_by_the_name_of_the_model_else_by_the_rules() -> None:
+    asked: JsonObject = {**BODY, "reasoning_effort": "none"}
+    for model, profile in (("qwen3-8b", Profile()), ("mine", Profile(family="qwen3"))):
+        made = with_thinking(asked, Rules(), profile, model=model, requested=model)
+        assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"]
+    assert with_thinking(asked, Rules(), Profile(), model="mine", requested="mine").body is asked
+
+
+def test_a_suffix_counts_where_an_alias_takes_it() -> None:
+    read = rules('aliases: {"*:nothink": "qwen3-8b"}')
+    made = with_thinking(BODY, read, Profile(), model="qwen3-8b", requested="any:nothink")
+    assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"]
+    assert with_thinking(BODY, read, Profile(), model="qwen3-8b", requested="any").body is BODY
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "switch"),
+    [
+        ("unknown", "", "none"),
+        ("qwen3-8b", "", "enable_thinking"),
+        ("deepseek-v3.1", "", "enable_thinking"),
+        ("gpt-oss-20b", "", OWN_WORDS),
+        ("qwen3-8b", 'models: [{match: "qwen3*", thinking: none}]', "none"),
+        ("unknown", 'models: [{match: "*", thinking: thinking}]', "thinking"),
+    ],
+)
+def test_what_the_rules_name_is_the_switch_else_what_becomes_the_familys(model: str, text: str, switch: str) -> None:
+    read = rules(text) if text else Rules()
+    assert switch_of(read, read.profile(model, ""), model) == switch
+
+
+@pytest.mark.parametrize(
+    ("telling", "model", "parse", "blocks", "told"),
+    [
+        ("auto", "qwen3-8b", "proxy", False, GIVEN),
+        ("auto", "qwen3-8b", "server", False, None),
+        ("auto", "qwen3-8b", "server", True, Thoughts()),
+        ("auto", "unknown", "proxy", False, None),
+        ("auto", "unknown", "proxy", True, Thoughts()),
+        ("split", "unknown", "server", False, GIVEN),
+        ("server", "qwen3-8b", "proxy", False, None),
+        ("server", "qwen3-8b", "proxy", True, Thoughts()),
+    ],
+)
+def test_thoughts_are_told_from_the_text_where_the_proxy_reads_it_and_knows_the_family(
+    telling: Any, model: str, parse: Parse, blocks: bool, told: Thoughts | None
+) -> None:
+    assert thoughts_in_text(GIVEN, model, Profile(telling=telling), parse, blocks=blocks) == told

@@ -1,12 +1,26 @@
-"""What is read of a chat request, and what whoever made it knows already."""
+"""A chat-completions request, read once."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
-from proxy.codec.json_text import JsonObject
-from proxy.dialects.chat.request import KnownFields, read_chat
+from proxy.codec.json_text import Json, JsonObject
+from proxy.dialects.chat.request import (
+    ChatRequest,
+    KnownFields,
+    call_ids,
+    content_text,
+    count_tool_results,
+    is_true,
+    read_chat,
+    tool_results,
+)
 
+RUN: dict[str, Any] = {"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}
+READ: dict[str, Any] = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
 CALL: JsonObject = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
 BODY: JsonObject = {
     "model": "tiny",
@@ -17,17 +31,162 @@ BODY: JsonObject = {
         {"role": "tool", "tool_call_id": "call_1", "content": "noon"},
     ],
 }
+FORCED = {"type": "function", "function": {"name": "run"}}
+
+
+def read(**fields: Any) -> ChatRequest:
+    body = {"model": "m", "messages": [], **fields}
+    return read_chat(json.dumps(body).encode(), body)
+
+
+def result(text: object, role: str = "tool") -> dict[str, Any]:
+    return {"role": role, "tool_call_id": "c", "content": text}
+
+
+def test_the_bytes_and_the_body_are_kept_as_they_came() -> None:
+    """C1."""
+    body: dict[str, Any] = {"model": "m", "messages": [], "odd": {"field": 1}}
+    made = read_chat(b"raw", body)
+    assert made.raw == b"raw" and made.body is body
+    assert body == {"model": "m", "messages": [], "odd": {"field": 1}}
+
+
+def test_a_body_that_says_nothing_is_a_request_for_a_whole_answer_without_tools() -> None:
+    made = read_chat(b"{}", {})
+    assert (made.model, made.stream, made.usage, made.tools, made.forced) == ("", False, False, None, False)
+    assert (made.json_reply, made.results, made.ids, made.one_call) == (False, (), frozenset(), False)
+
+
+@pytest.mark.parametrize("model", [None, 7, ["m"]])
+def test_a_model_that_is_no_text_is_none(model: object) -> None:
+    assert read(model=model).model == ""
+
+
+@pytest.mark.parametrize("tools", [None, [], "read", [7], [{"type": "function"}]])
+def test_where_no_tool_is_offered_no_call_is_looked_for(tools: Any) -> None:
+    """F86."""
+    assert read(tools=tools).tools is None
+
+
+def test_where_the_client_wants_no_call_none_is_looked_for() -> None:
+    """F86."""
+    assert read(tools=[READ], tool_choice="none").tools is None
+
+
+def test_the_same_tools_are_the_very_same_in_every_request() -> None:
+    one, other = read(tools=[READ]), read(tools=[json.loads(json.dumps(READ))])
+    assert one.tools is not None and one.tools is other.tools
+    assert one.body["tools"] is other.body["tools"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "usage"),
+    [
+        ({"stream_options": {"include_usage": True}}, True),
+        ({"stream_options": {"include_usage": 1}}, False),
+        ({"stream_options": {}}, False),
+        ({"stream_options": None}, False),
+    ],
+)
+def test_the_usage_is_for_who_asks_for_it(fields: dict[str, Any], usage: bool) -> None:
+    assert read(**fields).usage is usage
+
+
+@pytest.mark.parametrize(
+    ("choice", "forced"), [("required", True), (FORCED, True), ("auto", False), ("none", False), (None, False)]
+)
+def test_a_choice_that_leaves_none_is_forced(choice: Any, forced: bool) -> None:
+    assert read(tools=[RUN, READ], tool_choice=choice).forced is forced
+
+
+@pytest.mark.parametrize("kind,json_reply", [("json_object", True), ("json_schema", True), ("text", False), (7, False)])
+def test_a_reply_may_have_to_be_json(kind: Any, json_reply: bool) -> None:
+    assert read(response_format={"type": kind}).json_reply is json_reply
+
+
+@pytest.mark.parametrize(("parallel", "one"), [(False, True), (True, False), (None, False), (0, False)])
+def test_only_who_says_so_wants_one_call(parallel: Any, one: bool) -> None:
+    """F52."""
+    assert read(parallel_tool_calls=parallel).one_call is one
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.0, "true", "True", "t", "YES", "y", "on", "1"])
+def test_what_servers_take_for_true_is_true(value: Json) -> None:
+    assert is_true(value) and read(stream=value).stream
+
+
+@pytest.mark.parametrize("value", [False, 0, 2, None, "false", "off", "", "2", " true", [], [True], {}])
+def test_all_else_is_false(value: Json) -> None:
+    assert not is_true(value) and not read(stream=value).stream
+
+
+def test_the_ids_of_the_history_are_known() -> None:
+    calls: list[Json] = [{"id": "a"}, {"id": 7}, {}, "odd", {"id": "b"}]
+    messages: list[Json] = [{"role": "assistant", "tool_calls": calls}, "odd", {"tool_calls": None}]
+    assert call_ids(messages) == {"a", "b"}
+    assert call_ids(None) == frozenset()
+
+
+def test_the_tool_results_since_the_last_user_message_are_known() -> None:
+    """C3, F89."""
+    parts = [{"type": "text", "text": "b"}, {"type": "image_url"}, 5, {"type": "text", "text": "c"}]
+    messages: list[Any] = [
+        result("old"),
+        {"role": "user", "content": "do"},
+        {"role": "assistant", "content": "x"},
+        result("a"),
+        result(parts),
+        result(None),
+        result("d", "function"),
+    ]
+    assert set(tool_results(messages)) == {"a", "b\nc", "", "d"}
+
+
+def test_content_that_is_no_text_has_none() -> None:
+    values: tuple[Json, ...] = (None, 5, [], {"text": "a"}, [{"text": 5}])
+    assert [content_text(value) for value in values] == [""] * 5
+
+
+def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> None:
+    """A1: as the OpenClaw proxy counted."""
+    messages: list[Any] = [
+        {"role": "user", "content": "a"},
+        {"role": "tool", "content": "x"},
+        {"role": "user", "content": "b", "tool_call_id": "c1"},
+        {"role": "assistant", "tool_call_id": ""},
+        result("z"),
+        5,
+    ]
+    assert count_tool_results(messages) == 3
+    assert count_tool_results(None) == 0
+
+
+@pytest.mark.parametrize(
+    "tools,choice,name",
+    [
+        ([RUN, READ], FORCED, "run"),
+        ([RUN, READ], "required", ""),
+        ([RUN], "required", "run"),
+        ([RUN], "auto", ""),
+        ([RUN], None, ""),
+        ([READ], FORCED, ""),
+        ([], FORCED, ""),
+    ],
+)
+def test_which_tool_is_forced(tools: list[Any], choice: Any, name: str) -> None:
+    body = {"model": "m", "messages": [], "tools": tools, "tool_choice": choice}
+    assert read_chat(json.dumps(body).encode(), body).forced_tool == name
 
 
 def test_what_nobody_knows_is_read() -> None:
-    wanted = read_chat(b"", {**BODY})
-    assert (wanted.results, wanted.ids, wanted.json_reply) == (("noon",), frozenset({"call_1"}), True)
+    chat = read_chat(b"", {**BODY})
+    assert (chat.results, chat.ids, chat.json_reply) == (("noon",), frozenset({"call_1"}), True)
 
 
 def test_what_is_known_is_not_looked_for() -> None:
     known = KnownFields(results=(), ids=frozenset(), json_reply=False)
-    wanted = read_chat(b"", {**BODY}, known)
-    assert (wanted.results, wanted.ids, wanted.json_reply) == ((), frozenset(), False)
+    chat = read_chat(b"", {**BODY}, known)
+    assert (chat.results, chat.ids, chat.json_reply) == ((), frozenset(), False)
 
 
 @pytest.mark.parametrize("name", ["results", "ids", "json_reply"])

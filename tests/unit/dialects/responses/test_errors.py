@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from proxy.dialects.responses.errors import error_body, error_code, error_status, failure
-from proxy.errors import BadRequest, ProxyError, Unavailable, UpstreamBroken, UpstreamRefused
+from proxy.errors import BadRequest, InternalError, ProxyError, Unavailable, UpstreamBroken, UpstreamRefused, refusal
 
 JINJA = "While executing CallExpression at line 9: Error: Jinja Exception: Conversation roles must alternate"
+# As servers that follow OpenAI say it; the words are their own.
+TOO_LONG: JsonObject = {"message": "Too long.", "type": "invalid_request_error", "code": "context_length_exceeded"}
 FULL = "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."
 
 
@@ -34,6 +37,11 @@ CASES: list[tuple[ProxyError, str, int]] = [
     (UpstreamBroken("it broke off"), "server_error", 502),
     (UpstreamBroken(JINJA), "server_error", 502),
     (BadRequest("no", "tools"), "", 400),
+    (InternalError("no"), "server_error", 500),
+    (refused(401), "", 401),
+    (refusal(TOO_LONG, status=400), "context_length_exceeded", 400),
+    (refusal(TOO_LONG), "context_length_exceeded", 400),
+    (refusal({**TOO_LONG, "code": ["x"]}, status=400), "invalid_prompt", 400),
 ]
 
 
@@ -48,3 +56,4 @@ def test_the_wait_is_told_in_words() -> None:
     """Codex reads "try again in 7s"."""
     error = refused(429, "slow down.", **{"Retry-After": "7"})
     assert failure(error)["message"] == "slow down. Please try again in 7s."
+    assert failure(refused(429, "try again in 9s", **{"Retry-After": "7"}))["message"] == "try again in 9s"

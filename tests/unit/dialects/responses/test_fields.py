@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,20 +20,15 @@ from openai.types.responses import (
 )
 from openai.types.shared_params import reasoning
 
-from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import fields
 from proxy.dialects.responses.compaction import packed
-from proxy.dialects.responses.request import translate_count
 from tests.support.responses_ask import (
     CUSTOM,
-    FUNCTION,
-    MODEL,
     PIXEL,
     SCHEMA,
     SPACE,
     TOOL,
     ask,
-    assistant,
     call,
     lost,
     output,
@@ -294,79 +288,3 @@ def test_another_tool_is_dropped_or_refused(kind: str, row: str) -> None:
     else:
         assert lost(sent(body)) == {f"tools[] of type '{kind}'": 1}
         assert "`server_tools: drop`" in refusal(body, server_tools="refuse")
-
-
-FORM = {"type": "json_schema", "name": "out", "schema": SCHEMA, "strict": True, "description": "d"}
-FORM_OUT = {"type": "json_schema", "json_schema": {key: value for key, value in FORM.items() if key != "type"}}
-EFFORT = {"thinking": "reasoning_effort"}
-CARRIED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-    ({}, {"model": MODEL, "stream": "absent", "max_tokens": "absent"}, {}),
-    ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, {}),
-    ({"stream": False}, {"stream": False, "stream_options": "absent"}, {}),
-    ({"max_output_tokens": 7}, {"max_tokens": 7}, {}),
-    ({"temperature": 0.5, "top_p": 0.9, "user": "me"}, {"temperature": 0.5, "top_p": 0.9, "user": "me"}, {}),
-    ({"tools": [TOOL], "parallel_tool_calls": False}, {"tools": [FUNCTION], "parallel_tool_calls": False}, {}),
-    ({"reasoning": {"effort": "minimal"}}, {"reasoning_effort": "low"}, EFFORT),
-    ({"reasoning": {"effort": "xhigh"}}, {"reasoning_effort": "high"}, EFFORT),
-    ({"reasoning": {"effort": "none"}}, {"chat_template_kwargs": {"thinking": False}}, {"thinking": "thinking"}),
-    ({"reasoning": {"effort": "low"}}, {"chat_template_kwargs": {"thinking": True}}, {"thinking": "thinking"}),
-    ({"text": {"verbosity": "low"}}, {"verbosity": "low", "response_format": "absent"}, {}),
-    ({"text": {"format": {"type": "text"}}}, {"response_format": "absent"}, {}),
-    ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}, {}),
-    ({"text": {"format": FORM}}, {"response_format": FORM_OUT}, {"server": "vllm"}),
-    ({"text": {"format": FORM}, "tools": [TOOL]}, {"response_format": FORM_OUT}, {"server": "llamacpp"}),
-    ({"metadata": {"a": "b"}, "prompt_cache_key": "k", "truncation": "disabled", "store": False}, {}, {}),
-    ({"background": False, "previous_response_id": None, "conversation": None}, {}, {}),
-]
-
-
-@pytest.mark.parametrize(("given", "wanted", "options"), CARRIED, ids=lambda value: json.dumps(value)[:40])
-def test_a_field_of_the_body_that_is_carried_leaves_no_record(given: Any, wanted: Any, options: Any) -> None:
-    translation = sent(ask(**given), **options)
-    assert {name: translation.body.get(name, "absent") for name in wanted} == wanted
-    assert lost(translation) == {}
-
-
-@pytest.mark.parametrize(
-    ("given", "options", "kind"),
-    [
-        ({"store": True}, {}, "store"),
-        ({"truncation": "auto"}, {}, "truncation"),
-        ({"reasoning": {"effort": "low"}}, {}, "reasoning.effort"),
-        ({"text": {"format": FORM}, "tools": [TOOL]}, {"server": "vllm"}, "text.format"),
-        ({"text": {"odd": 1}}, {}, "text.odd"),
-        ({"odd": 1}, {}, "odd"),
-    ],
-)
-def test_what_is_dropped_only_there_has_a_record(given: Any, options: Any, kind: str) -> None:
-    assert lost(sent(ask(**given), **options)) == {kind: 1}
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"previous_response_id": "resp_1"}, "previous_response_id: this server keeps no responses; configure"),
-        ({"conversation": "conv_1"}, "conversation: this server keeps no conversations"),
-        ({"prompt": {"id": "p"}}, "prompt: this server keeps no prompts"),
-        ({"background": True}, "background: this server keeps no responses"),
-        ({"max_output_tokens": 0}, "max_output_tokens: must be greater"),
-        ({"reasoning": {"effort": "x"}}, "reasoning.effort: 'x' is none of"),
-        ({"text": {"verbosity": "x"}}, "text.verbosity: 'x' is none of"),
-        ({"text": {"format": {"type": "x"}}}, "text.format.type: 'x' is none of"),
-        ({"text": {"format": {"type": "json_schema"}}}, "text.format.name: Field required"),
-        ({"model": ""}, "model: may not be empty"),
-        ({"stream": "yes"}, "stream: must be true or false"),
-    ],
-)
-def test_what_cannot_be_carried_is_refused_with_its_place(given: Any, words: str) -> None:
-    assert refusal(ask(**given)).startswith(words)
-
-
-def test_the_count_has_only_what_the_prompt_is_made_of() -> None:
-    body = ask(tools=[TOOL], stream=True, max_output_tokens=3, reasoning={"effort": "low"}, instructions="a")
-    counted = translate_count(body, ModelOptions(model=MODEL, thinking="thinking")).body
-    assert [*counted] == ["model", "tools", "chat_template_kwargs", "messages"]
-
-
-def test_an_assistants_answer_at_the_end_is_sent_as_it_is() -> None:
-    assert sent(ask(user("hi"), assistant("a"))).body["messages"][-1] == {"role": "assistant", "content": "a"}

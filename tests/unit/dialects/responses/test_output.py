@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.dialects.responses.errors import error_body, error_code, failure
-from proxy.dialects.responses.output import Output, Progress
+from proxy.dialects.responses.output import Output
 from proxy.dialects.responses.tools import Called, Kind
-from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
+from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.events import (
     Call,
     CallArguments,
@@ -25,17 +24,11 @@ from proxy.engine.events import (
     Usage,
 )
 from proxy.errors import (
-    BadRequest,
-    ContextFull,
-    InternalError,
     ProxyError,
-    Unavailable,
     UpstreamBroken,
-    UpstreamRefused,
-    refusal,
 )
 from tests.support.helpers import all_cuts
-from tests.support.responses_checker import calls_of, check_response, check_stream, events, text_of
+from tests.support.responses_checker import calls_of, check_stream, events, text_of
 from tests.support.responses_view import offering, options, told
 
 PATCH = "*** Begin Patch\n*** End Patch"
@@ -324,93 +317,6 @@ def test_text_that_waited_is_said_before_a_failure() -> None:
     data = writer.write(Text(0, "<thi")) + writer.error(UpstreamBroken("gone"))
     response = check_stream(data)
     assert text_of(response) == "<thi" and response["output"][0]["status"] == "incomplete"
-
-
-# Heartbeats.
-
-
-def test_heartbeats_begin_the_response_and_repeat_it() -> None:
-    """Comments do not reset Codex's timer."""
-    writer = ResponsesWriter(options())
-    data = writer.heartbeat() + writer.heartbeat() + writer.write(Text(0, "a")) + writer.heartbeat()
-    data += writer.write(END) + writer.end()
-    check_stream(data)
-    assert kinds(data)[:4] == ["created", "in_progress", "in_progress", "output_item.added"]
-    assert kinds(data).count("created") == 1 and "in_progress" in kinds(data)[5:]
-
-
-@pytest.mark.parametrize("beats", [0, 1, 3])
-def test_a_second_try_goes_on_where_the_heartbeats_stopped(beats: int) -> None:
-    """What the first one would have said besides never left."""
-    dialect = ResponsesDialect(options(progress=Progress()))
-    first = dialect.writer(expand=False)
-    data = b"".join(first.heartbeat() for _ in range(beats))
-    first.write(Text(0, "never sent"))
-    second = dialect.writer(expand=True)
-    data += second.write(Text(0, "a")) + second.end()
-    assert text_of(check_stream(data)) == "a"
-
-
-@pytest.mark.parametrize("beats", [0, 2])
-def test_a_failure_is_the_whole_stream(beats: int) -> None:
-    writer = ResponsesWriter(options())
-    data = b"".join(writer.heartbeat() for _ in range(beats)) + writer.error(UpstreamBroken("gone"))
-    assert check_stream(data)["error"] == {"code": "server_error", "message": "gone"}
-
-
-# Whole answers, and errors.
-
-
-def test_a_whole_answer_is_the_last_response() -> None:
-    answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
-    given = (Reasoning(0, "hm"), Text(0, "a"), opened(), said("{}"), END)
-    response = check_response(ResponsesDialect(options()).complete_answer(b"", answer, given))
-    assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
-    assert response["usage"]["total_tokens"] == 3
-
-
-def test_a_whole_answer_that_fills_the_context_is_an_error() -> None:
-    with pytest.raises(ContextFull) as caught:
-        ResponsesDialect(options(limit=None)).complete_answer(b"", {}, (Text(0, "a"), Finished(0, "length", None)))
-    assert (caught.value.status, error_code(caught.value)) == (400, "context_length_exceeded")
-
-
-# As servers that follow OpenAI say it; the words are their own.
-TOO_LONG = {"message": "Too long.", "type": "invalid_request_error", "code": "context_length_exceeded"}
-OVERFLOW = "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "failed"),
-    [
-        (BadRequest("no"), None, "server_error"),
-        (InternalError("no"), "server_error", "server_error"),
-        (UpstreamBroken("no"), "server_error", "server_error"),
-        (Unavailable("no"), "server_is_overloaded", "server_is_overloaded"),
-        (UpstreamRefused("no", status=429), "rate_limit_exceeded", "rate_limit_exceeded"),
-        (UpstreamRefused("no", status=503), "server_is_overloaded", "server_is_overloaded"),
-        (UpstreamRefused("no", status=529), "server_is_overloaded", "server_is_overloaded"),
-        (UpstreamRefused("the template", status=400), "invalid_prompt", "invalid_prompt"),
-        (UpstreamRefused("no", status=401), None, "server_error"),
-        (UpstreamRefused("no", status=500), "server_error", "server_error"),
-        (UpstreamRefused(OVERFLOW, status=400), "context_length_exceeded", "context_length_exceeded"),
-        (UpstreamRefused(OVERFLOW, status=500), "context_length_exceeded", "context_length_exceeded"),
-        (refusal(TOO_LONG, status=400), "context_length_exceeded", "context_length_exceeded"),
-        (refusal(TOO_LONG), "context_length_exceeded", "context_length_exceeded"),
-        (refusal({**TOO_LONG, "code": ["x"]}, status=400), "invalid_prompt", "invalid_prompt"),
-    ],
-)
-def test_errors_have_the_codes_by_which_codex_goes_on(error: ProxyError, code: str | None, failed: str) -> None:
-    assert json.loads(error_body(error))["error"]["code"] == code
-    assert failure(error)["code"] == failed
-
-
-def test_how_long_to_wait_is_told_in_words() -> None:
-    """Codex reads `try again in Ns`."""
-    error = UpstreamRefused("slow down", status=429, headers=(("Retry-After", "7"),))
-    assert failure(error)["message"] == "slow down Please try again in 7s."
-    other = UpstreamRefused("try again in 9s", status=429, headers=(("Retry-After", "7"),))
-    assert failure(other)["message"] == "try again in 9s"
 
 
 def test_further_choices_say_nothing() -> None:

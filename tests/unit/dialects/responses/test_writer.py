@@ -1,0 +1,116 @@
+"""Responses, to the client: the numbers of a stream's events, heartbeats, and whole responses (C2, C4)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.codec.json_text import JsonObject
+from proxy.dialects.responses.errors import error_code
+from proxy.dialects.responses.output import Progress
+from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect, ResponsesWriter
+from proxy.engine.events import Chunk, Failed, Finished, Reasoning, Text
+from proxy.errors import ContextFull, UpstreamBroken
+from tests.support.responses_checker import check_response, check_stream, events, text_of
+from tests.support.responses_view import options
+from tests.unit.dialects.responses.test_output import END, kinds, opened, said
+
+
+def test_heartbeats_begin_the_response_and_repeat_it() -> None:
+    """Comments do not reset Codex's timer."""
+    writer = ResponsesWriter(options())
+    data = writer.heartbeat() + writer.heartbeat() + writer.write(Text(0, "a")) + writer.heartbeat()
+    data += writer.write(END) + writer.end()
+    check_stream(data)
+    assert kinds(data)[:4] == ["created", "in_progress", "in_progress", "output_item.added"]
+    assert kinds(data).count("created") == 1 and "in_progress" in kinds(data)[5:]
+
+
+@pytest.mark.parametrize("beats", [0, 1, 3])
+def test_a_second_try_goes_on_where_the_heartbeats_stopped(beats: int) -> None:
+    """What the first one would have said besides never left."""
+    dialect = ResponsesDialect(options(progress=Progress()))
+    first = dialect.writer(expand=False)
+    data = b"".join(first.heartbeat() for _ in range(beats))
+    first.write(Text(0, "never sent"))
+    second = dialect.writer(expand=True)
+    data += second.write(Text(0, "a")) + second.end()
+    assert text_of(check_stream(data)) == "a"
+
+
+@pytest.mark.parametrize("beats", [0, 2])
+def test_a_failure_is_the_whole_stream(beats: int) -> None:
+    writer = ResponsesWriter(options())
+    data = b"".join(writer.heartbeat() for _ in range(beats)) + writer.error(UpstreamBroken("gone"))
+    assert check_stream(data)["error"] == {"code": "server_error", "message": "gone"}
+
+
+def test_a_whole_answer_is_the_last_response() -> None:
+    answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
+    given = (Reasoning(0, "hm"), Text(0, "a"), opened(), said("{}"), END)
+    response = check_response(ResponsesDialect(options()).complete_answer(b"", answer, given))
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
+    assert response["usage"]["total_tokens"] == 3
+
+
+def test_a_whole_answer_that_fills_the_context_is_an_error() -> None:
+    with pytest.raises(ContextFull) as caught:
+        ResponsesDialect(options(limit=None)).complete_answer(b"", {}, (Text(0, "a"), Finished(0, "length", None)))
+    assert (caught.value.status, error_code(caught.value)) == (400, "context_length_exceeded")
+
+
+def test_each_event_has_its_name_and_the_next_number() -> None:
+    writer = ResponsesWriter(options())
+    data = writer.heartbeat() + writer.write(Text(0, "a")) + writer.write(Text(0, "b")) + writer.write(END)
+    data += writer.end()
+    told = [(name, json.loads(text)) for name, text in events(data)]
+    assert [body["type"] for _, body in told] == [name for name, _ in told]
+    assert [body["sequence_number"] for _, body in told] == [*range(len(told))]
+
+
+def test_numbers_that_were_taken_are_used_by_nobody_else() -> None:
+    """Texts of a lane are written beside the writer."""
+    writer = ResponsesWriter(options())
+    (_, *_, (_, last)) = events(writer.write(Text(0, "a")))
+    first = writer.take_numbers(3)
+    assert first == json.loads(last)["sequence_number"] + 1
+    ((_, next_),) = events(writer.write(Text(0, "b")))
+    assert json.loads(next_)["sequence_number"] == first + 3
+
+
+def test_the_dialect_has_no_comments_and_no_first_words() -> None:
+    writer = ResponsesWriter(options())
+    assert writer.comment(b": ping\n\n") == b"" and writer.begin(1) == b"" and not writer.passes(b"")
+
+
+def test_the_newest_counts_are_those_of_the_response() -> None:
+    writer = ResponsesWriter(options())
+    for total in (1, 7):
+        writer.observe_chunk(Chunk({"usage": {"prompt_tokens": total, "completion_tokens": 0}}, b""))
+    data = writer.write(Text(0, "a")) + writer.write(END) + writer.end()
+    assert check_stream(data)["usage"]["input_tokens"] == 7
+
+
+def test_a_response_is_kept_where_the_options_say_so() -> None:
+    assert not ResponsesDialect(options()).keeps
+    assert ResponsesDialect(options(keep=lambda *_: None)).keeps
+
+
+def test_a_compacted_conversation_is_what_a_client_goes_on_from() -> None:
+    answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
+    made = json.loads(CompactDialect(options()).complete_answer(b"", answer, (Text(0, "So far."), END)))
+    assert made["object"] == "response.compaction" and made["usage"]["total_tokens"] == 3
+    assert {*made} == {"id", "created_at", "output", "usage", "object"}
+    assert made["output"][-1]["type"] == "compaction"
+
+
+def test_half_a_summary_is_none() -> None:
+    with pytest.raises(UpstreamBroken):
+        CompactDialect(options()).complete_answer(b"", {}, (Text(0, "So f"), Finished(0, "length", None)))
+
+
+def test_an_answer_that_fails_raises_its_error() -> None:
+    response = ResponsesDialect(options()).complete_answer
+    with pytest.raises(UpstreamBroken, match="gone"):
+        response(b"", {}, (Text(0, "a"), Failed(UpstreamBroken("gone"))))
