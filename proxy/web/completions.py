@@ -111,7 +111,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     if hand_over is not None:
         exchange.wait.outlet = partial(_masked, ctx, masking)
         hand_over(exchange.wait)
-        ctx.thread.close()
+        ctx.return_thread()
     return response
 
 
