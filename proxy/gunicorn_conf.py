@@ -441,7 +441,15 @@ class Worker(ThreadWorker):
             chunked=answer.chunked,
             idle=STALL_SECONDS,
         )
+        self._let_go_of_request(answer, conn)
         return bool(self._pump.add(stream))
+
+    def _let_go_of_request(self, answer: Any, conn: TConn) -> None:
+        """Forget what a stream does not need of its request, if that was read to its end."""
+        parser: Any = conn.parser
+        if not answer.keeps_connection or self._keepalive_after(conn, True):
+            parser.mesg = None
+            answer.let_go_of_request()
 
     def _finish_stream(self, answer: Any, conn: TConn, whole: bool) -> None:
         """A stream has ended; on a thread of the pump's. Its connection goes back to the poll, as after any request."""

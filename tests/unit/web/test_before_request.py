@@ -177,3 +177,16 @@ def test_a_key_has_so_many_requests_under_way_until_they_end() -> None:
         steps.read(context(served, KEY), routes.CHAT, environ(body))
     first.give_back()
     steps.read(context(served, KEY), routes.CHAT, environ(body))
+
+
+def test_all_is_given_back_the_last_first_whatever_goes_wrong() -> None:
+    done: list[str] = []
+
+    def fails() -> None:
+        raise OSError("no")
+
+    ctx = context(worker())
+    ctx.held += [lambda: done.append("first"), fails, lambda: done.append("last")]
+    with pytest.raises(OSError, match="no"):
+        ctx.give_back()
+    assert done == ["last", "first"] and not ctx.held
