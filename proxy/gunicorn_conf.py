@@ -210,6 +210,7 @@ def post_fork(server: Any, worker: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+_CLIENT_TIMES = _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE)
 # What a request's thread gives when the pump has its connection.
 _HANDED_OVER = object()
 
@@ -336,7 +337,7 @@ class Worker(ThreadWorker):
         """A connection that may have something to read gets a thread when a whole request is there."""
         conn.close = partial(self._close, conn)  # type: ignore[method-assign]
         if not isinstance(conn.sock, _clients.ClientSocket):
-            conn.sock = _clients.ClientSocket(conn.sock, _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE))
+            conn.sock = _clients.ClientSocket(conn.sock, _CLIENT_TIMES)
         request = _requests.Request(HEAD_BYTES, self._max_body())
         if not self._incoming.begin(self.poller, conn, request, time.monotonic() + HEAD_SECONDS):
             conn.set_timeout()
