@@ -1,4 +1,4 @@
-"""What the proxy is held to, in one run: `python -m benchmarks.held [--quick] [--without LiteLLM,aiohttp]`.
+"""What the proxy is held to, in one run: `python -m benchmarks.held [--quick] [--only idle]`.
 
 nginx, this proxy, an aiohttp program that parses each event, and LiteLLM stand before the same upstream at the same
 time, and are measured in turn, round by round; of each figure the median of the rounds counts. With `--against COMMIT`
@@ -96,6 +96,11 @@ BOUNDS = (
     Bound("1,000 idle streams: memory", "idle.during_mb", most=90.0, unit="MB"),
     Bound("5,000 idle streams: memory", "many.during_mb", most=250.0, unit="MB"),
 )
+# What `--only` takes: the first words of the figures.
+_ROW_NAMES = tuple(dict.fromkeys(figure.partition(".")[0] for figure, _, _ in ROWS))
+_ONLY_HELP = f"measure the rows of one kind alone, and of another if given again: {', '.join(_ROW_NAMES)}"
+# What is measured in fresh processes, behind all rounds.
+_MEMORY_ROWS = frozenset(("idle", "many"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +142,11 @@ def main() -> int:
     parser.add_argument("--without", default="", help="targets to leave out, with commas between: LiteLLM,aiohttp")
     parser.add_argument("--against", metavar="COMMIT", default="", help="run the proxy of an older commit beside this")
     parser.add_argument("--rounds", type=against.rounds, help=f"how many; {against.ROUNDS}, or 1 with --quick")
+    parser.add_argument("--only", metavar="ROW", action="append", choices=_ROW_NAMES, default=[], help=_ONLY_HELP)
     options = parser.parse_args()
     sizes, rounds = (QUICK, 1) if options.quick else (FULL, against.ROUNDS)
     rounds = options.rounds or rounds
+    only = frozenset(options.only)
     limit = (1 + rounds) * ROUND_SECONDS
     run.bounded(limit)
     began = time.monotonic()
@@ -147,13 +154,14 @@ def main() -> int:
         with targets.upstream(limit) as port, ExitStack() as stack:
             tree = stack.enter_context(against.tree_of(options.against)) if options.against else None
             columns = _columns(options.against, tree, options.without.split(","))
-            measured = _measured(columns, port, sizes, rounds)
+            measured = _measured(columns, port, sizes, rounds, only)
     except (measure.Failed, Unavailable) as error:
         print(f"a measurement failed: {error}", file=sys.stderr)
         return 1
-    results = against.show(measured, ROWS, options.against)
+    results = against.show(measured, [row for row in ROWS if _is_asked(row[0], only)], options.against)
     print("\nNumbers to hold")
-    print("\n".join(report.held(BOUNDS, results.get(PROXY, {}))))
+    bounds = [bound for bound in BOUNDS if _is_asked(bound.figure, only)]
+    print("\n".join(report.held(bounds, results.get(PROXY, {}))))
     print(f"\n{rounds} x, {time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
     return 0
 
@@ -178,18 +186,25 @@ def _room(tree: Path, python: str) -> tuple[str, ...]:
     return _ROOM if _ROOM[0] in said.stdout else ()
 
 
-def _measured(columns: Sequence[Column], port: int, sizes: Sizes, rounds: int) -> list[report.Results]:
+def _measured(
+    columns: Sequence[Column], port: int, sizes: Sizes, rounds: int, only: frozenset[str]
+) -> list[report.Results]:
     """Return the figures of each target in each round; memory, which is taken from fresh processes, is in the first."""
     ours = [column for column in columns if column.plan.finds]
+    in_rounds = not only or bool(only - _MEMORY_ROWS)
     with ExitStack() as stack, ExitStack() as running_stack:
-        running = [*_started(running_stack, columns, port)]
+        running = [*_started(running_stack, columns, port)] if in_rounds else []
         bar = stack.enter_context(progress("benchmarks", rounds * len(running) + len(ours)))
-        rows = [_row(number, running, sizes, bar) for number in range(1, rounds + 1)]
+        rows = [_row(number, running, sizes, bar, only) for number in range(1, rounds + 1)]
         running_stack.close()
         for column in ours:
             bar.step(f"memory, {column.name}")
-            rows[0][column.name] |= _memory(column, port, sizes)
+            rows[0].setdefault(column.name, {}).update(_memory(column, port, sizes, only))
     return rows
+
+
+def _is_asked(figure: str, only: frozenset[str]) -> bool:
+    return not only or figure.partition(".")[0] in only
 
 
 def _started(stack: ExitStack, columns: Sequence[Column], port: int) -> Iterator[tuple[Column, Target]]:
@@ -218,21 +233,24 @@ def _warmth(asking: Asking) -> Measurement:
     return warm
 
 
-def _row(number: int, running: Sequence[tuple[Column, Target]], sizes: Sizes, bar: Progress) -> report.Results:
+def _row(
+    number: int, running: Sequence[tuple[Column, Target]], sizes: Sizes, bar: Progress, only: frozenset[str]
+) -> report.Results:
     """Measure each of them once, and hold them against each other."""
     row: report.Results = {}
     for column, target in running:
         bar.step(f"round {number}, {column.name}")
-        row[column.name] = one_round(column, target, sizes)
+        row[column.name] = one_round(column, target, sizes, only)
     compare(row)
     return row
 
 
-def one_round(column: Column, target: Target, sizes: Sizes) -> Figures:
-    """Return the figures of one target in one round."""
+def one_round(column: Column, target: Target, sizes: Sizes, only: frozenset[str] = frozenset()) -> Figures:
+    """Return the figures of one target in one round, of some rows alone if `only` names them."""
     figures: Figures = {}
     for what, measurement in _measurements(column).items():
-        figures |= _figures(column, what, target, sizes, measurement)
+        if _is_asked(what.rpartition(" ")[2], only):
+            figures |= _figures(column, what, target, sizes, measurement)
     return figures
 
 
@@ -275,12 +293,14 @@ def _cpu_of(what: str, plan: Measured) -> Measurement:
     return lambda target, sizes: {f"{what}.cpu_us": measure.cpu_per_event(target, sizes, asking, call=call)}
 
 
-def _memory(column: Column, port: int, sizes: Sizes) -> Figures:
-    """Return what idle streams take, in two fresh proxies."""
+def _memory(column: Column, port: int, sizes: Sizes, only: frozenset[str]) -> Figures:
+    """Return what idle streams take, in a fresh proxy for each row."""
     figures: Figures = {}
     # The quick run opens fewer, to see that it can be measured.
     many = MANY if sizes.idle == FULL.idle else 2 * sizes.idle
     for what, streams in (("idle", sizes.idle), ("many", many)):
+        if not _is_asked(what, only):
+            continue
         with column.start(port) as target:
             measure.warm(target)
             figures |= _figures(column, what, target, replace(sizes, idle=streams), _memory_of(what))

@@ -210,6 +210,7 @@ def post_fork(server: Any, worker: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+_CLIENT_TIMES = _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE)
 # What a request's thread gives when the pump has its connection.
 _HANDED_OVER = object()
 
@@ -336,7 +337,7 @@ class Worker(ThreadWorker):
         """A connection that may have something to read gets a thread when a whole request is there."""
         conn.close = partial(self._close, conn)  # type: ignore[method-assign]
         if not isinstance(conn.sock, _clients.ClientSocket):
-            conn.sock = _clients.ClientSocket(conn.sock, _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE))
+            conn.sock = _clients.ClientSocket(conn.sock, _CLIENT_TIMES)
         request = _requests.Request(HEAD_BYTES, self._max_body())
         if not self._incoming.begin(self.poller, conn, request, time.monotonic() + HEAD_SECONDS):
             conn.set_timeout()
@@ -441,7 +442,15 @@ class Worker(ThreadWorker):
             chunked=answer.chunked,
             idle=STALL_SECONDS,
         )
+        self._let_go_of_request(answer, conn)
         return bool(self._pump.add(stream))
+
+    def _let_go_of_request(self, answer: Any, conn: TConn) -> None:
+        """Forget what a stream does not need of its request, if that was read to its end."""
+        parser: Any = conn.parser
+        if not answer.keeps_connection or self._keepalive_after(conn, True):
+            parser.mesg = None
+            answer.let_go_of_request()
 
     def _finish_stream(self, answer: Any, conn: TConn, whole: bool) -> None:
         """A stream has ended; on a thread of the pump's. Its connection goes back to the poll, as after any request."""

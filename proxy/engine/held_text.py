@@ -60,6 +60,10 @@ class HeldChunk:
         return any((self.final, self.data, self.reasoning))
 
 
+# A stream whose text cannot begin a call needs no queue of its own, and keeps none.
+_NO_QUEUE: deque[HeldChunk] = deque()
+
+
 class HeldText:
     """The chunks of one choice that wait, in order; what leaves of them is given as events.
 
@@ -69,7 +73,7 @@ class HeldText:
 
     def __init__(self, choice: int, *, thinking: bool = False) -> None:
         self._choice = choice
-        self.queue: deque[HeldChunk] = deque()
+        self.queue = _NO_QUEUE
         self.received = 0
         self.decided = 0
         self._thinking = thinking
@@ -136,6 +140,8 @@ class HeldText:
 
     def append(self, held: HeldChunk) -> None:
         """Let a received chunk wait."""
+        if self.queue is _NO_QUEUE:
+            self.queue = deque()
         self.queue.append(held)
 
     def may_pass_by(self, held: HeldChunk) -> bool:
@@ -158,6 +164,8 @@ class HeldText:
         while self.waits and self.queue[0].end <= decided:
             held = self.queue.popleft()
             events += self._let_go(held, held.end)
+        if not self.queue:
+            self.queue = _NO_QUEUE
         return events
 
     def split(self) -> list[Event]:
@@ -184,6 +192,8 @@ class HeldText:
         while self.waits and self.queue[0].sent == self.queue[0].end:
             held = self.queue.popleft()
             events += self._let_go(held, held.end)
+        if not self.queue:
+            self.queue = _NO_QUEUE
         return events
 
     def release_reasoning(self) -> list[Event]:

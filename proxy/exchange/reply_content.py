@@ -35,7 +35,9 @@ class ReplyContent:
     def __init__(self) -> None:
         # Made when there is a text to read.
         self._thoughts: ThoughtReader | None = None
-        self._choices: set[int] = set()
+        # The choice that has said something, and whether another one has, too.
+        self._choice: int | None = None
+        self._has_several = False
         self._blanks = 0
         self._finish: Finished | None = None
         self.level = ContentLevel.NOTHING
@@ -74,7 +76,7 @@ class ReplyContent:
 
     def ended_by_itself(self) -> bool:
         """True for a reply of one choice that ended by itself, by no stop sequence, and calls nothing."""
-        if self._finish is None or len(self._choices) > 1:
+        if self._finish is None or self._has_several:
             return False
         return self._finish.reason == "stop" and not _was_stopped(self._finish)
 
@@ -90,7 +92,11 @@ class ReplyContent:
                 self._text(event.text)
             case _:
                 self._raise(ContentLevel.ANSWER)
-        self._choices.add(getattr(event, "choice", 0))
+        choice: int = getattr(event, "choice", 0)
+        if self._choice is None:
+            self._choice = choice
+        elif choice != self._choice:
+            self._has_several = True
 
     def _text(self, text: str) -> None:
         if not text.strip():

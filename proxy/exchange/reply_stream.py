@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
 
@@ -91,8 +90,8 @@ class StreamReply:
         self._on_crash = on_crash
         self._decoder = sse.Decoder(max_event)
         self._state = _READING
-        # Events that have come and were not read yet.
-        self._events: deque[sse.ServerSentEvent] = deque()
+        # Events that have come and were not read yet, the last first.
+        self._events: list[sse.ServerSentEvent] = []
         # The lane that is open, and the texts that have left by it and are not in the engine yet.
         self._lane: Lane | None = None
         self._teller: LaneTeller | None = None
@@ -246,14 +245,14 @@ class StreamReply:
         self._leave_lane()
         if data:
             try:
-                self._events += self._decoder.feed(data)
+                self._events[:0] = reversed(self._decoder.feed(data))
             except ProxyError as error:
                 self.failure = error
                 return b""
         written: list[bytes] = []
         try:
             while self._events:
-                written.append(self._event(self._events.popleft()))
+                written.append(self._event(self._events.pop()))
                 if is_enough():
                     break
         except Exception as error:  # a defect of the writer; what was written before it is not lost

@@ -11,7 +11,7 @@ says that `{"` at the start of a line may begin a call, and that `unwrapped` rea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -96,6 +96,29 @@ class Grammar:
     def beginning(self, here: bytes) -> tuple[Format, ...]:
         """The formats that may begin with these bytes, the longest openers first."""
         return self.by_prefix.get(here, ()) or self.by_prefix.get(here[:1] + _OTHER, ())
+
+
+class _LazyGrammars(Mapping[str, Grammar]):
+    """Grammars by mode, each of which is made when a reply first needs it: there are dozens of modes, and the models of
+    one server have two or three.
+    """
+
+    def __init__(self, modes: Iterable[str], make: Callable[[str], Grammar]) -> None:
+        self._modes = tuple(modes)
+        self._make = make
+        self._made: dict[str, Grammar] = {}
+
+    def __getitem__(self, mode: str) -> Grammar:
+        made = self._made.get(mode)
+        if made is None:
+            made = self._made[mode] = self._make(mode)
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modes)
+
+    def __len__(self) -> int:
+        return len(self._modes)
 
 
 def _action(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
@@ -190,6 +213,9 @@ LEFTOVER = Format("leftover", b"", _left_over)
 _STRIPPED = Format("reasoning", STRIPPED.opener.encode(), mode=STRIPPED.opener)
 _STRIPPED_HEADER = Format("harmony", b"assistantcommentary to=", stripped_header)
 
+# In reasoning that may never end.
+_RECOVERED = tuple(Format(item.name, item.opener, last_call) for item in _WRAPPERS)
+
 
 def format_names() -> frozenset[str]:
     """The names of the formats in which calls are looked for; `start` is what counts as the first thing of a reply."""
@@ -235,20 +261,21 @@ def _grammars(json_reply: bool, raw_text: bool, thoughts: tuple[ReasoningMarkers
     text = (*_STRONG, *begin, *_end(thoughts), *weak, *_VOID, *ends)
     first = _STRONG if json_reply else (*_STRONG, *_WEAK)
     at_first = (_STRIPPED, *begin, _start(first, residues=not json_reply))
-    found = {TEXT: _grammar(text, at_first), REASONING: _grammar(_recovered())}
+    found = {TEXT: text, REASONING: _RECOVERED}
     for thought in thoughts:
-        shown = text if thought.section is Section.TEXT else _recovered()
-        found[thought.opener] = _grammar((*shown, *_closers(thought)))
-        found[f"{thought.opener}{BEHIND_TEXT}"] = _grammar(_closers(thought))
-        found[f"{thought.opener}{PROMPTED}"] = _grammar((*_recovered(), *_closers(thought), _again(thought)))
-    found[STRIPPED.opener] = _grammar((*text, *_closers(STRIPPED), _STRIPPED_HEADER))
-    return found
+        shown = text if thought.section is Section.TEXT else _RECOVERED
+        found[thought.opener] = (*shown, *_closers(thought))
+        found[f"{thought.opener}{BEHIND_TEXT}"] = _closers(thought)
+        found[f"{thought.opener}{PROMPTED}"] = (*_RECOVERED, *_closers(thought), _again(thought))
+    found[STRIPPED.opener] = (*text, *_closers(STRIPPED), _STRIPPED_HEADER)
+    return _by_mode(found, at_first)
 
 
 def with_forced(found: Mapping[str, Grammar], name: str) -> Mapping[str, Grammar]:
     """The grammars of a reply whose call of this tool the client forced: its arguments may be all of it (F87)."""
     start = _start((*_STRONG, *_WEAK), residues=True, forced=name)
-    return {**found, TEXT: replace(found[TEXT], first=(*found[TEXT].first[:-1], start))}
+    text = replace(found[TEXT], first=(*found[TEXT].first[:-1], start))
+    return _LazyGrammars(found, lambda mode: text if mode == TEXT else found[mode])
 
 
 def _start(formats: Iterable[Format], *, residues: bool, forced: str = "") -> Format:
@@ -275,21 +302,22 @@ def _usual_thought_grammars() -> Mapping[str, Grammar]:
 @cache
 def _thought_grammars(thoughts: tuple[ReasoningMarkers, ...]) -> Mapping[str, Grammar]:
     begin = _begin(thoughts)
-    found = {TEXT: _grammar((*begin, *_end(thoughts)), begin)}
+    found = {TEXT: (*begin, *_end(thoughts))}
     for thought in thoughts:
         shown = begin if thought.section is Section.TEXT else ()
-        found[thought.opener] = found[f"{thought.opener}{BEHIND_TEXT}"] = _grammar((*shown, *_closers(thought)))
-        found[f"{thought.opener}{PROMPTED}"] = _grammar((*_closers(thought), _again(thought)))
-    return found
+        found[thought.opener] = found[f"{thought.opener}{BEHIND_TEXT}"] = (*shown, *_closers(thought))
+        found[f"{thought.opener}{PROMPTED}"] = (*_closers(thought), _again(thought))
+    return _by_mode(found, begin)
+
+
+def _by_mode(formats: Mapping[str, tuple[Format, ...]], first: tuple[Format, ...]) -> Mapping[str, Grammar]:
+    """The grammars of these formats; `first` are for the first thing of a reply, which is text."""
+    return _LazyGrammars(formats, lambda mode: _grammar(formats[mode], first if mode == TEXT else ()))
 
 
 def _again(thought: ReasoningMarkers) -> Format:
     """The opener of a thought that the prompt began already, at the very beginning of the reply."""
     return Format("again", thought.opener.encode(), line_start=True, mode=thought.opener)
-
-
-def _recovered() -> tuple[Format, ...]:
-    return tuple(Format(item.name, item.opener, last_call) for item in _WRAPPERS)
 
 
 def _closers(thought: ReasoningMarkers) -> tuple[Format, ...]:

@@ -20,6 +20,7 @@ NEVER = float("inf")
 GRACE = 10.0
 _RECEIVE = 64 * 1024
 _LOOK = 1.0
+_NOTHING = memoryview(b"")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class ClientSocket(socket.socket):
         """A request begins, or its body does."""
         self.refused: Refused | None = None
         self.last = False
-        self._came = memoryview(b"")
+        self._came = _NOTHING
         now = time.monotonic()
         self._since = self._last = now
         # Until when what has come is enough of it.
@@ -124,7 +125,7 @@ class ClientSocket(socket.socket):
             raise BrokenPipeError(errno.EPIPE, self.refused.words)
         data = bytes(self._came[:size])
         # An empty view would keep the whole body in memory.
-        self._came = self._came[size:] if size < len(self._came) else memoryview(b"")
+        self._came = self._came[size:] if size < len(self._came) else _NOTHING
         return data
 
     def sendall(self, data: bytes | bytearray | memoryview, flags: int = 0, /) -> None:  # type: ignore[override]

@@ -39,7 +39,9 @@ class Answered:
 
 
 class Answer:
-    """The answer to a request. `worker` is gunicorn's, which counts its requests, and so may end itself."""
+    """The answer to a request. `worker` is gunicorn's, which counts its requests, and so may end itself. The hook
+    `post_request` gets no request of an answer that has let go of it.
+    """
 
     def __init__(self, worker: Any, req: Any, conn: Any, turn: Any) -> None:
         self._worker = worker
@@ -51,6 +53,7 @@ class Answer:
         self._environ: Any = {}
         self._given: Any = None
         self._waits: list[Any] = []
+        self._keeps_connection = False
         self.body: Iterator[bytes] = iter(())
 
     @property
@@ -61,6 +64,8 @@ class Answer:
     @property
     def keeps_connection(self) -> bool:
         """True if its connection serves another request."""
+        if self._response is None:
+            return self._keeps_connection
         return not self._response.should_close()
 
     @property
@@ -130,6 +135,16 @@ class Answer:
             self._response.write(part)
         finally:
             sock.send_gathered()
+
+    def let_go_of_request(self) -> None:
+        """The head is out, and the pump sends the rest: what gunicorn knows of the request is of use to its own access
+        log alone, which is off. A stream that waits would keep it for as long.
+        """
+        if self._worker.log.access_log_enabled:
+            return
+        self._keeps_connection = not self._response.should_close()
+        self._req = self._response = None
+        self._environ = {}
 
     def close(self) -> None:
         """The answer has ended, however it did."""

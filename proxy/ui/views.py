@@ -9,6 +9,7 @@ import select
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -143,7 +144,7 @@ def events() -> Response:
     most = max(1, min(MAX_PAGES, ctx.snapshot.settings.threads // 4))
     if not counters.acquire_slots(PAGES, 1, most):
         raise Unavailable(f"{most} live pages are open already; close one")
-    ctx.held.callback(counters.acquire_slots, PAGES, -1)
+    ctx.held.append(partial(counters.acquire_slots, PAGES, -1))
     shown = PageState(ctx.worker, activity)
     shown.go_on(request.headers.get("Last-Event-ID", ""))
     told = _sent(ctx, shown, request.environ)

@@ -41,7 +41,7 @@ class UpstreamCall:
         sock = connection.sock
         if sock is None:
             raise UpstreamBroken("the model server closed the connection before it answered")
-        self._connection = connection
+        # Of the connection nothing but its socket is of use from now on.
         self._socket: socket.socket = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = ResponseDecoder(max_header)
@@ -58,7 +58,7 @@ class UpstreamCall:
 
     def close(self) -> None:
         """Close the connection; again if need be."""
-        self._connection.close()
+        self._socket.close()
 
     def fileno(self) -> int:
         """The descriptor to poll."""

@@ -26,17 +26,21 @@ ADDED_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 
 
 class Durations:
-    """A histogram: how many durations fell into each bucket, the last of which has no upper end, and their sum."""
+    """A histogram: how many durations fell into each bucket, the last of which has no upper end, and their sum. There
+    are no buckets before the first duration: of most replies nothing is ever repaired, or held.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
+        self.counts: list[int] = []
         self.total = 0.0
 
     def add(self, seconds: float) -> None:
         """One more. A clock that was read by two threads may seem to go back a little."""
+        if not self.counts:
+            self.counts = [0] * (len(self.bounds) + 1)
         seconds = max(0.0, seconds)
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.total += seconds

@@ -39,7 +39,7 @@ def begin_activity(ctx: RequestContext) -> None:
         return
     if settings.audit_values:
         ctx.recording = Recording(ctx.body)
-    ctx.held.callback(activity.begin(partial(live_row, ctx)))
+    ctx.held.append(activity.begin(partial(live_row, ctx)))
 
 
 def note_sent(ctx: RequestContext, part: bytes) -> None:

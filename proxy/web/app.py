@@ -238,12 +238,14 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
     keep_secret(ctx.secrets)  # the thread that ends a stream has worked on another request
     if not ctx.sent:
         ctx.sent = length
-    with ctx.held:
+    try:
         log_request(ctx, status)
         measure(ctx, status)
         end_activity(ctx, status)
         for step in ctx.outcome.later:
             step()
+    finally:
+        ctx.give_back()
     for step in ctx.afterwards:
         step()
     ctx.outcome.release_failure()

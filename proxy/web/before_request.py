@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flask import Request
@@ -54,14 +55,14 @@ class Identity:
 
 
 def begin(worker: WorkerState, request: Request) -> RequestContext:
-    """The context of a request that has come; it counts as active until `context.held` is closed."""
+    """The context of a request that has come; it counts as active until `context.give_back`."""
     environ = request.environ
     context = RequestContext(request_id(environ), worker, worker.current(), environ.get("gunicorn.socket"))
     context.turn = environ.get(TURN)
     context.method, context.path = request.method, request.path
     context.secrets = secrets_of(environ)
     worker.enter()
-    context.held.callback(worker.leave)
+    context.held.append(worker.leave)
     return context
 
 
@@ -146,7 +147,7 @@ def read(context: RequestContext, route: Route, environ: Mapping[str, Any]) -> b
         access.check_named_model(context.key, route, body)
         counters = context.worker.memory.counters
         if access.acquire_slot(context.key, route, counters):
-            context.held.callback(access.release_slot, context.key, counters)
+            context.held.append(partial(access.release_slot, context.key, counters))
     return body
 
 

@@ -23,7 +23,7 @@ from proxy.codec.masking import mask_of
 from proxy.codec.redaction import Redactor
 from proxy.codec.response_masking import BodyMasking, body_masking
 from proxy.config.model_entry import entry_with
-from proxy.config.rules import Profile
+from proxy.config.rules import Parse, Profile
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
@@ -50,7 +50,6 @@ from proxy.web.context import PreparedRequest, RequestContext, json_response, re
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import healed_body, model_server, named_model
 from proxy.web.routes import shown_paths
-from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
 from proxy.worker.captures import capture_folder
@@ -111,7 +110,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     if hand_over is not None:
         exchange.wait.outlet = partial(_masked, ctx, masking)
         hand_over(exchange.wait)
-        ctx.thread.close()
+        ctx.return_thread()
     return response
 
 
@@ -245,25 +244,9 @@ def ready() -> Response:
 
 def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
-    seed = secrets.token_bytes(16)
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
-    policy = snapshot.rules.policy(chat.model)
     plan = _plan(prepared, server, ctx.heal_plan(chat.model))
-
     ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
-
-    def engine(raw_text: bool, forced: str) -> Engine:
-        limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
-        ordered = not prepared.dialect.verbatim  # the blocks of Messages
-        parse = "proxy" if raw_text else plan.parse
-        apart = thoughts_in_text(prepared.thoughts, chat.model, profile, parse, blocks=ordered)
-        task = make_task(chat, policy, seed=seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
-        if forced:
-            # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
-            maybe = None if apart is None else replace(apart, begun="", unknown=True)
-            return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
-        return Engine(replace(task, hold_broken=Why.BROKEN in ask_again))
-
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
@@ -279,7 +262,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
             began=ctx.began,
             turn=ctx.turn,
         ),
-        engine=engine,
+        engine=_Engines(snapshot, prepared, plan.parse, secrets.token_bytes(16), Why.BROKEN in ask_again),
         dialect=prepared.dialect,
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
@@ -287,7 +270,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
         capture=_capture(ctx, prepared),
         recording=ctx.recording,
         observe=ctx.outcome.observe,
-        count=lambda text: tokens_of(text, chat.model, prepared.server, prepared.headers),
+        count=server.count_tokens,
         ask_again=ask_again,
         repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
@@ -328,6 +311,10 @@ class _ServerOfRequest:
         configured_kind = self.prepared.profile.server
         return configured_kind or self.snapshot.server_kind(self.prepared.headers, self.server)
 
+    def count_tokens(self, text: str) -> int:
+        """How many tokens a text has; 0 where nobody says."""
+        return tokens_of(text, self.prepared.chat.model, self.prepared.server, self.prepared.headers)
+
     def remember_parser_failure(self) -> None:
         self.snapshot.remember(self.prepared.chat.model)
 
@@ -341,6 +328,33 @@ class _ServerOfRequest:
     def parser_has_failed(self) -> bool:
         """True if the server showed before that it cannot find this model's calls."""
         return self.snapshot.parses(self.prepared.chat.model)
+
+
+@dataclass(frozen=True, slots=True)
+class _Engines:
+    """Makes the engine for each try of a request. `parse`: who looks for calls in the first one; `hold_broken`: a call
+    that cannot be read waits, as it may be asked for once more.
+    """
+
+    snapshot: Snapshot
+    prepared: PreparedRequest
+    parse: Parse
+    seed: bytes
+    hold_broken: bool
+
+    def __call__(self, raw_text: bool, forced: str) -> Engine:
+        prepared, settings, chat = self.prepared, self.snapshot.settings, self.prepared.chat
+        limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
+        ordered = not prepared.dialect.verbatim  # the blocks of Messages
+        parse = "proxy" if raw_text else self.parse
+        apart = thoughts_in_text(prepared.thoughts, chat.model, prepared.profile, parse, blocks=ordered)
+        policy = self.snapshot.rules.policy(chat.model)
+        task = make_task(chat, policy, seed=self.seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
+        if forced:
+            # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
+            maybe = None if apart is None else replace(apart, begun="", unknown=True)
+            return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
+        return Engine(replace(task, hold_broken=self.hold_broken))
 
 
 def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from flask import Response, g
@@ -52,8 +51,8 @@ class RequestContext:
     """One request of a client: what was in force when it came, who sent it, and what its log line will say.
 
     `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `turn` is
-    given back where the request waits; None elsewhere. `held` is
-    what the request has to give back when it has ended, `thread` what it gives back when it needs its thread no more.
+    given back where the request waits; None elsewhere. `held` are the steps by which the request gives back what it
+    has when it has ended (`give_back`), `has_thread` says that it counts as one that needs its thread.
     `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
     that let it in, `denied` why it was not let in; `secrets` are what no log may show of it; `cors` are the headers for
     the web page that asks. `events` have been sent of a stream; `recording` has what was said, where the live page may
@@ -81,8 +80,8 @@ class RequestContext:
     events: int = 0
     recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
-    held: ExitStack = field(default_factory=ExitStack)
-    thread: ExitStack = field(default_factory=ExitStack)
+    held: list[Callable[[], object]] = field(default_factory=list)
+    has_thread: bool = False
     afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -97,13 +96,28 @@ class RequestContext:
     def take_thread(self) -> None:
         """It may need its thread for long. Raises Unavailable."""
         self.worker.take_thread()
-        self.thread.callback(self.worker.return_thread)
-        self.held.callback(self.thread.close)
+        self.has_thread = True
+        self.held.append(self.return_thread)
+
+    def return_thread(self) -> None:
+        """It needs its thread no more; nothing a second time."""
+        if self.has_thread:
+            self.has_thread = False
+            self.worker.return_thread()
 
     def take_stream(self) -> None:
         """It asks for a stream. Raises Unavailable."""
         self.worker.take_stream()
-        self.held.callback(self.worker.return_stream)
+        self.held.append(self.worker.return_stream)
+
+    def give_back(self) -> None:
+        """It has ended: give back what it has, the last first, whatever goes wrong with one of them."""
+        try:
+            while self.held:
+                self.held.pop()()
+        finally:
+            if self.held:
+                self.give_back()
 
     def check_model(self, model: str) -> None:
         """Raise Forbidden if its key may not use this model, by the name that the model server knows."""

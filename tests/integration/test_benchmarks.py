@@ -294,6 +294,11 @@ def test_a_round_is_at_least_one() -> None:
         against.rounds("0")
 
 
+def test_only_the_rows_that_are_asked_for_are_measured() -> None:
+    column = held.Column("proxy", _nowhere, held.Measured(("text",), whole=True, bursts=True))
+    assert held.one_round(column, Target("x", 1), measure.QUICK, frozenset(("idle",))) == {}
+
+
 def test_what_an_older_tree_cannot_do_is_left_empty(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

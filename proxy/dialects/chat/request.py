@@ -8,6 +8,9 @@ from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.tools.toolset import ToolSet, read_tools
 
+# One for all: an empty set of its own would be as large as one of four.
+NO_IDS: frozenset[str] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
@@ -108,7 +111,7 @@ def call_ids(messages: Json) -> frozenset[str]:
     """The ids of the calls in the history."""
     calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
     ids = (call.get("id") for call in calls)
-    return frozenset(call_id for call_id in ids if isinstance(call_id, str))
+    return frozenset(call_id for call_id in ids if isinstance(call_id, str)) or NO_IDS
 
 
 def content_text(content: Json) -> str:

@@ -81,8 +81,8 @@ class ChatWriter:
         # whose role left before the chunk that said it. `{"role": "assistant", "content": "<tool"}` is held, and the
         # reasoning that comes then overtakes it.
         self._due: dict[int, str] = {}
-        self._has_role: set[int] = set()
-        self._moved: set[int] = set()
+        self._has_role: tuple[int, ...] = ()
+        self._moved: tuple[int, ...] = ()
 
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
@@ -187,10 +187,10 @@ class ChatWriter:
                 delta.update(named)
             elif choice in self._moved:
                 del delta["role"]
-                self._moved.discard(choice)
+                self._moved = tuple(moved for moved in self._moved if moved != choice)
                 changed = True
             else:
-                self._has_role.add(choice)
+                self._knows_role(choice)
                 self._due.pop(choice, None)
         if not changed:
             return raw
@@ -200,9 +200,14 @@ class ChatWriter:
         """A delta that says something, with the role of its choice if that is due."""
         if not delta or choice not in self._due:
             return delta
-        self._has_role.add(choice)
-        self._moved.add(choice)
+        self._knows_role(choice)
+        self._moved = (*self._moved, choice)
         return {"role": self._due.pop(choice), **delta}
+
+    def _knows_role(self, choice: int) -> None:
+        """The client knows the role of this choice."""
+        if choice not in self._has_role:
+            self._has_role = (*self._has_role, choice)
 
     def _write_reasoning(self, event: Reasoning) -> bytes:
         names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats.grammar import LEFTOVER, TEXT, Format, Grammar, end_of_turn, grammars
+from proxy.formats.grammar import LEFTOVER, TEXT, Format, Grammar, end_of_turn, grammars, with_forced
 from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
 from proxy.parsing.buffer import MAX_MATCH
 from tests.support.helpers import call_json, function, new_scanner, offered, outcome, scan
@@ -208,3 +208,10 @@ def test_random_calls_of_random_tools_come_back_in_every_form(
         found = scan(way, new_scanner(offered(tool)))
         assert found.parsed == calls
         assert found.text == lead
+
+
+def test_a_forced_call_changes_the_grammar_of_the_text_alone() -> None:
+    usual = grammars(json_reply=False, raw_text=False)
+    forced = with_forced(usual, "read")
+    assert [*forced] == [*usual]
+    assert [mode for mode in forced if forced[mode] is not usual[mode]] == [TEXT]

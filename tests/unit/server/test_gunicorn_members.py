@@ -6,6 +6,7 @@ import inspect
 
 import pytest
 from gunicorn import util
+from gunicorn.glogging import Logger
 from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn, ThreadWorker
@@ -73,3 +74,6 @@ def test_what_else_our_worker_calls_is_there() -> None:
     assert callable(TConn.set_timeout)
     assert callable(TConn.close)
     assert callable(util.close)
+    assert isinstance(Logger.access_log_enabled, property)
+    assert "if not self.mesg:" in inspect.getsource(RequestParser.finish_body)
+    assert "if self.mesg and self.mesg.should_close():" in inspect.getsource(RequestParser.__next__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from gunicorn.http.unreader import IterUnreader
 from proxy.server.wsgi_answer import HAND_OVER, TURN, Answer
 
 Application = Callable[[dict[str, Any], Any], Any]
+CLOSING = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Bench:
         cfg.set("post_request", lambda worker, req, environ, response: self._post())
         log = SimpleNamespace(
             access=lambda *_: self.done.append("logged"),
+            access_log_enabled=False,
             info=self.done.append,
             exception=self.done.append,
         )
@@ -208,3 +211,26 @@ def test_gathering_ends_also_where_the_client_is_gone() -> None:
     with pytest.raises(ConnectionResetError):
         bench.answer.write_first()
     assert bench.done[-2:] == ["gather", "send"]
+
+
+def test_an_answer_that_the_pump_has_keeps_nothing_of_its_request() -> None:
+    for asked, keeps in ((b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", True), (CLOSING, False)):
+        bench = Bench(says(b"a"), asked=asked)
+        answer = bench.answer
+        answer.call()
+        answer.write_first()
+        request = weakref.ref(answer._req)
+        answer.let_go_of_request()
+        assert request() is None
+        assert answer.keeps_connection is keeps
+        answer.close()
+        assert bench.done[-1] == "post_request" and bench.count("logged") == 1
+
+
+def test_an_access_log_of_gunicorns_own_has_all_of_the_request() -> None:
+    bench = Bench(says(b"a"))
+    bench.worker.log.access_log_enabled = True
+    bench.answer.call()
+    bench.answer.write_first()
+    bench.answer.let_go_of_request()
+    assert bench.answer._req is not None

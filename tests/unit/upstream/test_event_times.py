@@ -99,7 +99,7 @@ def reply(clock: Clock) -> Iterator[Reply]:
 def seen(durations: Durations) -> list[float]:
     """The upper ends of the buckets into which something fell, as often as it did."""
     ends = (*durations.bounds, float("inf"))
-    return [end for end, count in zip(ends, durations.counts, strict=True) for _ in range(count)]
+    return [end for end, count in zip(ends, durations.counts or [0] * len(ends), strict=True) for _ in range(count)]
 
 
 def test_a_duration_falls_into_the_first_bucket_that_holds_it() -> None:

@@ -175,7 +175,7 @@ def test_a_request_under_way_is_told_while_it_is(settings: dict[str, Any], told:
     begin_activity(ctx)
     assert [row()["id"] for row in rows] == (["r1"] if told else [])
     assert (ctx.recording is not None) is recorded
-    ctx.held.close()
+    ctx.give_back()
     assert rows == []
 
 

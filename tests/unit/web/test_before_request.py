@@ -108,9 +108,9 @@ def test_a_request_counts_as_active_until_its_context_is_closed() -> None:
     assert "sk-secret-0123456789" in ctx.secrets
     # The one that asks for this does not count.
     assert served.health()["active_requests"] == 1
-    ctx.held.close()
+    ctx.give_back()
     assert served.health()["active_requests"] == 0
-    other.held.close()
+    other.give_back()
 
 
 def test_a_key_has_its_share_of_requests_and_one_in_the_background_was_counted_before() -> None:
@@ -132,7 +132,7 @@ def test_what_may_take_long_takes_a_thread_and_gives_it_back() -> None:
             taken.append(context(served))
             steps.admit(taken[-1], routes.CHAT)
     steps.admit(context(served), routes.HEALTH[0])
-    taken[0].held.close()
+    taken[0].give_back()
     steps.admit(context(served), routes.CHAT)
 
 
@@ -175,5 +175,18 @@ def test_a_key_has_so_many_requests_under_way_until_they_end() -> None:
     steps.read(first, routes.CHAT, environ(body))
     with pytest.raises(TooMany):
         steps.read(context(served, KEY), routes.CHAT, environ(body))
-    first.held.close()
+    first.give_back()
     steps.read(context(served, KEY), routes.CHAT, environ(body))
+
+
+def test_all_is_given_back_the_last_first_whatever_goes_wrong() -> None:
+    done: list[str] = []
+
+    def fails() -> None:
+        raise OSError("no")
+
+    ctx = context(worker())
+    ctx.held += [lambda: done.append("first"), fails, lambda: done.append("last")]
+    with pytest.raises(OSError, match="no"):
+        ctx.give_back()
+    assert done == ["last", "first"] and not ctx.held

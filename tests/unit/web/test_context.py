@@ -48,13 +48,13 @@ def test_a_thread_is_given_back_once_however_the_request_ends() -> None:
     first.take_thread()
     with pytest.raises(Unavailable):
         context(of).take_thread()
-    first.thread.close()
+    first.return_thread()
     second = context(of)
     second.take_thread()
-    first.held.close()
+    first.give_back()
     with pytest.raises(Unavailable):
         context(of).take_thread()
-    second.held.close()
+    second.give_back()
     context(of).take_thread()
 
 
@@ -64,7 +64,7 @@ def test_a_stream_is_given_back_at_the_end() -> None:
     first.take_stream()
     with pytest.raises(Unavailable):
         context(of).take_stream()
-    first.held.close()
+    first.give_back()
     context(of).take_stream()
 
 
