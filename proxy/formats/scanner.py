@@ -323,10 +323,10 @@ class Scanner:
 
     def _thought_ends_in(self, candidate: Candidate, end: int) -> bool:
         """Whether the thought ends in a candidate that is none, before a position; then it goes on there."""
-        # A candidate reads past what ends a thought, for that may stand in a string of a call.
+        # A candidate reads past what ends a thought, for that may stand in a string of it. It begins with none itself.
         start = max(candidate.start, self._buffer.base)
         at = self.marks.first_closer(self._buffer.slice(start, end))
-        if at < 0:
+        if at < 0 or start + at == candidate.start:
             return False
         self._follow(max(candidate.seen, start + at))
         self._pos = start + at

@@ -8,7 +8,12 @@ import pytest
 
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import Chunk
+from proxy.formats.grammar import grammars
+from proxy.formats.reasoning import Thoughts
+from proxy.formats.scanner import Scanner
+from proxy.formats.spans import TextSpan
 from tests.support.helpers import all_cuts, call_json, calls, chunk, delta, ends, new_engine, offered, piece, run, says
+from tests.support.work import over_soon
 from tests.unit.engine.test_engine import only
 
 STRONG = f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"
@@ -91,3 +96,15 @@ def test_each_token_that_is_dropped_is_told(text: str, ids: list[str]) -> None:
     engine = new_engine()
     run([says(text), ends()], engine)
     assert [repair.id for repair in engine.audit] == ids
+
+
+@pytest.mark.parametrize("opener", ["<‖DSML", "<tool_call:", "I look. <|DSML"])
+def test_a_thought_that_ends_with_the_beginning_of_a_tag_is_read_once(opener: str) -> None:
+    """C7: its first byte begins what ends the thought, too."""
+    for cut in ([opener], [*opener]):
+        scanner = Scanner(offered(), grammars(json_reply=False, raw_text=False), thoughts=Thoughts(begun="<think>"))
+        with over_soon(3.0):
+            pieces = [piece for part in cut for piece in scanner.feed(part)]
+            pieces += scanner.finish(stopped=True)
+        assert all(isinstance(piece, TextSpan) for piece in pieces)
+        assert pieces[-1].end == len(opener.encode())
