@@ -1,8 +1,8 @@
 """Captures: what the model server said to one request, in a file from which `replay` can tell what the proxy did.
 
 A capture is one line, a JSON object (`capture` is the version of this form), then the very bytes of the answer's body.
-Of the request it holds only what the engine uses, of headers only the content type. Secrets are starred
-(`codec/redaction.py`).
+Of the request it holds only what the engine uses, and what was healed (`healing_record.py`); of headers only the
+content type. Secrets are starred (`codec/redaction.py`).
 """
 
 from __future__ import annotations

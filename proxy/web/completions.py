@@ -50,6 +50,7 @@ from proxy.web.context import PreparedRequest, RequestContext, json_response, re
 from proxy.web.headers import JSON_TYPE, upstream_headers
 from proxy.web.prepare import healed_body, model_server, named_model
 from proxy.web.routes import shown_paths
+from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
 from proxy.worker.captures import capture_folder

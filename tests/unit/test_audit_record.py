@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from proxy.audit_record import KINDS
 from proxy.engine.choice_records import _DROPPED
 from proxy.exchange.second_try import FIX
-from proxy.healing.heal import REPEATS, record_id
+from proxy.healing.heal import REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
 from proxy.healing.table import HEALINGS
 from proxy.repair.argument_readers import READERS
 from proxy.repair.schema_fixes import FIXES
@@ -18,6 +18,8 @@ from tests.test_house import MODULES
 SAID = {
     "fix": ("rule_tools", "rule_sampling", *(fix for fix, _ in _DROPPED.values())),
     "FIX": (FIX,),
+    "RULE_TOOLS": (RULE_TOOLS,),
+    "RULE_SAMPLING": (RULE_SAMPLING,),
     "record_id(name)": (record_id(REPEATS),),
     "reader.id": (),
     "step.fix.id": (),

@@ -20,6 +20,7 @@ _INVALID = "invalid_prompt"
 #   HTTP/1.1 500 … {"error": {"code": 500, "message": "… Jinja Exception: Conversation roles must alternate …"}}
 _TEMPLATE = re.compile(r"\bjinja|chat[ _-]?template|raise_exception", re.IGNORECASE)
 _LONGEST = 4096
+_SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 def error_code(error: ProxyError) -> str:
@@ -65,7 +66,7 @@ def _words(error: ProxyError) -> str:
     """Codex reads from the words how long it is to wait."""
     if error.status != 429 or not isinstance(error, UpstreamRefused):
         return error.message
-    waits = [value for name, value in error.headers if name.lower() == "retry-after" and value.isdigit()]
+    waits = [value for name, value in error.headers if name.lower() == "retry-after" and _SECONDS.fullmatch(value)]
     if not waits or "try again in" in error.message:
         return error.message
     return f"{error.message} Please try again in {waits[0]}s."

@@ -57,3 +57,8 @@ def test_the_wait_is_told_in_words() -> None:
     error = refused(429, "slow down.", **{"Retry-After": "7"})
     assert failure(error)["message"] == "slow down. Please try again in 7s."
     assert failure(refused(429, "try again in 9s", **{"Retry-After": "7"}))["message"] == "try again in 9s"
+
+
+@pytest.mark.parametrize("wait", ["²", "٣", "-1", "1.5", "9" * 10, "Wed, 21 Oct 2026 07:28:00 GMT", ""])
+def test_a_wait_that_is_no_number_of_seconds_is_not_told(wait: str) -> None:
+    assert failure(refused(429, "slow down.", **{"Retry-After": wait}))["message"] == "slow down."
