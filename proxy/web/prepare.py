@@ -224,7 +224,7 @@ def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -
     if store is None or not request.keep:
         return None
     keep = store.end if RUN in environ else store.keep
-    return lambda response: keep(response, request.given, request.conversation)
+    return lambda response: keep(response, request.items, request.conversation)
 
 
 def translated(

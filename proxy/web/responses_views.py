@@ -69,7 +69,7 @@ def input_items(name: str) -> Response:
     store = _store()
     _kept(store, name)
     query = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
-    return json_response(dump_json(page(listed(name, store.given(name)), **query)))
+    return json_response(dump_json(page(listed(name, store.input_of(name)), **query)))
 
 
 def _store() -> ResponseStore:
