@@ -73,7 +73,7 @@ def input_items(name: str) -> Response:
 
 
 def _store() -> ResponseStore:
-    """What is kept for the key that asks. BadRequest where nothing is."""
+    """The responses kept for the key that asks. BadRequest where none are."""
     store = response_store(request_context(), request.environ)
     if store is None:
         raise _nothing_kept()

@@ -26,7 +26,7 @@ _LONGEST = 5
 
 
 class Kept(Protocol):
-    """What is kept for the key that asks."""
+    """The responses that are kept for the key that asks."""
 
     def response(self, id_: str) -> JsonObject | None:
         """The response of this id; None if there is none."""
@@ -187,7 +187,7 @@ def page(items: list[JsonObject], *, limit: str, after: str, order: str) -> Json
 
 
 def _page_size(limit: str) -> int:
-    """How many items a page has at most."""
+    """The most items that a page may have."""
     size = _PAGE
     if limit:
         size = int(limit) if limit.isascii() and limit.isdecimal() and len(limit) < _LONGEST else 0
